@@ -1,0 +1,91 @@
+"""One line in place of ``actor_loss.backward()``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.errors import DamperError
+from damper.rules import GradientReport, combine_reported, find, settings_of
+from damper.rules._span import Rule, Setting
+
+
+def backward(
+    primary_loss: Tensor,
+    auxiliary_loss: Tensor,
+    parameters: Tensor | Iterable[Tensor],
+    eta: Setting = 1.0,
+    rule: str | Rule = "damper",
+    state: Any = None,
+    **settings: Any,
+) -> GradientReport:
+    r"""Differentiate both losses, combine the gradients, and set ``.grad`` of the given parameters.
+
+    With ``g_R = ∇L_R`` and ``g_T = ∇L_T`` over all parameters flattened, ``.grad`` becomes ``rule(g_R, g_T)``; for
+    DAMPER that is ``g_R + (n_R/n_T) q^(1−η) g̃_T``. Nothing else receives a gradient (a critic that the actor's loss
+    passes through stays untouched), and ``.grad`` is set, not added to: no ``zero_grad`` is needed.
+
+    Args:
+        primary_loss: the loss that has priority, a scalar.
+        auxiliary_loss: the loss to serve where it does not oppose the first, a scalar; may share its graph.
+        parameters: what to differentiate with respect to, e.g. ``actor.parameters()``. A parameter unused by one
+            loss counts as zero gradient there; one unused by both keeps ``.grad`` None.
+        eta: DAMPER's η in [0, 1]; rules without η ignore it.
+        rule: a name in ``damper.rules.RULES`` or a callable with the same interface.
+        state: the memory of a rule that has one: the previous call's ``report.state``.
+        **settings: the rule's own settings.
+
+    Returns:
+        A ``GradientReport`` of tensors; nothing waits for the device.
+    """
+    leaves = _leaves(parameters)
+    for name, loss in (("primary_loss", primary_loss), ("auxiliary_loss", auxiliary_loss)):
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            given = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
+    rule = find(rule)
+    if "eta" in settings_of(rule):
+        settings["eta"] = eta
+    primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
+    auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
+    used = [i for i, pair in enumerate(zip(primary, auxiliary, strict=True)) if pair != (None, None)]
+    for leaf in leaves:
+        leaf.grad = None
+    if not used:
+        raise DamperError("parameters must take part in a loss, but neither loss depends on any of them.")
+    flat = [_flatten([leaves[i] for i in used], [grads[i] for i in used]) for grads in (primary, auxiliary)]
+    combined, report = combine_reported(rule, flat[0], flat[1], state, **settings)
+    offset = 0
+    for i in used:
+        leaf = leaves[i]
+        leaf.grad = combined[offset : offset + leaf.numel()].view_as(leaf).to(leaf.dtype, copy=True)
+        offset += leaf.numel()
+    return report
+
+
+def _leaves(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """The parameters that can have a gradient, each once."""
+    leaves = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    leaves = [leaf for leaf in dict.fromkeys(leaves) if leaf.requires_grad]
+    if not leaves:
+        raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")
+    if len(devices := {leaf.device for leaf in leaves}) > 1:
+        raise DamperError(f"parameters must be on one device, but are on {sorted(map(str, devices))}.")
+    return leaves
+
+
+def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> tuple[Tensor | None, ...]:
+    """Gradients with None for unused parameters; a loss that is a constant has none at all."""
+    if not loss.requires_grad:
+        return (None,) * len(leaves)
+    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(loss, leaves, retain_graph=retain, allow_unused=True)
+    return gradients
+
+
+def _flatten(leaves: list[Tensor], gradients: list[Tensor | None]) -> Tensor:
+    """One vector over all parameters, unused ones as zeros, in the widest dtype among them."""
+    pairs = zip(leaves, gradients, strict=True)
+    return torch.cat([(torch.zeros_like(leaf) if g is None else g).reshape(-1) for leaf, g in pairs])

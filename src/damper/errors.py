@@ -1,0 +1,7 @@
+"""The one exception a user's mistake raises."""
+
+from __future__ import annotations
+
+
+class DamperError(ValueError):
+    """A mistake in the input, told in one sentence: which setting, what it must be, what was given, the likely fix."""

@@ -1,0 +1,20 @@
+"""The paper's magnitude control, shared by DAMPER and its two ablations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.rules._span import Gram, Setting, check_range, spread
+
+
+def magnitude(gram: Gram, eta: Setting) -> Tensor:
+    """``s_η = n_R w`` with ``q = min(n_T/n_R, 1)`` and ``w = q^(1−η)``, from the norms' logarithms; 0 without a pair.
+
+    Between capping the auxiliary at the primary's norm (η = 0) and matching it (η = 1).
+    """
+    check_range("eta", eta, 0.0, 1.0)
+    eta = spread("eta", eta, gram.c)
+    usable = (gram.n_R > 0) & (gram.n_T > 0)
+    log_q = (torch.where(usable, gram.n_T, 1.0).log() - torch.where(usable, gram.n_R, 1.0).log()).clamp(max=0.0)
+    return torch.where(usable, gram.n_R * ((1.0 - eta) * log_q).exp(), 0.0)

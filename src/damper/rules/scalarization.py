@@ -1,0 +1,18 @@
+"""Fixed-weight scalarization: the penalty everyone starts with."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from damper.rules._span import Gram, Setting, check_range, span_rule, spread
+
+
+@span_rule()
+def scalarization(gram: Gram, weight: Setting = 1.0) -> tuple[float, Tensor]:
+    """``g = g_R + λ g_T``, the gradient of ``L_R + λ L_T``.
+
+    Args:
+        weight: λ ≥ 0, a float or a tensor that broadcasts over the leading axes.
+    """
+    check_range("weight", weight, 0.0)
+    return 0.0, spread("weight", weight, gram.c) * gram.n_T
