@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from damper.errors import DamperError
@@ -39,5 +38,4 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
     if keep.shape != squared.shape:
         raise DamperError(f"mask must have the batch's shape {tuple(squared.shape)}, but has {tuple(mask.shape)}.")
     keep = keep.to(squared.dtype)
-    # A pair left out must not reach the gradient even when its action is not finite: select, then sum.
-    return torch.where(keep > 0, squared * keep, 0.0).sum(-1) / keep.sum(-1).clamp(min=1.0)
+    return (squared * keep).sum(-1) / keep.sum(-1).clamp(min=1.0)
