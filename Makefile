@@ -1,0 +1,61 @@
+# make setup | demo | test | test-slow | lint | docs | clean
+# PYTHON chooses the interpreter of a new environment (3.11 to 3.13), VENV where it lives.
+
+PYTHON ?= python3
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --constraint constraints.txt
+CORE_EXTRAS := plot
+ALL_EXTRAS := plot,mujoco,box2d,envpool,sb3,report,onnx,ray,tensorboard,dev,docs
+
+# What `make demo` runs: one command a line, each from the repository's root.
+define DEMO_RUN
+$(BIN)/python -m damper figures --out demo
+$(BIN)/python -m damper demo
+endef
+
+.PHONY: setup demo test test-slow lint docs clean
+
+setup: $(VENV)/.all
+
+demo: $(VENV)/.core
+	$(DEMO_RUN)
+
+test: $(VENV)/.all
+	$(BIN)/pytest
+
+test-slow: $(VENV)/.all
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/.all
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+docs: $(VENV)/.all
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# The files below live inside the environment, so they vanish with it. Each is written only after its
+# installation succeeded, and is remade when one of the two lists it was installed from changes.
+
+# torch comes first and alone: whichever build pip finds, CPU or CUDA, is then kept by everything after it.
+$(VENV)/.torch: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+		{ echo "PYTHON must be Python 3.11 to 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	@touch $@
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/.torch
+	$(PIP) --editable ".[$(CORE_EXTRAS)]"
+	@touch $@
+
+# Everything includes the core, so a later `make demo` finds nothing to install.
+$(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.torch
+	$(PIP) --editable ".[$(ALL_EXTRAS)]"
+	@touch $(VENV)/.core $@

@@ -1,0 +1,26 @@
+"""What every test shares: GPU tests skip elsewhere, one CPU thread, no clock in property tests."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+import torch
+
+# A loaded machine is no counterexample, and a failing run must fail again when repeated.
+hypothesis.settings.register_profile("damper", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("damper")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA device, and torch.cuda.is_available() is False here")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    # Sums over several threads depend on their number, so bit-for-bit comparisons fix it.
+    torch.set_num_threads(1)
