@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from damper.errors import DamperError
+from damper.losses._interface import Batch, Loss, NoiseDraws, Policy
 
 
 def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask: Tensor | None = None) -> Tensor:
@@ -31,11 +32,31 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
     """Mean over the kept pairs of ``‖μ(s') − μ(s)‖²``."""
     if mu.ndim < 2:
         raise DamperError(f"policy must return actions [..., batch, action], but returned shape {tuple(mu.shape)}.")
-    squared = (mu_next - mu).square().sum(-1)
+    return masked_mean((mu_next - mu).square().sum(-1), mask)
+
+
+def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean over the batch of the values kept; 0 where none is."""
     if mask is None:
-        return squared.mean(-1)
-    keep = mask.squeeze(-1) if mask.shape == (*squared.shape, 1) else mask
-    if keep.shape != squared.shape:
-        raise DamperError(f"mask must have the batch's shape {tuple(squared.shape)}, but has {tuple(mask.shape)}.")
-    keep = keep.to(squared.dtype)
-    return (squared * keep).sum(-1) / keep.sum(-1).clamp(min=1.0)
+        return values.mean(-1)
+    keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
+    if keep.shape != values.shape:
+        raise DamperError(f"mask must have the batch's shape {tuple(values.shape)}, but has {tuple(mask.shape)}.")
+    keep = keep.to(values.dtype)
+    return (values * keep).sum(-1) / keep.sum(-1).clamp(min=1.0)
+
+
+def _temporal(
+    policy: Policy, batch: Batch, noise: NoiseDraws, *, mask_terminal: bool = True, squared: bool = True
+) -> Tensor:
+    """``L_T`` on a batch; without ``squared`` the mean of ``‖μ(s') − μ(s)‖``, as an earlier public code penalises."""
+    mask = 1.0 - batch.terminated if mask_terminal else None
+    mu_next, mu = policy(batch.next_obs), policy(batch.obs)
+    if squared:
+        return masked_distance(mu_next, mu, mask)
+    # The norm's gradient at zero is not a number; the shift keeps it at zero and is invisible elsewhere.
+    distance = ((mu_next - mu).square().sum(-1, keepdim=True) + 1e-12).sqrt()
+    return masked_mean(distance.squeeze(-1), mask)
+
+
+temporal = Loss(_temporal)

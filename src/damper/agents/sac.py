@@ -1,0 +1,67 @@
+"""SAC (Haarnoja et al. 2018) with a fixed or automatic temperature: the same functions as ``td3``, and one more.
+
+Reductions and order follow Stable-Baselines3; a parity test holds them there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from damper.losses._interface import Batch, Critic, Noise, NoiseDraws, Policy, spread
+
+NAME = "sac"
+HEADS = ("mu", "log_std")
+HAS_ACTOR_TARGET = False
+NOISE = {"target": Noise("normal", "action"), "policy": Noise("normal", "action")}
+EXPLORATION = {"exploration": Noise("normal", "action")}
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def sample(policy: Policy, obs: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
+    """``a = tanh(m + σ ε)`` and ``log π(a|s)``; the tanh correction carries SB3's 1e-6."""
+    mean, log_std = policy.distribution(obs)
+    action = torch.tanh(mean + log_std.exp() * epsilon)
+    log_prob = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
+    return action, log_prob.sum(-1)
+
+
+def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+    """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor."""
+    action, log_prob = sample(actor, batch.next_obs, noise["target"])
+    value = critic(batch.next_obs, action).amin(-2)
+    value = value - spread(hyper["ent_coef"], value) * log_prob
+    return batch.reward + (1.0 - batch.terminated) * spread(hyper["gamma"], value) * value
+
+
+def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
+    """``½ Σ_j mean (Q_j(s, a) − y)²``, one value per agent."""
+    return 0.5 * (critic(batch.obs, batch.action) - target.unsqueeze(-2)).square().mean(-1).sum(-1)
+
+
+def actor_loss(
+    policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and the mean ``log π`` for the temperature."""
+    action, log_prob = sample(policy, batch.obs, noise["policy"])
+    value = critic(batch.obs, action).amin(-2)
+    loss = (spread(hyper["ent_coef"], value) * log_prob - value).mean(-1)
+    return loss, {"log_prob": log_prob.detach().mean(-1)}
+
+
+def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
+    """Gradient of ``J(log α) = −log α · mean(log π + H̄)``, per agent."""
+    return -(log_prob + target_entropy)
+
+
+def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+    """A sample of the policy."""
+    return sample(policy, obs, noise["exploration"])[0]
+
+
+def perturb(action: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+    """Random actions stay as drawn."""
+    return action

@@ -1,0 +1,50 @@
+"""TD3 (Fujimoto et al. 2018): native losses, target and exploration, as pure functions of networks, batch and noise.
+
+Reductions and order follow Stable-Baselines3; a parity test holds them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from damper.losses._interface import Batch, Critic, Noise, NoiseDraws, Policy, spread
+
+NAME = "td3"
+HEADS = ("mu",)
+HAS_ACTOR_TARGET = True
+NOISE = {"target": Noise("normal", "action")}
+EXPLORATION = {"exploration": Noise("normal", "action")}
+
+
+def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``; both networks targets."""
+    mu = actor(batch.next_obs)
+    clip = spread(hyper["target_noise_clip"], mu)
+    smoothing = (noise["target"] * spread(hyper["target_policy_noise"], mu)).clamp(-clip, clip)
+    value = critic(batch.next_obs, (mu + smoothing).clamp(-1.0, 1.0)).amin(-2)
+    return batch.reward + (1.0 - batch.terminated) * spread(hyper["gamma"], value) * value
+
+
+def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
+    """``Σ_j mean (Q_j(s, a) − y)²``, one value per agent."""
+    return (critic(batch.obs, batch.action) - target.unsqueeze(-2)).square().mean(-1).sum(-1)
+
+
+def actor_loss(
+    policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """``L_R = −mean Q_1(s, μ(s))``, and nothing beside it."""
+    return -critic.first(batch.obs, policy(batch.obs)).mean(-1), {}
+
+
+def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+    """``clip(μ(s) + σ ε, ±1)``."""
+    return perturb(policy(obs), noise, hyper)
+
+
+def perturb(action: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+    """Exploration noise on an action; SB3 adds it to the first random ones too."""
+    return torch.clamp(action + spread(hyper["action_noise"], action) * noise["exploration"], -1.0, 1.0)

@@ -1,0 +1,1 @@
+"""The population engine: many agents trained as one batch."""

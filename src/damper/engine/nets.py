@@ -1,0 +1,171 @@
+"""Stacked networks: P of them with one set of kernels, their parameters rows of one flat matrix ``[P, n]``.
+
+Flat rows make per-agent dots, norms, optimiser steps and Polyak averages single operations; layers are views into the
+rows, so nothing is copied to run them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from damper.engine.streams import Streams
+from damper.errors import DamperError
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu, "tanh": torch.tanh}
+LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which linear layers a network has: name -> (inputs, outputs), and where they lie in a flat row."""
+
+    layers: tuple[tuple[str, int, int], ...]
+
+    @cached_property
+    def size(self) -> int:
+        """Parameters of one network."""
+        return sum(inputs * outputs + outputs for _, inputs, outputs in self.layers)
+
+    def split(self, flat: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """Views of rows ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""
+        weights, start = {}, 0
+        for name, inputs, outputs in self.layers:
+            middle = start + inputs * outputs
+            weight = flat[:, start:middle].unflatten(1, (inputs, outputs))
+            weights[name] = weight, flat[:, middle : middle + outputs].unsqueeze(1)
+            start = middle + outputs
+        return weights
+
+    def initial(self, streams: Streams, purpose: str, dtype: torch.dtype) -> Tensor:
+        """Rows ``[P, n]`` drawn as PyTorch's ``nn.Linear``: weights and biases uniform in ±1/√inputs.
+
+        Each layer has its own stream, so that an extra head does not change the others.
+        """
+        parts = []
+        for name, inputs, outputs in self.layers:
+            draw = streams.uniform(f"init:{purpose}.{name}", 0, (inputs * outputs + outputs,), dtype)
+            parts.append(draw / math.sqrt(inputs))
+        return torch.cat(parts, 1)
+
+
+def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, int], ...]:
+    """Hidden layers ``trunk.0``, ``trunk.1``, ..."""
+    sizes = (inputs, *hidden)
+    return tuple((f"trunk.{i}", a, b) for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)))
+
+
+def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
+    """``x W + b`` for stacked inputs ``[M, B, in]``."""
+    weight, bias = layer
+    return torch.baddbmm(bias, x, weight)
+
+
+def leaves(weights: dict[str, tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """All tensors of a split, in the flat row's order."""
+    return [tensor for layer in weights.values() for tensor in layer]
+
+
+def rebuild(layout: Layout, tensors: Sequence[Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+    """The inverse of ``leaves``."""
+    return {name: (tensors[2 * i], tensors[2 * i + 1]) for i, (name, _, _) in enumerate(layout.layers)}
+
+
+def flatten(tensors: Sequence[Tensor]) -> Tensor:
+    """Per-layer gradients as rows ``[M, n]``."""
+    return torch.cat([tensor.flatten(1) for tensor in tensors], 1)
+
+
+class StackedActor:
+    """P actors with their weights bound (``damper.losses`` calls this a Policy)."""
+
+    def __init__(
+        self,
+        weights: dict[str, tuple[Tensor, Tensor]],
+        activation: str,
+        average: StackedActor | None = None,
+        squash_prediction: bool = True,
+    ) -> None:
+        """``average`` is the Polyak copy that serves ``averaged_prediction``."""
+        self.weights, self.activation, self.average = weights, ACTIVATIONS[activation], average
+        self.squash_prediction = squash_prediction
+        self._features: dict[int, tuple[Tensor, Tensor]] = {}
+        self._actions: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def _shared(
+        self, cache: dict[int, tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        # The observation is kept beside the value so that its id cannot be reused while the entry lives.
+        if id(obs) not in cache:
+            cache[id(obs)] = obs, compute(obs)
+        return cache[id(obs)][1]
+
+    def _trunk(self, obs: Tensor) -> Tensor:
+        x = obs
+        for name, layer in self.weights.items():
+            if name.startswith("trunk."):
+                x = self.activation(linear(x, layer))
+        return x
+
+    def features(self, obs: Tensor) -> Tensor:
+        """The last hidden layer."""
+        return self._shared(self._features, obs, self._trunk)
+
+    def __call__(self, obs: Any) -> Tensor:
+        """``μ(s) = tanh(W h(s) + b)``."""
+        return self._shared(self._actions, obs, lambda s: torch.tanh(linear(self.features(s), self.weights["mu"])))
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before the tanh; the latter clamped to [-20, 2]."""
+        if "log_std" not in self.weights:
+            raise DamperError("this loss needs a stochastic actor: use backbone='sac'.")
+        h = self.features(obs)
+        return linear(h, self.weights["mu"]), linear(h, self.weights["log_std"]).clamp(*LOG_STD_RANGE)
+
+    def prediction(self, obs: Any) -> Tensor:
+        """The second head on the last hidden layer."""
+        raw = linear(self.features(obs), self.weights["prediction"])
+        return torch.tanh(raw) if self.squash_prediction else raw
+
+    def averaged_prediction(self, obs: Any) -> Tensor:
+        """The Polyak copy's prediction, without gradient."""
+        if self.average is None:
+            raise DamperError(
+                "this loss needs the actor's Polyak average, which its Loss must ask for: prediction=True."
+            )
+        with torch.no_grad():
+            return self.average.prediction(obs)
+
+
+class StackedCritic:
+    """P pairs of critics with their weights bound: rows 2j and 2j+1 belong to agent j."""
+
+    def __init__(self, weights: dict[str, tuple[Tensor, Tensor]], activation: str) -> None:
+        """Weights are stacked over ``2P`` networks."""
+        self.weights, self.activation = weights, ACTIVATIONS[activation]
+
+    def __call__(self, obs: Any, action: Tensor) -> Tensor:
+        """``[P, 2, B]`` from observations ``[P, B, d]`` and actions ``[P, B, A]`` or ``[P, 2, B, A]``."""
+        if action.ndim == obs.ndim:
+            x = torch.cat((obs, action), -1).unsqueeze(1).expand(-1, 2, -1, -1)
+        else:
+            x = torch.cat((obs.unsqueeze(1).expand(-1, 2, -1, -1), action), -1)
+        return self._forward(self.weights, x.flatten(0, 1)).unflatten(0, (-1, 2))
+
+    def first(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1`` alone, ``[P, B]``."""
+        half = {name: (weight[::2], bias[::2]) for name, (weight, bias) in self.weights.items()}
+        return self._forward(half, torch.cat((obs, action), -1))
+
+    def _forward(self, weights: dict[str, tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+        for name, layer in weights.items():
+            x = linear(x, layer)
+            x = x if name == "q" else self.activation(x)
+        return x.squeeze(-1)

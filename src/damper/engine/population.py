@@ -1,0 +1,237 @@
+"""P agents of one backbone and one method as stacked tensors, and their update.
+
+Whatever differs between agents is a ``[P]`` tensor. Losses come back as ``[P]`` and are summed before differentiation,
+so each agent gets exactly its own gradient. Nothing here reads a tensor's value: the update runs eagerly, compiled, or
+inside a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.agents import BACKBONES, sac
+from damper.engine.nets import Layout, StackedActor, StackedCritic, flatten, leaves, rebuild, trunk_layers
+from damper.engine.optimiser import Adam, polyak
+from damper.engine.streams import Streams
+from damper.losses._interface import Batch, NoiseDraws
+from damper.methods import Method
+from damper.rules import combine_reported, has_memory
+
+Weights = dict[str, tuple[Tensor, Tensor]]
+AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
+DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ratio", "conflict", "weight", "guard")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What fixes the networks' shapes: a population shares it."""
+
+    obs_dim: int
+    act_dim: int
+    net_arch: tuple[int, ...] = (256, 256)
+    activation: str = "silu"
+
+
+class Population:
+    """The parameters of P agents and the functions that change them.
+
+    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place.
+    """
+
+    def __init__(
+        self,
+        backbone: str,
+        method: Method,
+        shape: Shape,
+        streams: Streams,
+        hyper: Mapping[str, Tensor],
+        settings: Mapping[str, dict[str, Any]],
+        dtype: torch.dtype = torch.float32,
+        automatic_entropy: bool = False,
+    ) -> None:
+        """Fresh agents, one per seed of ``streams``.
+
+        Args:
+            backbone: "td3" or "sac".
+            method: which smoothness losses and rule.
+            shape: the networks' shapes.
+            streams: the agents' random streams (initialisation).
+            hyper: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
+            settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
+            dtype: of parameters and arithmetic.
+            automatic_entropy: SAC: learn the temperature, starting at ``hyper["ent_coef"]``.
+        """
+        self.backbone, self.method, self.shape = BACKBONES[backbone], method, shape
+        self.settings, self.automatic_entropy = settings, automatic_entropy
+        self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
+        self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
+        self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
+        self.state: dict[str, Tensor] = {}
+        self._initialise(streams)
+        self.noise_kinds = {**self.backbone.NOISE, **method.noise}
+
+    def _initialise(self, streams: Streams) -> None:
+        state = self.state
+        state["actor"] = self.actor_layout.initial(streams, "actor", self.dtype)
+        twins = [self.critic_layout.initial(streams, f"critic.{j}", self.dtype) for j in (0, 1)]
+        state["critic"] = torch.stack(twins, 1).flatten(1)
+        state["critic_target"] = state["critic"].clone()
+        if self.backbone.HAS_ACTOR_TARGET:
+            state["actor_target"] = state["actor"].clone()
+        if self.method.prediction:
+            state["actor_average"] = state["actor"].clone()
+        self.optimisers = {"actor": Adam.like(state["actor"]), "critic": Adam.like(state["critic"])}
+        if self.automatic_entropy:
+            state["log_ent_coef"] = self.hyper["ent_coef"].log().unsqueeze(1)
+            self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"])
+        for name, adam in self.optimisers.items():
+            state |= {f"{name}.m": adam.m, f"{name}.v": adam.v, f"{name}.t": adam.t}
+        state["alive"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
+        state["died_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
+        state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
+        state["diagnostics"] = torch.zeros(len(DIAGNOSTICS), self.agents, dtype=torch.float64, device=self.device)
+        state["diagnosed"] = torch.zeros(2, dtype=torch.float64, device=self.device)
+        if self.method.rule and has_memory(self.method.rule):
+            zeros = torch.zeros_like(state["actor"])
+            _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
+            state |= {f"memory.{name}": value.clone() for name, value in _memory_items(report.state)}
+
+    # --- networks -----------------------------------------------------------------------------------------------
+
+    def actor(self, name: str = "actor", weights: Weights | None = None) -> StackedActor:
+        """The actors with the named parameters bound, or with the given weights."""
+        average = self.actor("actor_average") if name == "actor" and "actor_average" in self.state else None
+        split = self.actor_layout.split(self.state[name]) if weights is None else weights
+        return StackedActor(split, self.shape.activation, average, squash_prediction=self.backbone.HAS_ACTOR_TARGET)
+
+    def critic(self, name: str = "critic", weights: Weights | None = None) -> StackedCritic:
+        """The critics with the named parameters bound, or with the given weights."""
+        split = self.critic_layout.split(self._twin_rows(self.state[name])) if weights is None else weights
+        return StackedCritic(split, self.shape.activation)
+
+    def _twin_rows(self, flat: Tensor) -> Tensor:
+        return flat.view(2 * self.agents, -1)
+
+    def _hyper(self) -> dict[str, Tensor]:
+        if not self.automatic_entropy:
+            return self.hyper
+        return {**self.hyper, "ent_coef": self.state["log_ent_coef"].squeeze(1).exp()}
+
+    # --- the update ---------------------------------------------------------------------------------------------
+
+    def update(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
+        """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
+        self.state["updates"] += 1
+        hyper = self._hyper()
+        self._update_critic(batch, noise, hyper)
+        if with_actor:
+            self._update_actor(batch, noise, hyper)
+            for name in ("actor", "critic"):
+                if f"{name}_target" in self.state:
+                    polyak(self.state[f"{name}_target"], self.state[name], self.hyper["tau"])
+        if "actor_average" in self.state:
+            rate = torch.full_like(self.hyper["tau"], AVERAGE_RATE)
+            polyak(self.state["actor_average"], self.state["actor"], rate)
+
+    def _update_critic(self, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            behind = self.actor("actor_target" if self.backbone.HAS_ACTOR_TARGET else "actor")
+            target = self.backbone.target(behind, self.critic("critic_target"), batch, noise, hyper)
+
+        def losses(weights: Weights) -> tuple[list[Tensor], dict[str, Tensor]]:
+            critic = self.critic(weights=weights)
+            loss = self.backbone.critic_loss(critic, batch, target)
+            if self.method.critic:
+                loss = loss + self.method.critic(critic, self.actor(), batch, noise, **self.settings["critic"])
+            return [loss], {"critic_loss": loss}
+
+        rows = self._twin_rows(self.state["critic"])
+        (gradient,), seen = differentiate(losses, self.critic_layout, rows)
+        self._step("critic", gradient.view(self.agents, -1))
+        self._diagnose(0, seen)
+
+    def _update_actor(self, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> None:
+        critic = self.critic()
+
+        def losses(weights: Weights) -> tuple[list[Tensor], dict[str, Tensor]]:
+            policy = self.actor(weights=weights)
+            native, seen = self.backbone.actor_loss(policy, critic, batch, noise, hyper)
+            seen["actor_loss"] = native
+            if self.method.actor is None:
+                return [native], seen
+            seen["auxiliary_loss"] = auxiliary = self.method.actor(policy, batch, noise, **self.settings["actor"])
+            return ([native, auxiliary] if self.method.rule else [native + auxiliary]), seen
+
+        gradients, seen = differentiate(losses, self.actor_layout, self.state["actor"])
+        gradient = self._combine(gradients, seen) if len(gradients) == 2 else gradients[0]
+        self._step("actor", gradient)
+        if self.automatic_entropy:
+            slope = sac.temperature_gradient(seen["log_prob"], -float(self.shape.act_dim))
+            self._step("log_ent_coef", slope.unsqueeze(1))
+        self._diagnose(1, seen)
+
+    def _combine(self, gradients: Sequence[Tensor], seen: dict[str, Tensor]) -> Tensor:
+        rule = self.method.rule
+        assert rule is not None
+        memory = {name[7:]: value for name, value in self.state.items() if name.startswith("memory.")}
+        state = _memory_from(memory) if memory else None
+        combined, report = combine_reported(rule, gradients[0], gradients[1], state, **self.settings["rule"])
+        for name, value in _memory_items(report.state):
+            # A frozen agent's memory stays as it was: what is not finite would spread to it alone, but for ever.
+            self.state[f"memory.{name}"].copy_(value)
+        seen |= {name: getattr(report, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
+        return combined
+
+    def _step(self, name: str, gradient: Tensor) -> None:
+        """An optimiser step for the agents whose gradient is finite; the others are frozen from here on."""
+        state = self.state
+        state["alive"].logical_and_(gradient.isfinite().all(1))
+        newly = ~state["alive"] & (state["died_at"] < 0)
+        state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
+        self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
+
+    def _diagnose(self, kind: int, seen: Mapping[str, Tensor]) -> None:
+        """Add what was seen to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
+        for i, name in enumerate(DIAGNOSTICS):
+            if name in seen:
+                self.state["diagnostics"][i] += seen[name].detach().to(torch.float64)
+        self.state["diagnosed"][kind] += 1
+
+
+def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout]:
+    """The actor's and one critic's layers."""
+    heads = BACKBONES[backbone].HEADS + (("prediction",) if method.prediction else ())
+    last = shape.net_arch[-1]
+    actor = trunk_layers(shape.obs_dim, shape.net_arch) + tuple((head, last, shape.act_dim) for head in heads)
+    critic = (*trunk_layers(shape.obs_dim + shape.act_dim, shape.net_arch), ("q", last, 1))
+    return Layout(actor), Layout(critic)
+
+
+def differentiate(
+    losses: Callable[[Weights], tuple[list[Tensor], dict[str, Tensor]]], layout: Layout, rows: Tensor
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the rows, sharing one forward pass."""
+    tensors = [tensor.detach().requires_grad_() for tensor in leaves(layout.split(rows))]
+    with torch.enable_grad():
+        values, seen = losses(rebuild(layout, tensors))
+        gradients = [
+            flatten(torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True))
+            for i, value in enumerate(values)
+        ]
+    return gradients, {name: value.detach() for name, value in seen.items()}
+
+
+def _memory_items(state: Any) -> list[tuple[str, Tensor]]:
+    """A rule's memory as named tensors: a tensor, or a tuple of them."""
+    if state is None:
+        return []
+    return [(str(i), value) for i, value in enumerate(state if isinstance(state, tuple) else (state,))]
+
+
+def _memory_from(items: Mapping[str, Tensor]) -> Any:
+    return tuple(items.values()) if len(items) > 1 else next(iter(items.values()))

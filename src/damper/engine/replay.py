@@ -1,0 +1,70 @@
+"""Replay on the training device: a ring of packed rows, one per step, all agents side by side.
+
+A row is ``(s, a, s', r, d, first)``, so that storing a step is one copy and a batch is one gather; the critic's input
+``(s, a)`` lies in one piece.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.engine.streams import Streams
+from damper.losses._interface import Batch
+
+
+class Replay:
+    """Transitions of P agents in lockstep; every stored pair is one that its environment made."""
+
+    def __init__(
+        self, capacity: int, agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Allocated once, at full size."""
+        self.capacity, self.agents, self.obs_dim, self.act_dim = capacity, agents, obs_dim, act_dim
+        self.rows = torch.zeros(capacity, agents, self.width(obs_dim, act_dim), device=device, dtype=dtype)
+        # How many steps were ever stored: on the host for bookkeeping, on the device for sampling inside a graph.
+        self.stored = 0
+        self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
+        self._agent = torch.arange(agents, device=device).unsqueeze(1)
+
+    @staticmethod
+    def width(obs_dim: int, act_dim: int) -> int:
+        """Numbers per transition."""
+        return 2 * obs_dim + act_dim + 3
+
+    @staticmethod
+    def pack(
+        obs: Tensor, action: Tensor, next_obs: Tensor, reward: Tensor, terminated: Tensor, first: Tensor
+    ) -> Tensor:
+        """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
+        scalars = torch.stack([x.to(obs.dtype) for x in (reward, terminated, first)], -1)
+        return torch.cat((obs, action, next_obs, scalars), -1)
+
+    def add(self, rows: Tensor) -> None:
+        """Store one step of all agents, over the oldest one once full."""
+        self.rows[self.stored % self.capacity].copy_(rows)
+        self.stored += 1
+        self.stored_on_device.fill_(self.stored)
+
+    def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
+        """A uniform batch per agent, ``[P, B, ·]``; runs inside a CUDA graph."""
+        size = self.stored_on_device.clamp(max=self.capacity)
+        return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
+
+    def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
+        """The transitions at ring positions ``index`` ``[P, B]``."""
+        rows = self._take(index)
+        d, a = self.obs_dim, self.act_dim
+        obs, action, next_obs, scalars = rows.split((d, a, d, 3), -1)
+        reward, terminated, first = scalars.unbind(-1)
+        before = None
+        if previous_obs:
+            # The oldest step's predecessor has been written over: it counts as an episode's first.
+            oldest = (self.stored_on_device > self.capacity) & (index == self.stored_on_device % self.capacity)
+            missing = (first > 0) | oldest
+            before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
+        return Batch(obs, action, reward, next_obs, terminated, before)
+
+    def _take(self, index: Tensor) -> Tensor:
+        flat = (index * self.agents + self._agent).flatten()
+        return self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)

@@ -1,0 +1,112 @@
+"""What a smoothness loss sees: a policy, a critic, a batch, and noise drawn for it.
+
+The same functions serve the engine (a leading population axis P) and a single agent (none): every loss reduces over
+the batch and what stands behind it, and returns one value per agent.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Transitions ``(s, a, r, s', d)``, each ``[..., B, ·]`` (reward and terminated ``[..., B]``).
+
+    ``next_obs`` is the true successor, also at an episode's end; ``previous_obs`` is the observation before ``obs``
+    (``obs`` itself at an episode's first step), None unless a loss asks for it; ``progress`` is the share of the
+    budget already spent, in [0, 1].
+    """
+
+    obs: Any
+    action: Tensor
+    reward: Tensor
+    next_obs: Any
+    terminated: Tensor
+    previous_obs: Any = None
+    progress: Tensor | float = 0.0
+
+
+class Policy(Protocol):
+    """The actor with its weights bound; repeated calls on one observation tensor share one forward pass."""
+
+    def __call__(self, obs: Any) -> Tensor:
+        """Deterministic action ``μ(s)`` in the actor's own scale, [-1, 1]."""
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before the tanh (stochastic actors)."""
+
+    def prediction(self, obs: Any) -> Tensor:
+        """The second head's guess of the next action (only where a loss asks for the head)."""
+
+    def averaged_prediction(self, obs: Any) -> Tensor:
+        """The same from the Polyak average of the whole actor, without gradient."""
+
+
+class Critic(Protocol):
+    """Twin critics with their weights bound."""
+
+    def __call__(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1, Q_2`` at ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
+
+        An action of ``[..., 2, B, A]`` gives each critic its own copy to be differentiated by.
+        """
+
+    def first(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1`` alone, ``[..., B]``."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A draw that a loss needs: its distribution, and which tensor's last axis it matches (None: one per sample)."""
+
+    kind: Literal["normal", "uniform", "rademacher"]
+    like: Literal["obs", "action"] | None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss function with what it needs from whoever calls it.
+
+    Attributes:
+        function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
+            for the critic; returns one value per agent.
+        noise: draws by name, each from its own random stream; the function gets them as a mapping.
+        previous_obs: whether ``batch.previous_obs`` must be filled.
+        prediction: whether the actor needs a second head and its Polyak average.
+    """
+
+    function: Callable[..., Tensor]
+    noise: Mapping[str, Noise] = field(default_factory=dict)
+    previous_obs: bool = False
+    prediction: bool = False
+
+    def __call__(self, *inputs: Any, **settings: Any) -> Tensor:
+        """Call the function."""
+        return self.function(*inputs, **settings)
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The function's settings with their defaults: its keyword-only parameters."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def spread(setting: float | Tensor, like: Tensor) -> float | Tensor:
+    """A per-agent setting ``[P]`` shaped to meet ``[P, ...]``; floats pass."""
+    if not isinstance(setting, Tensor) or setting.ndim == 0:
+        return setting
+    return setting.reshape(setting.shape + (1,) * (like.ndim - setting.ndim))
+
+
+def mean_square(x: Tensor) -> Tensor:
+    """Mean over the batch and the action dimensions, one value per agent."""
+    return x.square().mean((-2, -1))
+
+
+NoiseDraws = Mapping[str, Tensor]
