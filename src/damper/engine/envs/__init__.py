@@ -1,0 +1,51 @@
+"""Environments of a population, behind one small interface that yields true transitions only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+
+from damper.engine.envs import envpool_pool, gymnasium_pool
+from damper.engine.envs.envpool_pool import EnvPoolPool
+from damper.engine.envs.gymnasium_pool import GymnasiumPool
+from damper.engine.envs.spec import TASKS, Pool, Spec, Task, Transition, find_task
+from damper.errors import DamperError
+
+__all__ = ["TASKS", "Pool", "Spec", "Task", "Transition", "find_task", "make_pool", "spec_of"]
+
+EnvLike = str | Callable[..., gymnasium.Env[Any, Any]]
+
+
+def make_pool(
+    env: EnvLike, seeds: Sequence[int], backend: str = "gymnasium", threads: int | None = None, **env_kwargs: Any
+) -> Pool:
+    """One environment per seed, all stepped together.
+
+    `env` is a task of `TASKS`, a registered id, or (Gymnasium only) a callable that makes an environment; `threads`
+    is EnvPool's. Environment j depends on its own seed alone: not on the pool's size, nor on its neighbours.
+    """
+    if _checked(backend) == "envpool":
+        return EnvPoolPool(env, seeds, threads, **env_kwargs)
+    return GymnasiumPool(env, seeds, **env_kwargs)
+
+
+def spec_of(env: EnvLike, backend: str = "gymnasium", **env_kwargs: Any) -> Spec:
+    """Spaces and times of `env`, without making a pool."""
+    if _checked(backend) == "envpool":
+        return envpool_pool.read_spec(env, **env_kwargs)
+    one = gymnasium_pool.make_env(env, **env_kwargs)
+    try:
+        return gymnasium_pool.read_spec(one)
+    finally:
+        one.close()
+
+
+def _checked(backend: str) -> str:
+    if backend not in ("gymnasium", "envpool"):
+        raise DamperError(
+            f"backend must be 'gymnasium' or 'envpool', got {backend!r}; 'gymnasium' is always there, "
+            "'envpool' is faster for many environments."
+        )
+    return backend

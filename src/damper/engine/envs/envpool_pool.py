@@ -1,0 +1,157 @@
+"""A pool of EnvPool environments (C++ threads): fast, and resumed with fresh episodes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.engine.envs.spec import (
+    Spec,
+    Task,
+    Transition,
+    check_actions,
+    check_seeds,
+    check_state,
+    find_task,
+    raise_unknown,
+    read_spaces,
+)
+from damper.errors import DamperError
+
+LARGEST = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
+
+
+def read_spec(env: object, **env_kwargs: Any) -> Spec:
+    """The spec of an EnvPool environment, read without starting a thread."""
+    task, settings = _find(env, env_kwargs)
+    try:
+        described = _import_envpool().make_spec(**settings)
+    except TypeError as error:
+        raise DamperError(f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}") from error
+    limit = described.config.max_episode_steps
+    spec = read_spaces(task.gymnasium_id, *_spaces(described), limit, task.period)
+    # Where it knows no bound, EnvPool 1.2.5 gives C++'s smallest positive float as the lower one.
+    spec.obs_low[spec.obs_low == np.finfo(np.float32).tiny] = -np.inf
+    return spec
+
+
+def _spaces(described: Any) -> tuple[Any, Any]:
+    with warnings.catch_warnings():
+        # EnvPool builds float32 boxes from float64 bounds; the rounding is of no consequence.
+        warnings.filterwarnings("ignore", message=".*precision lowered", category=UserWarning)
+        return described.observation_space, described.action_space
+
+
+def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
+    """The task and the settings that name it to EnvPool, whose ids already say what `task.kwargs` says."""
+    if not isinstance(env, str):
+        raise DamperError(
+            f"env must be a name or id for backend='envpool', got {env!r}; use backend='gymnasium' for your own class."
+        )
+    task, known = find_task(env), _import_envpool().list_all_envs()
+    if task.envpool_id not in known:
+        raise_unknown(env, known, "EnvPool")
+    implied = task.kwargs.items()
+    return task, {"task_id": task.envpool_id, **dict(pair for pair in env_kwargs.items() if pair not in implied)}
+
+
+def _import_envpool() -> Any:
+    try:
+        import envpool
+    except ImportError as error:
+        raise DamperError(
+            f"backend='envpool' needs a package that is missing ({error}); "
+            'pip install "damper[envpool]" installs it, or use backend="gymnasium".'
+        ) from error
+    return envpool
+
+
+class EnvPoolPool:
+    """Environments in lockstep: those whose episode ended are reset by hand right after the step.
+
+    So EnvPool never reaches its own reset, a step that ignores the action and is no transition. Nor does it reach its
+    own time limit, set one step later than the task's: at the limit it would report a fall as a time-out.
+    """
+
+    backend = "envpool"
+    exact_resume = False
+
+    def __init__(self, env: object, seeds: Sequence[int], threads: int | None = None, **env_kwargs: Any) -> None:
+        self.seeds = check_seeds(seeds, LARGEST)
+        self.size = len(self.seeds)
+        if threads is not None and threads < 1:
+            raise DamperError(f"threads must be at least 1, got {threads}; leave it out for EnvPool's own choice.")
+        self.spec = read_spec(env, **env_kwargs)
+        self._limit = self.spec.max_episode_steps or LARGEST
+        self._settings = {
+            **_find(env, env_kwargs)[1],
+            "num_envs": self.size,
+            "num_threads": min(threads or 0, self.size),
+            "max_episode_steps": min(self._limit + 1, LARGEST),
+        }
+        self.resumed_fresh = False
+        self._restores = 0
+        self._started = False
+        self._pool = self._make(self.seeds)
+
+    def _make(self, seeds: list[int]) -> Any:
+        pool = _import_envpool().make_gymnasium(**self._settings, seed=seeds)
+        self._act_dtype = _spaces(pool)[1].dtype
+        return pool
+
+    def reset(self) -> NDArray[np.float32]:
+        """Start every environment's first episode from its own seed -> observations [P, d]."""
+        if self._started:
+            # EnvPool's seeds are fixed when it is made.
+            self._restart(self.seeds)
+        self._restores, self.resumed_fresh = 0, False
+        return self._begin()
+
+    def _restart(self, seeds: list[int]) -> None:
+        self._pool.close()
+        self._pool = self._make(seeds)
+
+    def _begin(self) -> NDArray[np.float32]:
+        self._started = True
+        return self._as_obs(self._pool.reset()[0])
+
+    def step(self, actions: NDArray[Any]) -> Transition:
+        """Take one true step of every environment and start a new episode where one ended."""
+        if not self._started:
+            raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
+        actions = check_actions(actions, self.size, self.spec, self._act_dtype)
+        raw, reward, terminated, _, info = self._pool.step(actions)
+        truncated = info["elapsed_step"] >= self._limit
+        obs = obs_next = self._as_obs(raw)
+        ended = np.flatnonzero(terminated | truncated)
+        if ended.size:
+            first, info = self._pool.reset(ended)
+            obs = obs_next.copy()
+            obs[info["env_id"]] = self._as_obs(first)
+        return Transition(obs_next, np.array(reward, np.float32), np.array(terminated, np.bool_), truncated, obs)
+
+    def _as_obs(self, raw: NDArray[Any]) -> NDArray[np.float32]:
+        return np.array(raw, np.float32).reshape(len(raw), self.spec.obs_dim)
+
+    def state(self) -> dict[str, Any]:
+        """How often this run was resumed; EnvPool does not give out the state of its environments."""
+        return {"backend": self.backend, "env": self.spec.id, "seeds": list(self.seeds), "restores": self._restores}
+
+    def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
+        """Start fresh episodes, from seeds made of (seed, number of restores) so that no start repeats."""
+        check_state(state, self.backend, self.spec.id, self.seeds)
+        self._restores, self.resumed_fresh = int(state["restores"]) + 1, True
+        self._restart([_seed_again(seed, self._restores) for seed in self.seeds])
+        return self._begin()
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.close()
+
+
+def _seed_again(seed: int, restores: int) -> int:
+    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & LARGEST

@@ -1,0 +1,198 @@
+"""A pool of Gymnasium environments, stepped one after another, that can be resumed bit for bit.
+
+A plain loop instead of `gymnasium.vector.SyncVectorEnv`: there is no autoreset to switch off, no info dictionaries to
+merge, and one environment steps about 1.3 (Hopper) to 1.8 (Pendulum) times as fast.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
+
+from damper.engine.envs.spec import (
+    Spec,
+    Transition,
+    check_actions,
+    check_seeds,
+    check_state,
+    find_task,
+    raise_unknown,
+    read_spaces,
+)
+from damper.errors import DamperError
+
+Env = gymnasium.Env[Any, Any]
+EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}
+
+
+def make_env(env: str | Callable[[], Env], **env_kwargs: Any) -> Env:
+    """One environment from a task's name, an id, or a callable that makes a new one at each call."""
+    if not isinstance(env, str):
+        return env(**env_kwargs)
+    task = find_task(env)
+    try:
+        with warnings.catch_warnings():
+            # Box2D's SWIG module crashes the interpreter on import where this warning is turned into an error.
+            warnings.filterwarnings("ignore", message="builtin type .* has no __module__", category=DeprecationWarning)
+            return gymnasium.make(task.gymnasium_id, **{**task.kwargs, **env_kwargs})
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
+        raise_unknown(env, gymnasium.registry, "Gymnasium")
+    except TypeError as error:
+        raise DamperError(f"env_kwargs must be arguments of {env!r}, got {env_kwargs}: {error}") from error
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise DamperError(_explain_import(env, task.gymnasium_id, error)) from error
+
+
+def _explain_import(env: str, gymnasium_id: str, error: Exception) -> str:
+    registered = gymnasium.registry.get(gymnasium_id)
+    module = str(registered.entry_point) if registered else ""
+    extra = next((extra for package, extra in EXTRAS.items() if module.startswith(package)), None)
+    if extra is None or "gymnasium-robotics" in str(error):
+        return f"env={env!r} must be importable, but {error}"
+    return f'env={env!r} needs a package that is missing ({error}); pip install "damper[{extra}]" installs it.'
+
+
+def read_spec(env: Env) -> Spec:
+    """The spec of an environment; its period is the simulator's `dt`, else one frame of `render_fps`."""
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    period, rate = getattr(env.unwrapped, "dt", None), env.metadata.get("render_fps")
+    if not isinstance(period, float):
+        period = 1.0 / rate if rate else None
+    return read_spaces(name, env.observation_space, env.action_space, _time_limit(env), period)
+
+
+def _time_limit(env: Env) -> int | None:
+    limits = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min(limits, default=None)
+
+
+class GymnasiumPool:
+    """Environments in lockstep; an episode that ends is followed by its environment's next one in the same call.
+
+    Resuming replays: the random state just before the last reset, that reset, and the actions since then give the
+    same simulator state bit for bit, for any environment whose only randomness is Gymnasium's `np_random`.
+    """
+
+    backend = "gymnasium"
+    exact_resume = True
+    resumed_fresh = False
+
+    def __init__(self, env: str | Callable[[], Env], seeds: Sequence[int], **env_kwargs: Any) -> None:
+        self.seeds = check_seeds(seeds, largest=2**63 - 1)
+        self.size = len(self.seeds)
+        self.envs = [make_env(env, **env_kwargs) for _ in self.seeds]
+        if len({id(one) for one in self.envs}) < self.size:
+            raise DamperError(
+                "env must make a new environment at each call, got the same one twice; "
+                "pass a function such as lambda: MyEnv() instead of one that returns a shared object."
+            )
+        self.spec = read_spec(self.envs[0])
+        space = self.envs[0].action_space
+        self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
+        self._rows = np.arange(self.size)
+        self._obs: NDArray[np.float32] | None = None
+        # Actions since the last reset, [P, capacity, A]; the first _taken[j] of row j count.
+        self._actions = np.empty((self.size, 256, self.spec.act_dim), self._act_dtype)
+        self._taken = np.zeros(self.size, np.int64)
+        # Random states just before each last reset; None: the first episode, which the seed itself starts.
+        self._random: list[dict[str, Any] | None] = [None] * self.size
+
+    def reset(self) -> NDArray[np.float32]:
+        """Start every environment's first episode from its own seed -> observations [P, d]."""
+        self._taken[:] = 0
+        self._random = [None] * self.size
+        self._obs = np.empty((self.size, self.spec.obs_dim), np.float32)
+        for row, env in enumerate(self.envs):
+            self._obs[row] = env.reset(seed=self.seeds[row])[0]
+        return self._obs
+
+    def step(self, actions: NDArray[Any]) -> Transition:
+        """Take one true step of every environment and start a new episode where one ended."""
+        self._require_reset()
+        actions = check_actions(actions, self.size, self.spec, self._act_dtype)
+        self._record(actions)
+        shaped = actions.reshape(self._act_shape)
+        obs_next = np.empty((self.size, self.spec.obs_dim), np.float32)
+        reward = np.empty(self.size, np.float32)
+        terminated, truncated = np.empty((2, self.size), np.bool_)
+        for row, env in enumerate(self.envs):
+            obs_next[row], reward[row], terminated[row], truncated[row], _ = env.step(shaped[row])
+        self._obs = self._next_episodes(obs_next, terminated | truncated)
+        return Transition(obs_next, reward, terminated, truncated, self._obs)
+
+    def _record(self, actions: NDArray[Any]) -> None:
+        if self._taken.max() == self._actions.shape[1]:
+            self._actions = np.concatenate([self._actions, np.empty_like(self._actions)], axis=1)
+        self._actions[self._rows, self._taken] = actions
+        self._taken += 1
+
+    def _next_episodes(self, obs_next: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
+        if not ended.any():
+            return obs_next
+        obs = obs_next.copy()
+        for row in np.flatnonzero(ended):
+            env = self.envs[row]
+            self._random[row] = dict(env.unwrapped.np_random.bit_generator.state)
+            self._taken[row] = 0
+            obs[row] = env.reset()[0]
+        return obs
+
+    def state(self) -> dict[str, Any]:
+        """Random states at the last resets, the actions since then, and the observations they must lead to."""
+        obs, length = self._require_reset(), self._taken.max()
+        counts = np.arange(length) < self._taken[:, None]
+        return {
+            "backend": self.backend,
+            "env": self.spec.id,
+            "seeds": list(self.seeds),
+            "random": list(self._random),
+            "taken": self._taken.copy(),
+            "actions": np.where(counts[..., None], self._actions[:, :length], 0),
+            "obs": obs.copy(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
+        """Replay every environment's current episode; refuse to go on if it ends anywhere else than it had."""
+        check_state(state, self.backend, self.spec.id, self.seeds)
+        self._random, self._taken = list(state["random"]), np.array(state["taken"], np.int64)
+        length = state["actions"].shape[1]
+        self._actions = np.empty((self.size, max(256, length), self.spec.act_dim), self._act_dtype)
+        self._actions[:, :length] = state["actions"]
+        self._obs = np.stack([self._replay(row, env) for row, env in enumerate(self.envs)])
+        moved = (self._obs != state["obs"]) & ~(np.isnan(self._obs) & np.isnan(state["obs"]))
+        if moved.any():
+            raise DamperError(
+                f"env={self.spec.id!r} must draw all its randomness from np_random and start each episode afresh to "
+                f"be resumed, but agent {int(np.argwhere(moved)[0, 0])}'s episode replayed to another observation; "
+                "use the library versions of the saved run, or start a new one."
+            )
+        return self._obs
+
+    def _replay(self, row: int, env: Env) -> NDArray[np.float32]:
+        obs = env.reset(seed=self.seeds[row])[0]
+        if (random := self._random[row]) is not None:
+            env.unwrapped.np_random.bit_generator.state = random
+            obs = env.reset()[0]
+        for action in self._actions[row, : self._taken[row]].reshape(-1, *self._act_shape[1:]).copy():
+            obs = env.step(action)[0]
+        return np.asarray(obs, np.float32).reshape(-1)
+
+    def _require_reset(self) -> NDArray[np.float32]:
+        if self._obs is None:
+            raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
+        return self._obs
+
+    def close(self) -> None:
+        """Release the environments."""
+        for env in self.envs:
+            env.close()

@@ -1,0 +1,175 @@
+"""What a pool of environments is: its tasks, its spaces, its transitions, and the checks every back end shares."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.errors import DamperError
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task by its names in both back ends; `steps` is the paper's training budget, `period` its control period."""
+
+    gymnasium_id: str
+    envpool_id: str
+    steps: int | None = None
+    period: float | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+TASKS: dict[str, Task] = {
+    "LunarLander": Task("LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}),
+    "Pendulum": Task("Pendulum-v1", "Pendulum-v1", 100_000, 0.05),
+    "Reacher": Task("Reacher-v5", "Reacher-v5", 500_000, 0.02),
+    "Ant": Task("Ant-v5", "Ant-v5", 1_000_000, 0.05),
+    "Hopper": Task("Hopper-v5", "Hopper-v5", 1_000_000, 0.008),
+    "Walker": Task("Walker2d-v5", "Walker2d-v5", 1_000_000, 0.008),
+}
+
+
+def find_task(env: str) -> Task:
+    """The task of this name or id; an id outside the table stands for itself in both back ends."""
+    for name, task in TASKS.items():
+        if env in (name, task.gymnasium_id, task.envpool_id):
+            return task
+    return Task(env, env)
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """Spaces and times of one environment; `period` is its control period in seconds where the environment tells."""
+
+    id: str
+    obs_dim: int
+    act_dim: int
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    max_episode_steps: int | None
+    period: float | None
+    obs_low: NDArray[np.float32]
+    obs_high: NDArray[np.float32]
+
+
+class Transition(NamedTuple):
+    r"""One true step \((s, a, r, s')\) of every environment; the arrays are fresh, and read-only by convention.
+
+    `obs_next` is \(s'\), the final observation where an episode ended. `obs` is what to act on next: the first
+    observation of the new episode there, `obs_next` everywhere else (the same array when no episode ended).
+    """
+
+    obs_next: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    obs: NDArray[np.float32]
+
+
+class Pool(Protocol):
+    """P environments in lockstep: each `step` is exactly one true step of each, whenever their episodes end."""
+
+    spec: Spec
+    size: int
+    backend: str
+    exact_resume: bool
+    resumed_fresh: bool
+
+    def reset(self) -> NDArray[np.float32]:
+        """Start every environment's first episode from its own seed -> observations [P, d]."""
+        ...
+
+    def step(self, actions: NDArray[Any]) -> Transition:
+        """Take one step with actions [P, A] in the environment's own units."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs: JSON values and numpy arrays."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
+        """Go on from `state` -> the observations [P, d] to act on."""
+        ...
+
+    def close(self) -> None:
+        """Release the environments."""
+        ...
+
+
+def read_spaces(
+    name: str, obs: gymnasium.Space[Any], act: gymnasium.Space[Any], limit: int | None, period: float | None
+) -> Spec:
+    """Check that the spaces are ones an actor-critic of vectors can use, and describe them."""
+    if not isinstance(obs, gymnasium.spaces.Box) or len(obs.shape) > 1:
+        raise DamperError(
+            f"env={name!r} must have a Box observation of shape (n,), got {obs}; "
+            "flatten it, for instance with gymnasium.wrappers.FlattenObservation."
+        )
+    if not isinstance(act, gymnasium.spaces.Box) or len(act.shape) > 1 or not np.issubdtype(act.dtype, np.floating):
+        raise DamperError(
+            f"env={name!r} must have a continuous Box action of shape (n,), got {act}; "
+            "choose the environment's continuous variant."
+        )
+    if not (np.isfinite(act.low).all() and np.isfinite(act.high).all()):
+        raise DamperError(
+            f"env={name!r} must have a bounded action space, got {act}; "
+            "give it finite bounds, for instance with gymnasium.wrappers.RescaleAction or TransformAction."
+        )
+    bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
+    return Spec(name, bounds[2].size, bounds[0].size, bounds[0], bounds[1], limit, period, bounds[2], bounds[3])
+
+
+def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:
+    """One explicit seed per environment, each from 0 to `largest`."""
+    try:
+        numbers = [operator.index(seed) for seed in seeds]
+    except TypeError:
+        numbers = []
+    if not numbers or min(numbers) < 0 or max(numbers) > largest:
+        raise DamperError(
+            f"seeds must be one whole number from 0 to {largest} per environment, got {seeds!r}; "
+            "pass for instance seeds=range(5)."
+        )
+    return numbers
+
+
+def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> NDArray[Any]:
+    """A private copy of the actions [P, A]: environments may keep what they were given, callers may overwrite it."""
+    copy = np.array(actions, dtype=dtype)
+    if copy.shape != (size, spec.act_dim):
+        raise DamperError(
+            f"actions must have shape {(size, spec.act_dim)}, one row per environment, got {copy.shape}; "
+            "pass one action for every agent of the pool."
+        )
+    if not np.isfinite(copy).all():
+        agent = int(np.flatnonzero(~np.isfinite(copy).all(axis=1))[0])
+        raise DamperError(
+            f"actions must be finite, got {copy[agent].tolist()} for agent {agent}; "
+            "look for a diverged policy, a smaller learning_rate is the usual fix."
+        )
+    return copy
+
+
+def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:
+    """A state fits only the pool it came from: same back end, environment and seeds."""
+    found = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
+    if found != (backend, name, seeds):
+        raise DamperError(
+            f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, got {found}; "
+            "make the pool with the settings of the run that saved it."
+        )
+
+
+def raise_unknown(env: str, known: Iterable[str], backend: str) -> NoReturn:
+    """Refuse an id that the back end does not have, with the closest one it has."""
+    by_lower = {name.lower(): name for name in (*known, *TASKS)}
+    close = difflib.get_close_matches(env.lower(), by_lower, n=1)
+    fix = f"did you mean {by_lower[close[0]]!r}?" if close else f"choose one of {', '.join(TASKS)}."
+    raise DamperError(f"env must be an id that {backend} has registered, got {env!r}; {fix}")

@@ -1,0 +1,304 @@
+"""Pools of both back ends: true transitions only, explicit seeds, resuming."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from damper.engine.envs import Pool, make_pool, spec_of
+from damper.errors import DamperError
+
+needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="envpool is not installed")
+BACKENDS = ["gymnasium", pytest.param("envpool", marks=needs_envpool)]
+
+
+class Diary(gymnasium.Env[Any, Any]):
+    """Its observation (seed, episode, t, length) tells a true pair from a false one; its reward is the action."""
+
+    observation_space = Box(-np.inf, np.inf, (4,))
+    action_space = Box(-1.0, 1.0, (1,))
+    tag, episode, t, length, falls = -1, 0, 0, 0, False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.tag = self.tag if seed is None else seed
+        self.episode, self.t = self.episode + 1, 0
+        self.length, self.falls = int(self.np_random.integers(1, 9)), bool(self.np_random.integers(2))
+        return self._look(), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        ended = self.t == self.length
+        return self._look(), float(action[0]), ended and self.falls, ended and not self.falls, {"t": self.t}
+
+    def _look(self) -> Any:
+        return np.array([self.tag, self.episode, self.t, self.length], np.float32)
+
+
+class Noisy(gymnasium.Env[Any, Any]):
+    """Draws from `np_random` in its steps too, and takes and gives numbers instead of vectors."""
+
+    observation_space = Box(-np.inf, np.inf, ())
+    action_space = Box(-1.0, 1.0, ())
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.x = self.np_random.normal()
+        return np.float32(self.x), {}
+
+    def step(self, action: Any) -> Any:
+        self.x += action * self.np_random.normal()
+        return np.float32(self.x), 0.0, abs(self.x) > 3, False, {}
+
+
+def random_actions(pool: Pool, rng: np.random.Generator) -> Any:
+    return rng.uniform(pool.spec.low, pool.spec.high, (pool.size, pool.spec.act_dim)).astype(np.float32)
+
+
+def play(pool: Pool, steps: int, seed: int = 0) -> list[Any]:
+    """Transitions under actions that row j alone decides: the same for every pool size."""
+    rngs = [np.random.default_rng([seed, j]) for j in range(pool.size)]
+    low, high = pool.spec.low, pool.spec.high
+    return [pool.step(np.stack([rng.uniform(low, high) for rng in rngs])) for _ in range(steps)]
+
+
+# --- true transitions only -----------------------------------------------------------------------------------------
+
+
+def test_gymnasium_yields_true_pairs_only() -> None:
+    pool = make_pool(Diary, range(100, 110))
+    rng = np.random.default_rng(0)
+    s, falls, timeouts = pool.reset(), 0, 0
+    for _ in range(10_000):
+        actions = random_actions(pool, rng)
+        obs_next, reward, terminated, truncated, obs = pool.step(actions)
+        ended = terminated | truncated
+        np.testing.assert_array_equal(obs_next, s + np.array([0, 0, 1, 0], np.float32))
+        np.testing.assert_array_equal(reward, actions[:, 0])
+        np.testing.assert_array_equal(ended, obs_next[:, 2] == obs_next[:, 3])
+        np.testing.assert_array_equal(
+            obs[:, :3], np.where(ended[:, None], s[:, :3] * [1, 1, 0] + [0, 1, 0], obs_next[:, :3])
+        )
+        s, falls, timeouts = obs, falls + terminated.sum(), timeouts + truncated.sum()
+    assert falls > 1_000 and timeouts > 1_000
+
+
+def pendulum(s: Any, action: Any) -> Any:
+    """Pendulum-v1's own equation: g = 10, m = l = 1, dt = 0.05."""
+    angle = np.arctan2(s[:, 1], s[:, 0])
+    speed = np.clip(s[:, 2] + (15 * np.sin(angle) + 3 * action[:, 0]) * 0.05, -8, 8)
+    angle = angle + speed * 0.05
+    return np.stack([np.cos(angle), np.sin(angle), speed], axis=1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pendulum_pairs_obey_its_equation_and_time_out(backend: str) -> None:
+    pool = make_pool("Pendulum", range(5), backend, threads=1, max_episode_steps=7)
+    rng = np.random.default_rng(0)
+    s = pool.reset()
+    for t in range(1, 10_001 if backend == "envpool" else 1_001):
+        actions = random_actions(pool, rng)
+        obs_next, _, terminated, truncated, obs = pool.step(actions)
+        np.testing.assert_allclose(obs_next, pendulum(s, actions), atol=1e-5)
+        assert not terminated.any() and (truncated == (t % 7 == 0)).all()
+        assert (abs(obs[truncated, 2]) <= 1).all(), "a new episode starts slowly"
+        s = obs
+    pool.close()
+
+
+@needs_envpool
+def test_envpool_hopper_pairs_are_what_the_simulator_makes() -> None:
+    pytest.importorskip("mujoco")
+    pool = make_pool("Hopper", range(40), "envpool", threads=2, max_episode_steps=60)
+    simulator: Any = gymnasium.make("Hopper-v5").unwrapped
+    simulator.reset(seed=0)
+    rng = np.random.default_rng(0)
+    s, falls, timeouts, checked = pool.reset(), 0, 0, 0
+    for _ in range(250):
+        actions = random_actions(pool, rng)
+        obs_next, _, terminated, truncated, obs = pool.step(actions)
+        for j in np.flatnonzero((abs(s[:, 5:]) < 9.99).all(axis=1)):  # observed speeds are clipped at 10
+            simulator.set_state(np.append(0, s[j, :5]), s[j, 5:])
+            made, _, fell, _, _ = simulator.step(actions[j])
+            np.testing.assert_allclose(obs_next[j], made, atol=1e-4)
+            assert fell == terminated[j]
+            checked += 1
+        ended = terminated | truncated
+        assert (abs(obs[ended, 5:]) <= 0.0051).all(), "a new episode starts at rest, up to its noise"
+        np.testing.assert_array_equal(obs[~ended], obs_next[~ended])
+        s, falls, timeouts = obs, falls + terminated.sum(), timeouts + (truncated & ~terminated).sum()
+    assert checked > 9_000 and falls > 200 and timeouts > 0
+
+
+@needs_envpool
+def test_envpool_fall_at_the_time_limit_is_still_a_fall() -> None:
+    def first_end(limit: int) -> tuple[int, bool, bool]:
+        pool = make_pool("Hopper", [1], "envpool", max_episode_steps=limit)
+        pool.reset()
+        for t, step in enumerate(play(pool, 300), start=1):
+            if step.terminated[0] or step.truncated[0]:
+                return t, bool(step.terminated[0]), bool(step.truncated[0])
+        raise AssertionError("the hopper never fell")
+
+    t, fell, late = first_end(1_000)
+    assert fell and not late
+    assert first_end(t) == (t, True, True)
+    assert first_end(t - 1) == (t - 1, False, True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_do_not_change_after_they_were_given(backend: str) -> None:
+    pool = make_pool("Pendulum", range(3), backend, max_episode_steps=5)
+    pool.reset()
+    steps = play(pool, 12)
+    copies = [[field.copy() for field in step] for step in steps]
+    play(pool, 20, seed=1)
+    for step, copy in zip(steps, copies, strict=True):
+        for field, before in zip(step, copy, strict=True):
+            np.testing.assert_array_equal(field, before)
+
+
+def test_an_action_kept_by_the_environment_is_not_overwritten() -> None:
+    class Keeper(Diary):
+        def step(self, action: Any) -> Any:
+            self.kept = action
+            return super().step(action)
+
+    pool: Any = make_pool(Keeper, [0, 1])
+    pool.reset()
+    actions = np.full((2, 1), 0.5, np.float32)
+    pool.step(actions)
+    actions[:] = 0
+    assert [env.kept.item() for env in pool.envs] == [0.5, 0.5]
+
+
+# --- seeds ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("env", ["Pendulum", "Hopper", "LunarLander"])
+def test_an_agent_depends_on_its_own_seed_alone(env: str, backend: str) -> None:
+    seeds = [178132, 5, 6, 4, 787576]
+    together, other = (
+        make_pool(env, seeds, backend, max_episode_steps=9),
+        make_pool(env, seeds, backend, max_episode_steps=9),
+    )
+    starts = together.reset()
+    np.testing.assert_array_equal(starts, other.reset())
+    assert len({row.tobytes() for row in starts}) == len(seeds)
+    steps = play(together, 25)
+    for j, seed in enumerate(seeds):
+        alone = make_pool(env, [seed], backend, max_episode_steps=9)
+        np.testing.assert_array_equal(alone.reset()[0], starts[j])
+        rng = np.random.default_rng([0, j])
+        for step in steps:
+            one = alone.step(rng.uniform(alone.spec.low, alone.spec.high)[None])
+            for field, row in zip(one, step, strict=True):
+                np.testing.assert_array_equal(field[0], row[j])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_neighbouring_seeds_share_no_start(backend: str) -> None:
+    pool = make_pool("Pendulum", range(50), backend, max_episode_steps=1)
+    starts = [pool.reset(), *(step.obs for step in play(pool, 40))]
+    assert len({row.tobytes() for row in np.concatenate(starts)}) == 50 * 41
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_reset_starts_over(backend: str) -> None:
+    pool = make_pool("Pendulum", [3, 4], backend, max_episode_steps=5)
+    first = pool.reset()
+    before = play(pool, 12)
+    np.testing.assert_array_equal(pool.reset(), first)
+    np.testing.assert_array_equal(play(pool, 12)[-1].obs, before[-1].obs)
+
+
+# --- resuming ------------------------------------------------------------------------------------------------------
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint does to a state: JSON for the values, arrays as they are."""
+    arrays = {key: value.copy() for key, value in state.items() if isinstance(value, np.ndarray)}
+    return {**json.loads(json.dumps({key: value for key, value in state.items() if key not in arrays})), **arrays}
+
+
+@pytest.mark.parametrize(
+    ("env", "limit", "steps"),
+    [
+        ("Pendulum", 200, 350),
+        ("LunarLander", 1000, 330),
+        ("Reacher", 50, 77),
+        ("Hopper", 1000, 120),
+        ("Ant", 40, 95),
+        ("Walker", 1000, 120),
+        (Noisy, None, 400),
+    ],
+)
+@pytest.mark.parametrize("first_episode", [True, False], ids=["first episode", "later"])
+def test_gymnasium_resumes_bit_for_bit(env: Any, limit: int | None, steps: int, first_episode: bool) -> None:
+    kwargs: dict[str, Any] = {"max_episode_steps": limit} if limit else {}
+    pool, resumed = make_pool(env, [1, 2], **kwargs), make_pool(env, [1, 2], **kwargs)
+    pool.reset()
+    played = play(pool, 3 if first_episode else steps)
+    assert any((step.terminated | step.truncated).any() for step in played) != first_episode
+    state = through_a_file(pool.state())
+    np.testing.assert_array_equal(resumed.restore(state), played[-1].obs)
+    assert resumed.exact_resume and not resumed.resumed_fresh
+    # Both go on alike, and through resets: the random states agree too.
+    for one, other in zip(play(pool, 60, seed=1), play(resumed, 60, seed=1), strict=True):
+        for field, same in zip(one, other, strict=True):
+            np.testing.assert_array_equal(field, same)
+    np.testing.assert_array_equal(pool.state()["actions"], resumed.state()["actions"])
+
+
+def test_numbers_count_as_vectors_of_one() -> None:
+    spec = spec_of(Noisy)
+    assert (spec.obs_dim, spec.act_dim, spec.max_episode_steps) == (1, 1, None)
+    assert spec.low.shape == spec.obs_low.shape == (1,)
+
+
+def test_a_state_is_a_snapshot_and_grows_with_the_episode() -> None:
+    pool = make_pool("Pendulum", [1, 2], max_episode_steps=700)
+    pool.reset()
+    steps = play(pool, 600)  # longer than the first buffer, twice
+    state = pool.state()
+    assert state["actions"].shape == (2, 600, 1)
+    play(pool, 150, seed=1)
+    np.testing.assert_array_equal(pool.restore(state), steps[-1].obs)
+
+
+def test_an_inexact_replay_is_refused() -> None:
+    pool, resumed = make_pool(Diary, [1, 2]), make_pool(Diary, [1, 2])
+    pool.reset()
+    play(pool, 20)
+    with pytest.raises(DamperError, match="'Diary' must draw all its randomness from np_random"):
+        resumed.restore(pool.state())  # the diary counts its episodes on, whatever the seed
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_foreign_state_is_refused(backend: str) -> None:
+    pool, other = make_pool("Pendulum", [1, 2], backend), make_pool("Pendulum", [1, 3], backend)
+    pool.reset()
+    with pytest.raises(DamperError, match=r"state must come from .*\[1, 3\].*got .*\[1, 2\]"):
+        other.restore(pool.state())
+
+
+@needs_envpool
+def test_envpool_resumes_with_fresh_episodes_and_says_so() -> None:
+    pool = make_pool("Pendulum", [1, 2], "envpool")
+    assert not pool.exact_resume and not pool.resumed_fresh
+    starts = [pool.reset()]
+    for _ in range(3):
+        play(pool, 10)
+        resumed = make_pool("Pendulum", [1, 2], "envpool")
+        starts.append(resumed.restore(through_a_file(pool.state())))
+        assert resumed.resumed_fresh
+        np.testing.assert_array_equal(starts[-1], make_pool("Pendulum", [1, 2], "envpool").restore(pool.state()))
+        pool = resumed
+    assert len({row.tobytes() for row in np.concatenate(starts)}) == 8
