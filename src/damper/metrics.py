@@ -1,0 +1,169 @@
+r"""How smooth a sequence of actions is: the paper's score, and the measures that see what it misses.
+
+``actions`` are the actions sent to the environment, in order: ``[T]`` or ``[T, A]``, as array, tensor or nested list.
+All is computed in float64. Where a measure takes ``low`` and ``high``, the bounds of the action space (numbers or one
+per dimension), it is free of the action's unit; without them it is in the action's own unit. One action alone has not
+changed: it scores 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from damper.errors import DamperError
+
+Array = NDArray[np.float64]
+Actions = ArrayLike | torch.Tensor
+Bound = ArrayLike | torch.Tensor | None
+
+
+def smoothness(actions: Actions) -> float:
+    r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
+
+    ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit. It has two holes, so never
+    read it alone: it grows as √T on noise of one strength, so an early fall looks smooth; and it leaves out the Nyquist
+    bin, so +1, −1, +1, … scores 0 for even T. ``mean_change`` and ``spectral_roughness`` have neither.
+    """
+    a = _actions(actions)
+    T = len(a)
+    k = np.arange(T // 2)
+    magnitude = np.abs(np.fft.rfft(a, axis=0))[: T // 2]
+    return float((2 / T * (k / T) @ magnitude).mean())
+
+
+def mean_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
+    r"""``mean |a_t − a_{t−1}| / (high − low)`` over steps and dimensions: the share of the range moved per step."""
+    changes = _changes(actions, low, high)
+    return float(changes.mean()) if len(changes) else 0.0
+
+
+def max_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
+    r"""``max |a_t − a_{t−1}| / (high − low)`` over steps and dimensions: the worst jump an actuator sees."""
+    return float(_changes(actions, low, high).max(initial=0.0))
+
+
+def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> float:
+    r"""``Σ_t |a_t − a_{t−1}| / (high − low)``, mean over dimensions: full ranges travelled in the episode (wear)."""
+    return float(_changes(actions, low, high).sum(axis=0).mean())
+
+
+def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) -> float:
+    r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )`` over ``k = 0 … ⌊T/2⌋``, rms over dimensions: in [0, 1] within the bounds.
+
+    ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval ``Σ c_k |X_k|²/T²`` is the mean square of
+    the signal, whatever its length: the score is a root mean square in which every component counts by its frequency
+    as a share of the Nyquist frequency. Hence noise of strength σ scores about σ/√3 at every T, a sine of amplitude A
+    at a share f of Nyquist scores A f/√2, and +1, −1, … with an even T scores 1, the most that actions in [−1, 1] can.
+    ``low`` and ``high`` are mapped to ±1. Like any periodic spectrum it sees the jump from the last action back to the
+    first; what that adds fades as 1/√T.
+    """
+    a = _actions(actions)
+    _, half_range = _scale(a, low, high, unit=2.0)
+    T = len(a)
+    share = 2 * np.arange(T // 2 + 1) / T
+    power = _one_sided(T)[:, None] * np.abs(np.fft.rfft(a / half_range, axis=0)) ** 2 / T**2
+    return float(np.sqrt((share**2 @ power).mean()))
+
+
+def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-3) -> float:
+    r"""Share of action entries at a bound: within ``tolerance · (high − low)`` of it, or beyond."""
+    if not 0 <= tolerance < 0.5:
+        raise DamperError(f"tolerance must be in [0, 0.5), a share of the action range, but {tolerance:g} was given.")
+    if low is None or high is None:
+        raise DamperError("saturation needs low and high, the action space's bounds, but got none: pass both.")
+    a = _actions(actions)
+    lowest, span = _scale(a, low, high)
+    position = (a - lowest) / span
+    return float(((position <= tolerance) | (position >= 1 - tolerance)).mean())
+
+
+def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Array]:
+    r"""Frequencies ``[F]`` and one-sided amplitudes ``c_k |X_k| / T``, ``[F]`` or ``[F, A]`` as the actions came.
+
+    A sine of amplitude A whose period divides T shows as A. Frequencies are in cycles per step, up to ½; with the
+    control ``period`` in seconds, in Hz.
+    """
+    if period is not None and not 0 < period < np.inf:
+        raise DamperError(f"period must be a positive number of seconds per action, but {period:g} was given.")
+    a = _actions(actions)
+    T = len(a)
+    amplitude = _one_sided(T)[:, None] * np.abs(np.fft.rfft(a, axis=0)) / T
+    frequencies = np.arange(T // 2 + 1) / (T * (1.0 if period is None else period))
+    return frequencies, amplitude if np.ndim(actions) == 2 else amplitude[:, 0]
+
+
+def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
+    """Every measure by its function's name, and the episode's ``length``: what to publish beside the paper's score."""
+    return {
+        "length": len(_actions(actions)),
+        "smoothness": smoothness(actions),
+        "mean_change": mean_change(actions, low, high),
+        "max_change": max_change(actions, low, high),
+        "total_variation": total_variation(actions, low, high),
+        "spectral_roughness": spectral_roughness(actions, low, high),
+        "saturation": saturation(actions, low, high),
+    }
+
+
+def _array(name: str, values: Any) -> Array:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().to("cpu", torch.float64).numpy()
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DamperError(f"{name} must be numbers in a regular array, but {type(values).__name__} is not.") from None
+    if not np.isfinite(array).all():
+        raise DamperError(f"{name} must be finite, but NaN or infinity was given: look for a diverged policy.")
+    return array
+
+
+def _actions(actions: Actions) -> Array:
+    """``[T, A]``, checked."""
+    a = _array("actions", actions)
+    if a.ndim not in (1, 2):
+        raise DamperError(f"actions must be [T] or [T, A], but have shape {a.shape}: score one episode at a time.")
+    if a.size == 0:
+        raise DamperError(f"actions must hold at least one action, but have shape {a.shape}: was the episode recorded?")
+    return a[:, None] if a.ndim == 1 else a
+
+
+def _scale(a: Array, low: Bound, high: Bound, unit: float = 1.0) -> tuple[Array, Array]:
+    """The lower bound and the range divided by ``unit``; 0 and 1 without bounds."""
+    if low is None and high is None:
+        return np.zeros(1), np.ones(1)
+    if low is None or high is None:
+        raise DamperError("low and high must be given together, but one is missing: pass both bounds or neither.")
+    lowest, highest = _bound("low", low, a.shape[1]), _bound("high", high, a.shape[1])
+    span = highest - lowest
+    if not (span > 0).all():
+        i = int(np.argmin(span))
+        given = f"low={lowest[i]:g} and high={highest[i]:g} were given for dimension {i}"
+        raise DamperError(f"low must be below high, but {given}: are they swapped?")
+    return lowest, span / unit
+
+
+def _bound(name: str, values: Bound, A: int) -> Array:
+    bound = _array(name, values)
+    if bound.shape not in ((), (1,), (A,)):
+        raise DamperError(f"{name} must be one number or one per dimension, here {A}, but has shape {bound.shape}.")
+    return np.broadcast_to(bound, (A,))
+
+
+def _changes(actions: Actions, low: Bound, high: Bound) -> Array:
+    """``|a_t − a_{t−1}|`` in units of the range, ``[T−1, A]``."""
+    a = _actions(actions)
+    _, span = _scale(a, low, high)
+    return np.abs(np.diff(a, axis=0)) / span
+
+
+def _one_sided(T: int) -> Array:
+    """``c_k``: how often bin k of the half spectrum occurs in the full one."""
+    count = np.full(T // 2 + 1, 2.0)
+    count[0] = 1.0
+    if T % 2 == 0:
+        count[-1] = 1.0
+    return count
