@@ -34,7 +34,7 @@ lint: $(VENV)/.all
 	$(BIN)/mypy
 
 docs: $(VENV)/.all
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) site demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

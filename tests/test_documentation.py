@@ -1,0 +1,77 @@
+"""The documentation is executed: every ``python`` block runs, every command and link that the README names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"(?P<no_run>^[ \t]*<!-- no-run: .+? -->\s*)?"
+    r"^(?P<indent>[ \t]*)```[ \t]*\{?\.?(?:python|py)\b[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+class Block(NamedTuple):
+    code: str
+    runs: bool
+
+
+def blocks(markdown: str) -> list[Block]:
+    """The page's python blocks in order, moved down to their own lines so that a traceback points into the page."""
+    found = []
+    for match in BLOCK.finditer(markdown):
+        lines_above = markdown.count("\n", 0, match.start("code"))
+        found.append(Block("\n" * lines_above + textwrap.dedent(match["code"]), match["no_run"] is None))
+    return found
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        ast.parse(block.code, filename=name(page))
+        if block.runs:
+            exec(compile(block.code, page, "exec"), namespace)
+
+
+def test_blocks_are_found_wherever_they_stand() -> None:
+    page = "a\n```python\nx = 1\n```\n<!-- no-run: needs a robot -->\n\n```python\ny = 2\n```\n"
+    page += '=== "tab"\n\n    ```python title="t"\n    z = 3\n    ```\n```bash\nls\n```\n'
+    assert blocks(page) == [
+        Block("\n" * 2 + "x = 1\n", True),
+        Block("\n" * 7 + "y = 2\n", False),
+        Block("\n" * 12 + "z = 3\n", True),
+    ]
+
+
+def test_the_readme_shows_python_that_runs() -> None:
+    assert any(block.runs for block in blocks((ROOT / "README.md").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/install.md"])
+def test_make_commands_exist(page: str) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    # Commands start a line of a block or stand in backquotes; assignments such as PYTHON=… are not targets.
+    commands = re.findall(r"(?:^|`)make((?: [\w=.-]+)+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    named = {word for command in commands for word in command.split() if "=" not in word}
+    assert named, f"{page} names no make command"
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_relative_links_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,0 +1,114 @@
+"""The shape of the code base: imports go one way, each rule and loss has its test and page, pieces stay small."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "damper"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+PYTHON = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "tools").rglob("*.py"))]
+
+# A module imports from its own station and from lines above, never from its neighbours on a line or from below.
+STATIONS = [
+    {"errors"},
+    {"rules"},
+    {"losses"},
+    {"theory", "metrics", "backward"},
+    {"methods"},
+    {"agents"},
+    {"engine"},
+    {"evaluation"},
+    {"experiments"},
+    {"report"},
+    {"sb3", "export"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+RANK = {station: rank for rank, line in enumerate(STATIONS) for station in line}
+LONGEST_FILE = 300
+LONGEST_BODY = 45
+PICKLING = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of everything that a file imports, wherever the import stands; relative ones made absolute."""
+    here = ("damper", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(here[: len(here) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def station(dotted: str) -> str:
+    """Station of an imported name of the package; what is not a module there comes from its ``__init__``."""
+    first = dotted.split(".")[1] if "." in dotted else "__init__"
+    return first if (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file() else "__init__"
+
+
+def own_station(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_imports_go_one_way(path: Path) -> None:
+    own = own_station(path)
+    assert own in RANK, f"{own} has no place yet: put it where it belongs in STATIONS"
+    used = {station(dotted) for dotted in imported(path) if dotted.split(".")[0] == "damper"}
+    wrong = [other for other in sorted(used - {own}) if RANK[other] >= RANK[own]]
+    assert wrong == [], f"{own} may import only from stations before it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_nothing_is_pickled(path: Path) -> None:
+    assert PICKLING.isdisjoint(dotted.split(".")[0] for dotted in imported(path))
+
+
+@pytest.mark.parametrize(("package", "pages"), [("rules", "rules"), ("losses", "methods")])
+def test_each_has_a_test_and_a_page(package: str, pages: str) -> None:
+    stems = [path.stem for path in (PACKAGE / package).glob("[!_]*.py")]
+    expected = [ROOT / "tests" / package / f"test_{stem}.py" for stem in stems]
+    expected += [ROOT / "docs" / pages / f"{stem.replace('_', '-')}.md" for stem in stems]
+    assert stems
+    assert sorted(name(path) for path in expected if not path.is_file()) == []
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name)
+def test_pieces_stay_small(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+    functions = [node for node in ast.walk(parse(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert {node.name: length for node in functions if (length := body_length(node)) > LONGEST_BODY} == {}
+
+
+def body_length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from the first statement after the docstring to the last."""
+    statements = function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
+    return statements[-1].end_lineno - statements[0].lineno + 1 if statements else 0  # type: ignore[operator]
+
+
+def test_files_name_no_machine_and_no_registry() -> None:
+    local = r"(?<![\w.:/-])/(?:home|root|work|opt|Users|mnt)/\w"
+    registry = r"pypi[.]org|pythonhosted[.]org|npmjs[.]|download[.]pytorch[.]org|conda[.]anaconda[.]org"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = [ROOT / file for file in listed.split("\0") if file]
+    assert files
+    texts = {name(file): file.read_bytes().decode("utf-8", "ignore") for file in files if file.is_file()}
+    found = {file: match[0] for file, text in texts.items() if (match := re.search(f"{local}|{registry}", text))}
+    assert found == {}

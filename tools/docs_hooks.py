@@ -1,0 +1,67 @@
+"""Two things done while the documentation is built: equations become MathML, and newcomers' pages come first.
+
+Browsers draw MathML themselves, so a page needs neither a script nor a network to show its equations.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import Files, file_sort_key
+from mkdocs.structure.pages import Page
+from mkdocs.utils import nest_paths
+
+# Every other page follows in alphabetical order, so that adding one needs no change here.
+FIRST_PAGES = ["index.md", "install.md", "quickstart.md", "theory.md"]
+
+EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+# LaTeX that the converter does not know, in words that it does.
+REWRITE_LATEX = {
+    r"\\(begin|end)\{aligned\}": r"\\\1{split}",
+    r"\\operatorname\*": r"\\operatorname",
+    r"(?<!\\left)(\\l(?:Vert|vert)(?![a-zA-Z]))": r"\\left\1",
+    r"(?<!\\right)(\\r(?:Vert|vert)(?![a-zA-Z]))": r"\\right\1",
+    r"\\mathrm(?:\{([a-zA-Z0-9 ]+)\}|\s+(\w))": r"\\text{\1\2}",
+    r"(\\math(?:bb|bf|cal|sf))\s+(\w)": r"\1{\2}",
+}
+# MathML that browsers space or draw wrongly: names are not operators, and some widths have no name any more.
+REWRITE_MATHML = {
+    r"<mo[^>]*>(\w{2,}|arg&#x02009;\w+|&#x0221E;)</mo>": r"<mi>\1</mi>",
+    r'<mo stretchy="false">&#x0007C;</mo>': '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;</mo>',
+    r"<mi>&#x0007E;</mi>": "<mo>&#x0223C;</mo>",
+    r"negativethinmathspace": "-0.167em",
+}
+# A command left over, an alignment outside a table, or a style of letter that only Firefox draws.
+UNDRAWN = re.compile(r'\\[a-zA-Z]+|<mi>&</mi>|mathvariant="(?!normal|bold)[^"]*"')
+
+log = get_plugin_logger("equations")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """List every page: the first ones in their order, then the others, then the folders."""
+    rank = {page: position for position, page in enumerate(FIRST_PAGES)}
+    pages = sorted(sorted(files.documentation_pages(), key=file_sort_key), key=lambda f: rank.get(f.src_uri, len(rank)))
+    config.nav = nest_paths(page.src_uri for page in pages)
+    return files
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Replace each equation that Markdown marked by its MathML."""
+    return EQUATION.sub(lambda match: equation(match[2], match[1] == "div", page.file.src_uri), content)
+
+
+def equation(escaped: str, block: bool, where: str) -> str:
+    """One equation as MathML; warns, which fails a strict build, about what would not be drawn."""
+    latex = source = html.unescape(escaped)
+    for pattern, replacement in REWRITE_LATEX.items():
+        latex = re.sub(pattern, replacement, latex)
+    mathml = convert(latex, display="block" if block else "inline")
+    for pattern, replacement in REWRITE_MATHML.items():
+        mathml = re.sub(pattern, replacement, mathml)
+    if undrawn := UNDRAWN.search(mathml):
+        log.warning("%s: %s in the equation %s would not be drawn.", where, undrawn[0], source.strip())
+    return mathml
