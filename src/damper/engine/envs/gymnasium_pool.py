@@ -99,17 +99,16 @@ class GymnasiumPool:
         self.spec = read_spec(self.envs[0])
         space = self.envs[0].action_space
         self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
-        self._rows = np.arange(self.size)
         self._obs: NDArray[np.float32] | None = None
-        # Actions since the last reset, [P, capacity, A]; the first _taken[j] of row j count.
-        self._actions = np.empty((self.size, 256, self.spec.act_dim), self._act_dtype)
-        self._taken = np.zeros(self.size, np.int64)
+        # Everyone's actions, [time, P, A]; environment j's current episode is those from _began[j] to _now.
+        self._log = np.empty((0, self.size, self.spec.act_dim), self._act_dtype)
+        self._now, self._began = 0, np.zeros(self.size, np.int64)
         # Random states just before each last reset; None: the first episode, which the seed itself starts.
         self._random: list[dict[str, Any] | None] = [None] * self.size
 
     def reset(self) -> NDArray[np.float32]:
         """Start every environment's first episode from its own seed -> observations [P, d]."""
-        self._taken[:] = 0
+        self._now, self._began[:] = 0, 0
         self._random = [None] * self.size
         self._obs = np.empty((self.size, self.spec.obs_dim), np.float32)
         for row, env in enumerate(self.envs):
@@ -131,10 +130,17 @@ class GymnasiumPool:
         return Transition(obs_next, reward, terminated, truncated, self._obs)
 
     def _record(self, actions: NDArray[Any]) -> None:
-        if self._taken.max() == self._actions.shape[1]:
-            self._actions = np.concatenate([self._actions, np.empty_like(self._actions)], axis=1)
-        self._actions[self._rows, self._taken] = actions
-        self._taken += 1
+        if self._now == len(self._log):
+            running = self._running()
+            room = np.empty((max(256, len(running)), *running.shape[1:]), self._act_dtype)
+            self._began -= self._now - len(running)
+            self._log, self._now = np.concatenate([running, room]), len(running)
+        self._log[self._now] = actions
+        self._now += 1
+
+    def _running(self) -> NDArray[Any]:
+        """The part of the log that the current episodes need."""
+        return self._log[self._began.min() : self._now]
 
     def _next_episodes(self, obs_next: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
         if not ended.any():
@@ -143,31 +149,29 @@ class GymnasiumPool:
         for row in np.flatnonzero(ended):
             env = self.envs[row]
             self._random[row] = dict(env.unwrapped.np_random.bit_generator.state)
-            self._taken[row] = 0
+            self._began[row] = self._now
             obs[row] = env.reset()[0]
         return obs
 
     def state(self) -> dict[str, Any]:
         """Random states at the last resets, the actions since then, and the observations they must lead to."""
-        obs, length = self._require_reset(), self._taken.max()
-        counts = np.arange(length) < self._taken[:, None]
+        obs = self._require_reset()
         return {
             "backend": self.backend,
             "env": self.spec.id,
             "seeds": list(self.seeds),
             "random": list(self._random),
-            "taken": self._taken.copy(),
-            "actions": np.where(counts[..., None], self._actions[:, :length], 0),
+            "began": self._began - self._began.min(),
+            "actions": self._running().copy(),
             "obs": obs.copy(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
         """Replay every environment's current episode; refuse to go on if it ends anywhere else than it had."""
         check_state(state, self.backend, self.spec.id, self.seeds)
-        self._random, self._taken = list(state["random"]), np.array(state["taken"], np.int64)
-        length = state["actions"].shape[1]
-        self._actions = np.empty((self.size, max(256, length), self.spec.act_dim), self._act_dtype)
-        self._actions[:, :length] = state["actions"]
+        self._random, self._began = list(state["random"]), np.array(state["began"], np.int64)
+        self._log = np.array(state["actions"], self._act_dtype)
+        self._now = len(self._log)
         self._obs = np.stack([self._replay(row, env) for row, env in enumerate(self.envs)])
         moved = (self._obs != state["obs"]) & ~(np.isnan(self._obs) & np.isnan(state["obs"]))
         if moved.any():
@@ -183,7 +187,7 @@ class GymnasiumPool:
         if (random := self._random[row]) is not None:
             env.unwrapped.np_random.bit_generator.state = random
             obs = env.reset()[0]
-        for action in self._actions[row, : self._taken[row]].reshape(-1, *self._act_shape[1:]).copy():
+        for action in self._log[self._began[row] : self._now, row].reshape(-1, *self._act_shape[1:]).copy():
             obs = env.step(action)[0]
         return np.asarray(obs, np.float32).reshape(-1)
 

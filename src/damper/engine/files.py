@@ -1,0 +1,78 @@
+"""Writes that are whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from damper.errors import DamperError
+
+
+def write_bytes(path: Path, data: bytes) -> str:
+    """Write through a temporary name, synced, then renamed; returns the content's SHA-256."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise disk_error(path, error) from error
+    return hashlib.sha256(data).hexdigest()
+
+
+def disk_error(path: Path, error: OSError) -> DamperError:
+    """A failed write in one sentence."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DamperError(f"the disk is full: {path} could not be written; what was there before is whole. Free some space and start again.")
+    return DamperError(f"{path} could not be written ({error.strerror}): choose another out folder.")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in the folder last through a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> str:
+    """Readable JSON, whole or not at all."""
+    return write_bytes(path, (json.dumps(value, indent=1, default=_plain) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
+    """A safetensors file, whole or not at all."""
+    flat = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    return write_bytes(path, save(flat, dict(metadata) if metadata else None))
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know, in its own terms."""
+    converters: tuple[tuple[str, Callable[[Any], Any]], ...] = (("tolist", lambda v: v.tolist()), ("__fspath__", str))
+    for attribute, convert in converters:
+        if hasattr(value, attribute):
+            return convert(value)
+    if isinstance(value, torch.dtype):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

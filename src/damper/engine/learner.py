@@ -1,0 +1,120 @@
+"""Acting and learning of a population on its device: sampling, noise and update as functions without host round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from damper.engine.envs.spec import Spec
+from damper.engine.graphs import Graphed
+from damper.engine.population import Population, Shape
+from damper.engine.replay import Replay
+from damper.engine.settings import Settings
+from damper.engine.streams import Streams
+from damper.losses._interface import Noise
+from damper.methods import Method, find_method
+
+
+class Learner:
+    """A population with its replay and random streams; every number it needs is on the device."""
+
+    def __init__(self, settings: Settings, spec: Spec, method: Method | None = None) -> None:
+        """Fresh agents for the environment described by ``spec``."""
+        self.settings, self.spec = settings, spec
+        self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
+        self.method = method or find_method(settings.method)
+        self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
+        self.agents = len(self.streams.seeds)
+        self.population = Population(
+            settings.backbone,
+            self.method,
+            Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation),
+            self.streams,
+            settings.hyper(),
+            settings.routed(self.device, self.dtype),
+            self.dtype,
+            automatic_entropy=settings.backbone == "sac" and settings.ent_coef == "auto",
+        )
+        capacity = min(settings.buffer_size, settings.steps)
+        self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
+        self.updates = 0
+        self.population.state["acted"] = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._obs = torch.zeros(self.agents, spec.obs_dim, device=self.device, dtype=self.dtype)
+        self._low, self._high = (torch.as_tensor(b, device=self.device, dtype=self.dtype) for b in (spec.low, spec.high))
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Choose how the functions run: as they are, compiled, or as CUDA graphs."""
+        settings = self.settings
+        graph = self.device.type == "cuda" if settings.graph is None else settings.graph
+        compiled: Callable[[Any], Any] = torch.compile if settings.compile else lambda function: function
+        self._learn: dict[bool, Callable[[], Any]] = {}
+        for with_actor in (False, True):
+            function = compiled(self._learning(with_actor))
+            self._learn[with_actor] = Graphed(function, self.state) if graph else function
+        self._act: Callable[[], Tensor] = Graphed(self._choose, self.state) if graph else self._choose
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that acting or learning changes, except the replay's rows."""
+        return self.population.state
+
+    # --- acting -------------------------------------------------------------------------------------------------
+
+    def act(self, obs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Actions for the environments, the same in [-1, 1], and the deterministic ones without exploration."""
+        self._obs.copy_(torch.from_numpy(obs))
+        out = self._act().to("cpu").numpy()
+        return out[0], out[1], out[2]
+
+    @torch.no_grad()
+    def _choose(self) -> Tensor:
+        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean."""
+        population, count = self.population, self.population.state["acted"]
+        shape = (1, self.spec.act_dim)
+        kinds = population.backbone.EXPLORATION
+        noise = {name: self._draw(name, kind, count, shape) for name, kind in kinds.items()}
+        actor, obs = population.actor(), self._obs.unsqueeze(1)
+        chosen = population.backbone.explore(actor, obs, noise, population.hyper)
+        random = self.streams.uniform("random", count, shape, self.dtype)
+        random = population.backbone.perturb(random, noise, population.hyper)
+        action = torch.where(count < self.settings.learning_starts, random, chosen)
+        # A frozen agent goes on stepping, with a safe action, so that the others stay in lockstep.
+        both = torch.nan_to_num(torch.stack((action, actor(obs)))).squeeze(2)
+        count += 1
+        scaled = self._low + (both[:1] + 1.0) * 0.5 * (self._high - self._low)
+        return torch.cat((scaled, both))
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self) -> None:
+        """One gradient step of every agent on its own batch."""
+        self.updates += 1
+        delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
+        self._learn[not delayed]()
+
+    def _learning(self, with_actor: bool) -> Callable[[], None]:
+        def learning() -> None:
+            with torch.no_grad():
+                count = self.population.state["updates"]
+                size, previous = self.settings.batch_size, self.method.previous_obs
+                batch = self.replay.sample(self.streams, count, size, previous)
+                batch = batch._replace(progress=self.population.state["acted"] / self.settings.steps)
+                noise = self.noise(count, size)
+            self.population.update(batch, noise, with_actor)
+
+        return learning
+
+    def noise(self, count: Tensor, batch_size: int) -> Mapping[str, Tensor]:
+        """Every draw of one update."""
+        dims = {"obs": (self.spec.obs_dim,), "action": (self.spec.act_dim,), None: ()}
+        kinds = self.population.noise_kinds
+        return {name: self._draw(name, k, count, (batch_size, *dims[k.like])) for name, k in kinds.items()}
+
+    def _draw(self, name: str, kind: Noise, count: Tensor, shape: tuple[int, ...]) -> Tensor:
+        draw: Tensor = getattr(self.streams, kind.kind)(name, count, shape, self.dtype)
+        return draw

@@ -1,0 +1,83 @@
+"""A trained actor as one small file: weights in safetensors, everything needed to use them in its header."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError, safe_open
+
+from damper.engine.envs.spec import Spec
+from damper.engine.files import write_tensors
+from damper.engine.nets import Layout, StackedActor
+from damper.errors import DamperError
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """What a policy file says of itself."""
+
+    env: str
+    backbone: str
+    method: str
+    seed: int
+    steps: int
+    activation: str
+    low: list[float]
+    high: list[float]
+    layers: list[tuple[str, int, int]]
+    settings: dict[str, Any]
+    versions: dict[str, str]
+
+
+class Policy:
+    """The deterministic actor of one agent, in the environment's own units."""
+
+    def __init__(self, info: PolicyInfo, row: torch.Tensor) -> None:
+        """``row``: the actor's flat parameters, ``[n]``."""
+        self.info, self.row = info, row
+        self._low, self._high = (torch.tensor(b, dtype=row.dtype) for b in (info.low, info.high))
+        layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
+        self.actor = StackedActor(layout.split(row.unsqueeze(0)), info.activation)
+
+    @torch.no_grad()
+    def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
+        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``."""
+        inputs = torch.as_tensor(np.asarray(obs), dtype=self.row.dtype)
+        flat = inputs.reshape(1, -1, inputs.shape[-1])
+        fresh = StackedActor(self.actor.weights, self.info.activation)
+        actions = self._low + (fresh(flat)[0] + 1.0) * 0.5 * (self._high - self._low)
+        return actions.reshape(*inputs.shape[:-1], -1).numpy()
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_tensors(path, {"actor": self.row}, {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Policy:
+        """Read a policy file; anything else is refused."""
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                header = (file.metadata() or {}).get("damper_policy")
+                if header is None:
+                    raise DamperError(f"{path} is a safetensors file but no damper policy: give a file of a run's policies/.")
+                return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
+        except FileNotFoundError as error:
+            raise DamperError(f"{path} does not exist: give a policy file or a run's folder.") from error
+        except SafetensorError as error:
+            raise DamperError(f"{path} is damaged or no safetensors file ({error}).") from error
+
+
+def describe(spec: Spec, layout: Layout) -> dict[str, Any]:
+    """The parts of a policy's header that the environment and the network decide."""
+    return {
+        "env": spec.id,
+        "low": [float(x) for x in spec.low],
+        "high": [float(x) for x in spec.high],
+        "layers": [list(layer) for layer in layout.layers],
+    }

@@ -1,0 +1,196 @@
+"""What a run is made of: settings that all agents share, and a table of what differs between them."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import torch
+
+from damper.engine.envs.spec import TASKS, find_task
+from damper.errors import DamperError
+from damper.methods import Method, find_method
+from damper.presets import preset, task_name
+from damper.protocols import TRAINING_SEEDS, protocol_settings
+
+PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
+_RANGES: dict[str, tuple[float, float]] = {
+    "learning_rate": (0.0, 1.0),
+    "gamma": (0.0, 1.0),
+    "tau": (0.0, 1.0),
+    "target_policy_noise": (0.0, 10.0),
+    "target_noise_clip": (0.0, 10.0),
+    "action_noise": (0.0, 10.0),
+    "eta": (0.0, 1.0),
+}
+_POSITIVE = ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run; those in ``PER_AGENT`` and the method's own may be tuples, one population member each.
+
+    Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step, which
+    delays the newest transition by one update.
+    """
+
+    env: str | Callable[[], Any]
+    backbone: str
+    method: str
+    seeds: tuple[int, ...]
+    steps: int
+    protocol: str | None = None
+    learning_rate: float | tuple[float, ...] = 3e-4
+    buffer_size: int = 1_000_000
+    learning_starts: int = 100
+    batch_size: int = 256
+    tau: float | tuple[float, ...] = 0.005
+    gamma: float | tuple[float, ...] = 0.99
+    train_freq: int = 1
+    gradient_steps: int = 1
+    policy_delay: int = 2
+    target_policy_noise: float | tuple[float, ...] = 0.2
+    target_noise_clip: float | tuple[float, ...] = 0.5
+    action_noise: float | tuple[float, ...] = 0.1
+    ent_coef: float | str | tuple[float, ...] = "auto"
+    net_arch: tuple[int, ...] = (256, 256)
+    activation: str = "silu"
+    method_settings: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+    envs: str = "gymnasium"
+    env_threads: int | None = None
+    dtype: str = "float32"
+    compile: bool = False
+    graph: bool | None = None
+    tf32: bool = False
+    overlap: bool = False
+    log_every: int = 1000
+    checkpoint_every: int = 20_000
+
+    @property
+    def env_id(self) -> str:
+        """The environment's name for people."""
+        return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
+
+    @property
+    def task(self) -> str | None:
+        """The paper's name of the task, if it is one of its tasks."""
+        return task_name(self.env) if isinstance(self.env, str) else None
+
+    def agents(self) -> list[dict[str, Any]]:
+        """One row per agent: its seed and its value of every setting that was given as a list (their product)."""
+        varying = {name: getattr(self, name) for name in PER_AGENT if isinstance(getattr(self, name), tuple)}
+        varying |= {name: value for name, value in self.method_settings.items() if isinstance(value, tuple)}
+        combinations = itertools.product(*varying.values())
+        return [
+            {**dict(zip(varying, values, strict=True)), "seed": seed} for values in combinations for seed in self.seeds
+        ]
+
+    def hyper(self) -> dict[str, torch.Tensor]:
+        """The backbone's numbers as ``[P]`` tensors."""
+        agents = self.agents()
+        numbers = {name: getattr(self, name) for name in PER_AGENT}
+        if numbers["ent_coef"] == "auto":
+            numbers["ent_coef"] = 1.0
+        rows = {name: [float(agent.get(name, value)) for agent in agents] for name, value in numbers.items()}
+        return {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()}
+
+    def routed(self, device: torch.device, dtype: torch.dtype) -> dict[str, dict[str, Any]]:
+        """The method's settings by part; what differs between agents as ``[P]`` tensors."""
+        agents, values = self.agents(), dict(self.method_settings)
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = torch.tensor([agent[name] for agent in agents], device=device, dtype=dtype)
+        return find_method(self.method).route(values)
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, for the manifest."""
+        record = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**record, "env": self.env_id, "method_settings": dict(self.method_settings)}
+
+
+def resolve(
+    env: str | Callable[[], Any],
+    backbone: str = "td3",
+    method: str | Method = "damper",
+    seeds: int | Sequence[int] = (0,),
+    steps: int | None = None,
+    protocol: str | None = None,
+    preset_name: str = "paper",
+    **given: Any,
+) -> Settings:
+    """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults."""
+    if backbone not in ("td3", "sac"):
+        raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given.")
+    chosen = find_method(method)
+    task = task_name(env) if isinstance(env, str) else None
+    if steps is None:
+        steps = find_task(env).steps if isinstance(env, str) else None
+        if steps is None:
+            raise DamperError(f"steps must be given for {env!r}: only {', '.join(TASKS)} have a published budget.")
+    known = chosen.settings()
+    names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
+    for name in given:
+        if name not in names and name not in known:
+            close = difflib.get_close_matches(name, [*names, *known], n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"method {chosen.name!r} takes {', '.join(known) or 'none'}."
+            raise DamperError(f"{name} is no setting of the run or of method {chosen.name!r}: {hint}")
+    own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
+    shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
+    settings = Settings(
+        env=env, backbone=backbone, method=chosen.name, seeds=pick_seeds(seeds, protocol), steps=steps, protocol=protocol,
+        method_settings=_tuples(own), **_tuples(shared),
+    )  # fmt: skip
+    return check(settings)
+
+
+def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
+    """A number means that many of the protocol's seeds, or 0, 1, ... without one."""
+    if isinstance(seeds, int):
+        if protocol and seeds > len(TRAINING_SEEDS):
+            raise DamperError(f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was given.")
+        return TRAINING_SEEDS[:seeds] if protocol else tuple(range(seeds))
+    return tuple(int(seed) for seed in seeds)
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples, a list of one as its value; net_arch stays a tuple."""
+    out = {}
+    for name, value in values.items():
+        if isinstance(value, list | tuple):
+            value = tuple(value)
+            value = value[0] if len(value) == 1 and name != "net_arch" else value
+        out[name] = value
+    return out
+
+
+def check(settings: Settings) -> Settings:
+    """Refuse what cannot be trained, in one sentence."""
+    values = {**asdict(replace(settings, env=settings.env_id)), **settings.method_settings}
+    for name, (low, high) in _RANGES.items():
+        for value in _each(values.get(name)):
+            if not low <= float(value) <= high:
+                raise DamperError(f"{name} must be in [{low:g}, {high:g}], but {value:g} was given.")
+    for name in _POSITIVE:
+        if values[name] < 1:
+            raise DamperError(f"{name} must be at least 1, but {values[name]} was given.")
+    for name, value in values.items():
+        if isinstance(value, tuple) and name not in (*PER_AGENT, *settings.method_settings, "seeds", "net_arch"):
+            raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
+    if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
+        raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
+    if settings.activation not in ("silu", "relu", "tanh"):
+        raise DamperError(f"activation must be silu, relu or tanh, but {settings.activation!r} was given.")
+    if isinstance(settings.ent_coef, str) and settings.ent_coef != "auto":
+        raise DamperError(f"ent_coef must be a number or 'auto', but {settings.ent_coef!r} was given.")
+    if settings.device.startswith("cuda") and not torch.cuda.is_available():
+        raise DamperError("device must be one that this machine has, but no CUDA device was found: use device='cpu'.")
+    return settings
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
