@@ -10,7 +10,8 @@ from torch import Tensor
 
 from damper.errors import DamperError
 from damper.rules import GradientReport, combine_reported, find, settings_of
-from damper.rules._span import Rule, Setting
+from damper.rules._settings import Setting
+from damper.rules._span import Rule
 
 
 def backward(
@@ -42,43 +43,45 @@ def backward(
         A ``GradientReport`` of tensors; nothing waits for the device.
     """
     leaves = _leaves(parameters)
-    for name, loss in (("primary_loss", primary_loss), ("auxiliary_loss", auxiliary_loss)):
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            given = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
     rule = find(rule)
     if "eta" in settings_of(rule):
         settings["eta"] = eta
     primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
-    used = [i for i, pair in enumerate(zip(primary, auxiliary, strict=True)) if pair != (None, None)]
-    for leaf in leaves:
-        leaf.grad = None
+    used = [i for i in range(len(leaves)) if primary[i] is not None or auxiliary[i] is not None]
     if not used:
-        raise DamperError("parameters must take part in a loss, but neither loss depends on any of them.")
+        raise DamperError("parameters must take part in a loss, but neither loss depends on any: check for a detach().")
     flat = [_flatten([leaves[i] for i in used], [grads[i] for i in used]) for grads in (primary, auxiliary)]
     combined, report = combine_reported(rule, flat[0], flat[1], state, **settings)
-    offset = 0
-    for i in used:
-        leaf = leaves[i]
-        leaf.grad = combined[offset : offset + leaf.numel()].view_as(leaf).to(leaf.dtype, copy=True)
-        offset += leaf.numel()
+    for leaf in leaves:
+        leaf.grad = None
+    for i, part in zip(used, combined.split([leaves[i].numel() for i in used]), strict=True):
+        leaves[i].grad = part.view_as(leaves[i]).to(leaves[i].dtype, copy=True)
     return report
 
 
 def _leaves(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     """The parameters that can have a gradient, each once."""
-    leaves = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    leaves = [leaf for leaf in dict.fromkeys(leaves) if leaf.requires_grad]
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for item in given:
+        if not isinstance(item, Tensor):
+            raise DamperError(
+                f"parameters must be tensors, but a {type(item).__name__} was given: pass module.parameters()."
+            )
+    leaves = [leaf for leaf in dict.fromkeys(given) if leaf.requires_grad]
     if not leaves:
         raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")
     if len(devices := {leaf.device for leaf in leaves}) > 1:
-        raise DamperError(f"parameters must be on one device, but are on {sorted(map(str, devices))}.")
+        found = ", ".join(sorted(map(str, devices)))
+        raise DamperError(f"parameters must be on one device, but are on {found}: move the module to one of them.")
     return leaves
 
 
 def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> tuple[Tensor | None, ...]:
     """Gradients with None for unused parameters; a loss that is a constant has none at all."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
     if not loss.requires_grad:
         return (None,) * len(leaves)
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad(loss, leaves, retain_graph=retain, allow_unused=True)

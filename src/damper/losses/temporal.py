@@ -30,8 +30,11 @@ def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask
 
 def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
     """Mean over the kept pairs of ``‖μ(s') − μ(s)‖²``."""
-    if mu.ndim < 2:
-        raise DamperError(f"policy must return actions [..., batch, action], but returned shape {tuple(mu.shape)}.")
+    if mu.ndim < 2 or mu.shape != mu_next.shape:
+        raise DamperError(
+            "policy must return actions [..., batch, action] of one shape for both states, but returned "
+            f"{tuple(mu.shape)} for obs and {tuple(mu_next.shape)} for next_obs: give both the same batch."
+        )
     return masked_mean((mu_next - mu).square().sum(-1), mask)
 
 
@@ -41,7 +44,10 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
         return values.mean(-1)
     keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
     if keep.shape != values.shape:
-        raise DamperError(f"mask must have the batch's shape {tuple(values.shape)}, but has {tuple(mask.shape)}.")
+        raise DamperError(
+            f"mask must have the batch's shape {tuple(values.shape)}, but has {tuple(mask.shape)}: "
+            "give one value per pair."
+        )
     keep = keep.to(values.dtype)
     return (values * keep).sum(-1) / keep.sum(-1).clamp(min=1.0)
 

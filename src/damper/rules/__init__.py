@@ -16,12 +16,38 @@ from torch import Tensor
 from damper.errors import DamperError
 from damper.rules._report import GradientReport, report
 from damper.rules._span import Rule
+from damper.rules.bloop import bloop
+from damper.rules.cagrad import cagrad
+from damper.rules.cosine_gating import cosine_gating
 from damper.rules.damper import combine, damper
+from damper.rules.dynamic_barrier import dynamic_barrier
+from damper.rules.gcr_ppo import gcr_ppo
+from damper.rules.gradnorm import gradnorm
+from damper.rules.metabalance import metabalance
+from damper.rules.mgda import mgda
+from damper.rules.nash_mtl import nash_mtl
+from damper.rules.pcgrad import pcgrad
+from damper.rules.pegrad import pegrad
 from damper.rules.scalarization import scalarization
+from damper.rules.unconditional_projection import unconditional_projection
+from damper.rules.unconditional_sum import unconditional_sum
 
 RULES: dict[str, Rule] = {
     "damper": damper,
     "scalarization": scalarization,
+    "unconditional-sum": unconditional_sum,
+    "unconditional-projection": unconditional_projection,
+    "pegrad": pegrad,
+    "pcgrad": pcgrad,
+    "cagrad": cagrad,
+    "mgda": mgda,
+    "gradnorm": gradnorm,
+    "cosine-gating": cosine_gating,
+    "dynamic-barrier": dynamic_barrier,
+    "gcr-ppo": gcr_ppo,
+    "bloop": bloop,
+    "metabalance": metabalance,
+    "nash-mtl": nash_mtl,
 }
 
 __all__ = ["RULES", "GradientReport", "combine", "combine_reported", "find", "has_memory", "settings_of"]
@@ -54,8 +80,21 @@ def combine_reported(
 ) -> tuple[Tensor, GradientReport]:
     """Apply any rule, with or without memory, and report what it did (the new memory is ``report.state``)."""
     rule = find(rule)
+    _check_settings(rule, settings)
     if has_memory(rule):
         combined, state = rule(primary, auxiliary, state=state, **settings)
     else:
         combined, state = rule(primary, auxiliary, **settings), None
     return combined, report(rule, primary, auxiliary, combined, state, **settings)
+
+
+def _check_settings(rule: Rule, settings: dict[str, Any]) -> None:
+    """Refuse a setting that the rule does not have."""
+    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(rule).parameters.values()):
+        return
+    known = settings_of(rule)
+    for name in settings:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            title = getattr(rule, "__name__", "the rule")
+            raise DamperError(f"settings of {title} must be its own, but {name!r} was given: {has}.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper.rules._span import Gram, Setting, check_range, spread
+from damper.rules._settings import Setting, check_range, spread
+from damper.rules._span import Gram
 
 
 def magnitude(gram: Gram, eta: Setting) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from damper.rules._span import Rule, measure, unit, wide, working
+from damper.rules._span import Rule, measure, unit, working
 
 
 class GradientReport(NamedTuple):
@@ -31,17 +31,20 @@ class GradientReport(NamedTuple):
     state: Any = None
 
 
-def report(rule: Rule, primary: Tensor, auxiliary: Tensor, combined: Tensor, state: Any, **settings: Any) -> GradientReport:
+def report(
+    rule: Rule, primary: Tensor, auxiliary: Tensor, combined: Tensor, state: Any, **settings: Any
+) -> GradientReport:
     """The diagnostics of ``combined = rule(primary, auxiliary, **settings)``."""
-    n_R, n_T, c = gram = measure(working(primary), working(auxiliary)).gram
+    g_R, g_T = working(primary), working(auxiliary)
+    n_R, n_T, c = gram = measure(g_R, g_T).gram
     guard = (n_R == 0) | (n_T == 0)
     if hasattr(rule, "lengths"):
-        added = torch.as_tensor(rule.lengths(gram, **settings)[1], dtype=n_R.dtype, device=n_R.device).expand_as(n_R)
+        added = torch.zeros_like(n_R) + rule.lengths(gram, **settings)[1]
     else:
-        change = unit(working(combined) - working(primary))
-        added = change.m.to(wide(primary)) * change.k.to(wide(primary))
+        change = unit(working(combined) - g_R)
+        added = change.m * change.k
 
     def over_primary(length: Tensor) -> Tensor:
-        return torch.where(guard, 0.0, length / torch.where(n_R > 0, n_R, 1.0)).to(primary.dtype)
+        return torch.where(guard, 0.0, length / torch.where(guard, 1.0, n_R)).to(g_R.dtype)
 
-    return GradientReport(c.to(primary.dtype), over_primary(n_T), c < 0, over_primary(added), guard, state)
+    return GradientReport(c.to(g_R.dtype), over_primary(n_T), c < 0, over_primary(added), guard, state)

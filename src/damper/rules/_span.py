@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from damper.errors import DamperError
+from damper.rules._settings import Setting, check_pair
 
 TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction worth keeping
-
-Setting = float | Tensor
 
 
 class Gram(NamedTuple):
@@ -29,8 +27,8 @@ class Gram(NamedTuple):
     An unusable norm (zero, below float32's smallest normal number, or not finite) reads 0, and its cosine 0.
     """
 
-    n_R: Tensor
-    n_T: Tensor
+    n_R: Tensor  # noqa: N815
+    n_T: Tensor  # noqa: N815
     c: Tensor
 
 
@@ -60,76 +58,21 @@ def wide(tensor: Tensor) -> torch.dtype:
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
-def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
-    """Refuse what no rule can combine."""
-    for name, gradient in (("primary", primary), ("auxiliary", auxiliary)):
-        if not isinstance(gradient, Tensor):
-            raise DamperError(f"{name} must be a tensor, not {type(gradient).__name__}: wrap it in torch.as_tensor.")
-        if not gradient.is_floating_point():
-            raise DamperError(f"{name} must have a floating-point dtype, but has {gradient.dtype}: cast it first.")
-        if gradient.ndim == 0:
-            raise DamperError(f"{name} must have at least one axis, [..., n], but is a scalar: flatten the gradient.")
-    if primary.shape != auxiliary.shape:
-        raise DamperError(
-            f"auxiliary must have primary's shape {tuple(primary.shape)}, but has {tuple(auxiliary.shape)}: "
-            "flatten both gradients over the same parameters."
-        )
-    if primary.dtype != auxiliary.dtype:
-        raise DamperError(f"auxiliary must have primary's dtype {primary.dtype}, but has {auxiliary.dtype}.")
-    if primary.device != auxiliary.device:
-        raise DamperError(f"auxiliary must be on primary's device {primary.device}, but is on {auxiliary.device}.")
-
-
-def is_readable(value: Any) -> bool:
-    """Whether a setting's value may be looked at without waiting for a device or breaking a trace."""
-    if torch.compiler.is_compiling():
-        return False
-    if not isinstance(value, Tensor):
-        return True
-    return value.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(value)
-
-
-def check_range(name: str, value: Setting, low: float, high: float = float("inf")) -> None:
-    """Refuse a setting outside [low, high]; a device tensor is not read."""
-    if not is_readable(value):
-        return
-    values = torch.as_tensor(value)
-    inside = (values >= low) & (values <= high)
-    if not bool(inside.all()):
-        bounds = f"in [{low:g}, {high:g}]" if high < float("inf") else f"at least {low:g}"
-        given = float(values[~inside].flatten()[0])
-        raise DamperError(f"{name} must be {bounds}, but {given:g} was given.")
-
-
-def spread(name: str, value: Setting, like: Tensor) -> Setting:
-    """A setting ready to meet the per-agent numbers ``like`` (shape [...]): floats pass, tensors must broadcast."""
-    if not isinstance(value, Tensor):
-        return value
-    try:
-        fits = torch.broadcast_shapes(value.shape, like.shape) == like.shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise DamperError(
-            f"{name} must broadcast over the leading axes {tuple(like.shape)}, but has shape {tuple(value.shape)}."
-        )
-    return value.to(device=like.device, dtype=like.dtype)
-
-
 def unit(gradient: Tensor) -> Unit:
     """Scale by the largest entry before taking the norm."""
     m = gradient.abs().amax(-1)
     x = gradient / torch.where(m > 0, m, 1.0).unsqueeze(-1)
-    return Unit(x, x.square().sum(-1).sqrt(), m)
+    return Unit(x, x.to(wide(x)).square().sum(-1).sqrt(), m.to(wide(m)))
 
 
 def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     """Norms and cosine of the pair at any scale (inputs in float32 or float64)."""
     dtype, largest = wide(primary), torch.finfo(primary.dtype).max
     R, T = unit(primary), unit(auxiliary)
-    n_R, n_T = (u.m.to(dtype) * u.k.to(dtype) for u in (R, T))
+    n_R, n_T = R.m * R.k, T.m * T.k
     usable_R, usable_T = (n_R >= TINY) & (n_R <= largest), (n_T >= TINY) & (n_T <= largest)
-    cosine = (R.x * T.x).sum(-1).to(dtype) / (R.k.to(dtype) * T.k.to(dtype))
+    # Products in float64: near |c| = 1 a float32 sum would be wrong by its own square root in the angle.
+    cosine = (R.x.to(dtype) * T.x.to(dtype)).sum(-1) / (R.k * T.k)
     gram = Gram(
         torch.where(usable_R, n_R, 0.0),
         torch.where(usable_T, n_T, 0.0),
@@ -140,10 +83,11 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
 
 def along(direction: Unit, length: Setting) -> Tensor:
     """``length · û``."""
-    dtype = wide(direction.x)
-    k = torch.where(direction.k > 0, direction.k, 1.0).to(dtype)
-    factor = torch.as_tensor(length, dtype=dtype, device=k.device) / k
-    return factor.to(direction.x.dtype).unsqueeze(-1) * direction.x
+    dtype = direction.x.dtype
+    largest = torch.finfo(dtype).max
+    factor: Tensor = length / torch.where(direction.k > 0, direction.k, 1.0)
+    # Beyond the dtype's range the largest number stands in: infinity times an entry of 0 would be NaN.
+    return factor.clamp(-largest, largest).to(dtype).unsqueeze(-1) * direction.x
 
 
 def working(gradient: Tensor) -> Tensor:

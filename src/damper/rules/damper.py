@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from damper.rules._magnitude import magnitude
-from damper.rules._span import Gram, Setting, span_rule
+from damper.rules._settings import Setting
+from damper.rules._span import Gram, span_rule
 
 
 @span_rule()
@@ -17,7 +18,7 @@ def damper(gram: Gram, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
     auxiliary enters with less than ``s_η``. Where either norm is zero, below float32's smallest normal number or not
     finite, the result is ``g_R``.
 
-    Args:
+    Settings:
         eta: η in [0, 1]: 0 caps the auxiliary at the primary's norm, 1 matches it. A float, or a tensor that
             broadcasts over the leading axes.
     """

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._span import Gram, Setting, check_range, span_rule, spread
+from damper.rules._settings import Setting, check_range, spread
+from damper.rules._span import Gram, span_rule
 
 
 @span_rule()
 def scalarization(gram: Gram, weight: Setting = 1.0) -> tuple[float, Tensor]:
     """``g = g_R + λ g_T``, the gradient of ``L_R + λ L_T``.
 
-    Args:
+    Settings:
         weight: λ ≥ 0, a float or a tensor that broadcasts over the leading axes.
     """
     check_range("weight", weight, 0.0)

@@ -1,0 +1,53 @@
+"""The segment between the two gradients, on which MGDA and CAGrad look for their point."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from damper.rules._span import Gram
+
+
+class Segment(NamedTuple):
+    """Points ``g_w = x g_R + x̄ g_T`` with ``x + x̄ = 1``, in units of the larger norm ``n``.
+
+    Attributes:
+        n: the larger of the two norms.
+        a: ``n_R / n``.
+        b: ``n_T / n``.
+        d: ``‖g_R − g_T‖ / n``.
+        p: where ``g_T`` sits on the line, counted from the line's point nearest to the origin towards ``g_R``.
+        q: where ``g_R`` sits.
+    """
+
+    n: Tensor
+    a: Tensor
+    b: Tensor
+    d: Tensor
+    p: Tensor
+    q: Tensor
+
+    def weights(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """``x`` and ``x̄`` at position ``y`` moved into [p, q]; ½ each where both gradients are the same."""
+        y = torch.minimum(torch.maximum(y, self.p), self.q)
+        same = self.d == 0
+        d = torch.where(same, 1.0, self.d)
+        return torch.where(same, 0.5, (y - self.p) / d), torch.where(same, 0.5, (self.q - y) / d)
+
+
+def segment(gram: Gram) -> Segment:
+    """The pair's segment; positions from differences, which keep their digits for nearly equal gradients."""
+    n = torch.maximum(gram.n_R, gram.n_T)
+    a, b = (length / torch.where(n > 0, n, 1.0) for length in (gram.n_R, gram.n_T))
+    d = norm_of_sum(a, b, -gram.c)
+    safe = torch.where(d > 0, d, 1.0)
+    p = b * ((a - b) - a * (1 - gram.c)) / safe
+    q = a * ((a - b) + b * (1 - gram.c)) / safe
+    return Segment(n, a, b, d, p, q)
+
+
+def norm_of_sum(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """``√(a² + b² + 2abc)`` for lengths a, b ≥ 0 at cosine c, without squaring what may underflow or cancel."""
+    return torch.hypot(a - b, (2 * a * b * (1 + c)).sqrt())

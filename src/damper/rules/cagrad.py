@@ -1,0 +1,44 @@
+"""CAGrad: near the average gradient, the direction that serves the worse-off loss best."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.rules._segment import Segment, norm_of_sum, segment
+from damper.rules._settings import Setting, check_range, spread
+from damper.rules._span import Gram, span_rule
+
+
+@span_rule(keeps_primary=False)
+def cagrad(gram: Gram, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
+    """``d = g_0 + c‖g_0‖ g_w/‖g_w‖`` with ``g_0 = (g_R + g_T)/2`` and ``g_w = x g_R + (1−x) g_T``.
+
+    x in [0, 1] minimises ``⟨g_w, g_0⟩ + c‖g_0‖‖g_w‖``. Liu et al., "Conflict-Averse Gradient Descent for Multi-task
+    Learning", NeurIPS 2021, Algorithm 1; for two gradients the minimiser has a closed form. ``d = g_0`` where
+    ``g_w = 0``.
+
+    Settings:
+        c: radius of the search around the average, in [0, 1]; 0 is the average itself. A float, or a tensor that
+            broadcasts over the leading axes.
+    """
+    check_range("c", c, 0.0, 1.0)
+    s = segment(gram)
+    radius = spread("c", c, gram.c) * norm_of_sum(s.a, s.b, gram.c) / 2
+    x, rest = s.weights(_position(s, radius, gram.c))
+    length = norm_of_sum(x * s.a, rest * s.b, gram.c)
+    pull = torch.where(length > 0, radius / torch.where(length > 0, length, 1.0), 0.0)
+    return s.n * s.a * (0.5 + pull * x), s.n * s.b * (0.5 + pull * rest)
+
+
+def _position(s: Segment, radius: Tensor, cosine: Tensor) -> Tensor:
+    """Where on the line the objective's slope ``(a² − b²)/(2d) + radius · y/√(y² + h²)`` vanishes.
+
+    ``h`` is the line's distance from the origin. A slope that never vanishes puts the point infinitely far out, and
+    the segment's end is the answer.
+    """
+    scale = radius * s.d
+    t = torch.where(scale > 0, (s.b - s.a) * (s.a + s.b) / 2 / torch.where(scale > 0, scale, 1.0), 0.0)
+    h = s.a * s.b * ((1 - cosine) * (1 + cosine)).sqrt() / torch.where(s.d > 0, s.d, 1.0)
+    inside = (1 - t) * (1 + t)
+    return t * torch.where(inside > 0, h / torch.where(inside > 0, inside, 1.0).sqrt(), torch.inf)

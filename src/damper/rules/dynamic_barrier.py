@@ -1,0 +1,27 @@
+"""Dynamic Barrier: descend the auxiliary, with as much of the primary as keeps its own descent."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from damper.rules._settings import Setting, check_range, spread
+from damper.rules._span import Gram, span_rule
+
+
+@span_rule(keeps_primary=False)
+def dynamic_barrier(gram: Gram, weight: Setting = 1.0, beta: Setting = 1.0) -> tuple[Tensor, Tensor]:
+    """``d = w g_T + max(β − wρ, 0) g_R`` with ``ρ = ⟨g_R, g_T⟩/n_R²``.
+
+    Gong, Liu and Liu, "Automatic and Harmless Regularization with Constrained and Lexicographic Optimization: A Dynamic
+    Barrier Approach", NeurIPS 2021, with the barrier ``φ = β n_R²``: the shortest correction of ``w g_T`` that keeps
+    ``⟨d, g_R⟩ ≥ β n_R²``. An auxiliary that serves the primary well enough by itself replaces it.
+
+    Settings:
+        weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
+        beta: β ≥ 0, likewise.
+    """
+    check_range("weight", weight, 0.0)
+    check_range("beta", beta, 0.0)
+    n_R, n_T, c = gram
+    s = spread("weight", weight, c) * n_T
+    return (spread("beta", beta, c) * n_R - s * c).clamp(min=0.0), s

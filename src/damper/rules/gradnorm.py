@@ -1,0 +1,22 @@
+"""GradNorm, adapted: both gradients at one norm."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from damper.rules._segment import segment
+from damper.rules._span import Gram, span_rule
+
+
+@span_rule(keeps_primary=False)
+def gradnorm(gram: Gram) -> tuple[Tensor, Tensor]:
+    """``d = w_R g_R + w_T g_T`` with ``w_R n_R = w_T n_T`` and ``w_R + w_T = 2``.
+
+    So both enter with the harmonic mean of the norms, ``2 n_R n_T/(n_R + n_T)``. Chen et al., "GradNorm: Gradient
+    Normalization for Adaptive Loss Balancing in Deep Multitask Networks", ICML 2018. An adaptation: the paper's
+    asymmetry is 0 (an actor loss has no training rate to compare), and the weights, which the paper learns by gradient
+    descent, are set to that descent's fixed point.
+    """
+    s = segment(gram)
+    length = s.n * (2 * s.a * s.b / (s.a + s.b).clamp(min=1.0))
+    return length, length

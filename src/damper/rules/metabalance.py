@@ -1,0 +1,92 @@
+"""MetaBalance: bring the auxiliary's norm towards the primary's, by moving averages of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from damper.errors import DamperError
+from damper.rules._settings import Setting, check_pair, check_range, spread
+from damper.rules._span import along, measure, wide, working
+
+
+class NormAverages(NamedTuple):
+    """MetaBalance's memory: moving averages of both norms, [..., K] for K balanced parts."""
+
+    m_R: Tensor  # noqa: N815
+    m_T: Tensor  # noqa: N815
+
+
+def metabalance(
+    primary: Tensor,
+    auxiliary: Tensor,
+    state: NormAverages | None = None,
+    *,
+    r: Setting = 0.7,
+    beta: Setting = 0.9,
+    sizes: Sequence[int] | None = None,
+) -> tuple[Tensor, NormAverages]:
+    """``g = g_R + r (m_R/m_T) g_T + (1 − r) g_T`` with ``m ← β m + (1 − β) n`` for both norms.
+
+    He et al., "MetaBalance: Improving Multi-Task Recommendations via Adapting Gradient Magnitudes of Auxiliary Tasks",
+    WWW 2022. Averages start at 0, which cancels in their ratio: the first step takes ``n_R/n_T``.
+
+    Args:
+        primary: ``g_R``, [..., n].
+        auxiliary: ``g_T``, likewise.
+        state: what the previous step returned; None at the first.
+        r: relaxation in [0, 1]: 0 leaves the auxiliary as it is, 1 gives it the primary's norm. A float, or a tensor
+            that broadcasts over the leading axes.
+        beta: β of the moving averages, in [0, 1], likewise.
+        sizes: lengths of the consecutive parts to balance each by itself, such as the parameter tensors' (the released
+            code does so); None balances the gradient as a whole.
+
+    Returns:
+        The combined gradient and the new averages. Where a part cannot be combined, its averages stay.
+    """
+    check_pair(primary, auxiliary)
+    check_range("r", r, 0.0, 1.0)
+    check_range("beta", beta, 0.0, 1.0)
+    parts = _check_sizes(sizes, primary.shape[-1])
+    shape = (*primary.shape[:-1], len(parts))
+    if state is None:
+        zeros = torch.zeros(shape, dtype=wide(primary), device=primary.device)
+        state = NormAverages(zeros, zeros)
+    if state.m_R.shape != shape:
+        raise DamperError(
+            f"state must hold averages of shape {shape}, but holds {tuple(state.m_R.shape)}: "
+            "pass what the previous call returned, or None to start afresh."
+        )
+    gradients = zip(working(primary).split(parts, -1), working(auxiliary).split(parts, -1), strict=True)
+    averages = zip(state.m_R.unbind(-1), state.m_T.unbind(-1), strict=True)
+    balanced = [_balance(*pair, *old, r, beta) for pair, old in zip(gradients, averages, strict=True)]
+    combined, m_R, m_T = zip(*balanced, strict=True)
+    return torch.cat(combined, -1).to(primary.dtype), NormAverages(torch.stack(m_R, -1), torch.stack(m_T, -1))
+
+
+def _balance(
+    g_R: Tensor, g_T: Tensor, m_R: Tensor, m_T: Tensor, r: Setting, beta: Setting
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One part's combined gradient and new averages."""
+    measured = measure(g_R, g_T)
+    n_R, n_T, _ = measured.gram
+    r, beta = spread("r", r, n_R), spread("beta", beta, n_R)
+    m_R = torch.where(measured.usable, beta * m_R + (1 - beta) * n_R, m_R)
+    m_T = torch.where(measured.usable, beta * m_T + (1 - beta) * n_T, m_T)
+    # n_T/m_T is bounded by 1/(1 − β), while m_R/m_T may leave any dtype's range.
+    s = r * m_R * (n_T / torch.where(m_T > 0, m_T, 1.0)) + (1 - r) * n_T
+    g = g_R + along(measured.auxiliary, s)
+    return torch.where(measured.usable.unsqueeze(-1), g, g_R), m_R, m_T
+
+
+def _check_sizes(sizes: Sequence[int] | None, n: int) -> list[int]:
+    parts = [n] if sizes is None else [int(size) for size in sizes]
+    if min(parts, default=0) < 1 or sum(parts) != n:
+        raise DamperError(
+            f"sizes must be positive and add up to the gradient's length {n}, but {parts} was given: "
+            "use [p.numel() for p in parameters]."
+        )
+    return parts

@@ -1,0 +1,32 @@
+"""PEGrad: always orthogonalise the auxiliary, then cap it at the primary's norm."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.rules._settings import check_choice
+from damper.rules._span import Gram, span_rule
+
+PARALLEL = 1e-6  # below this sine, what is left after the projection is rounding of float32 entries
+
+
+@span_rule()
+def pegrad(gram: Gram, cap: str = "projected") -> tuple[Tensor, Tensor]:
+    """``g = g_R + min(1, n_R/‖g_T⊥‖) g_T⊥`` with ``g_T⊥ = g_T − ρ g_R`` and ``ρ = ⟨g_R, g_T⟩/n_R²``.
+
+    Peri, Perincherry, Pandit and Lee, "Non-conflicting Energy Minimization in Reinforcement Learning based Robot
+    Control", CoRL 2025. Which norm the cap compares with is a reading of the paper, so both are offered. Where the two
+    gradients are parallel (sine below 1e-6) nothing is added.
+
+    Settings:
+        cap: "projected" caps by ``‖g_T⊥‖``, "original" by ``n_T``, which shortens a conflicting auxiliary twice.
+    """
+    check_choice("cap", cap, ("projected", "original"))
+    n_R, n_T, c = gram
+    if cap == "original":
+        s = torch.minimum(n_R, n_T)
+    else:
+        sine = ((1 - c) * (1 + c)).sqrt()
+        s = torch.where(sine > PARALLEL, torch.minimum(n_T, n_R / sine.clamp(min=PARALLEL)), 0.0)
+    return -s * c, s
