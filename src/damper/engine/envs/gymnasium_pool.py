@@ -1,7 +1,7 @@
 """A pool of Gymnasium environments, stepped one after another, that can be resumed bit for bit.
 
-A plain loop instead of `gymnasium.vector.SyncVectorEnv`: there is no autoreset to switch off, no info dictionaries to
-merge, and one environment steps about 1.3 (Hopper) to 1.8 (Pendulum) times as fast.
+A plain loop instead of `gymnasium.vector.SyncVectorEnv`: there is no autoreset to switch off and no info dictionaries
+to merge, and the same pool steps 7 % (35 Pendulums) to 25 % (one) faster.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""A run's folder: manifest, metrics, checkpoints while it lasts, one policy file per agent when it is done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from damper.engine.files import write_json
+from damper.engine.metrics_log import read_metrics
+from damper.engine.policy import Policy
+from damper.engine.provenance import commit, hardware, versions
+from damper.engine.settings import Settings
+from damper.errors import DamperError
+
+# Settings that say where and how often, not what: a resumed run may change them.
+_FREE = ("device", "log_every", "checkpoint_every", "env_threads")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """All settings, seeds, versions, hardware and commit, and what happened."""
+        try:
+            manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
+        except FileNotFoundError as error:
+            raise DamperError(f"{self.path} is no run: it has no manifest.json.") from error
+        return manifest
+
+    @property
+    def agents(self) -> list[dict[str, Any]]:
+        """One row per agent: seed, and what differs between agents."""
+        agents: list[dict[str, Any]] = self.manifest["agents"]
+        return agents
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is complete."""
+        return (self.path / "manifest.json").exists() and bool(self.manifest.get("finished"))
+
+    def policy_path(self, agent: int) -> Path:
+        """Where an agent's policy lies."""
+        return self.path / "policies" / f"agent-{agent:04d}.safetensors"
+
+    def policy(self, agent: int = 0) -> Policy:
+        """An agent's deterministic policy."""
+        if not 0 <= agent < len(self.agents):
+            raise DamperError(f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given.")
+        if not self.finished:
+            raise DamperError(f"{self.path} is not finished: run the same command again to go on.")
+        return Policy.load(self.policy_path(agent))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Training metrics, one row per logging interval."""
+        return read_metrics(self.path / "metrics.jsonl")
+
+    def update_manifest(self, **facts: Any) -> None:
+        """Add facts to the manifest."""
+        write_json(self.path / "manifest.json", {**self.manifest, **facts})
+
+
+def open_run(path: Path, settings: Settings) -> Run:
+    """The run in this folder: a new one, or the same one to go on with; another one there is refused."""
+    run = Run(path)
+    record = json.loads(json.dumps(settings.record(), default=str))
+    if (path / "manifest.json").exists():
+        before = run.manifest["settings"]
+        other = [name for name in record if name not in _FREE and record[name] != before.get(name)]
+        if other:
+            name = other[0]
+            raise DamperError(
+                f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
+                f"{record[name]!r}; choose another folder, or repeat the settings to go on with it."
+            )
+        return run
+    if path.exists() and any(path.iterdir()):
+        raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
+    facts = {
+        "settings": record,
+        "agents": settings.agents(),
+        "versions": versions(),
+        "hardware": hardware(settings.device),
+        "commit": commit(),
+        "finished": False,
+        "resumed": [],
+    }
+    write_json(path / "manifest.json", facts)
+    return run
