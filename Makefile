@@ -45,8 +45,8 @@ clean:
 
 # torch comes first and alone: whichever build pip finds, CPU or CUDA, is then kept by everything after it.
 $(VENV)/.torch: constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
-		{ echo "PYTHON must be Python 3.11 to 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.11"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
+		{ echo "PYTHON must be Python 3.11 to 3.13, but '$(PYTHON)' is not: try make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	@touch $@
