@@ -68,9 +68,6 @@ def test_spec_of_a_callable() -> None:
     assert (spec.id, spec.max_episode_steps, spec.period) == ("Blank", 12, None)
 
 
-# --- mistakes ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("env", "message"),
     [
@@ -144,6 +141,14 @@ def test_bad_actions_are_refused(backend: str) -> None:
         pool.step(np.zeros((3, 1)))
     with pytest.raises(DamperError, match=r"actions must be finite, got \[nan\] for agent 1"):
         pool.step(np.array([[0.0], [np.nan]]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_foreign_state_is_refused(backend: str) -> None:
+    pool, other = make_pool("Pendulum", [1, 2], backend), make_pool("Pendulum", [1, 3], backend)
+    pool.reset()
+    with pytest.raises(DamperError, match=r"state must come from .*\[1, 3\].*got .*\[1, 2\]"):
+        other.restore(pool.state())
 
 
 def test_other_mistakes_are_explained() -> None:

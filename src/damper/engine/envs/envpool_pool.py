@@ -34,8 +34,9 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
         raise DamperError(f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}") from error
     limit = described.config.max_episode_steps
     spec = read_spaces(task.gymnasium_id, *_spaces(described), limit, task.period)
-    # Where it knows no bound, EnvPool 1.2.5 gives C++'s smallest positive float as the lower one.
-    spec.obs_low[spec.obs_low == np.finfo(np.float32).tiny] = -np.inf
+    # Where it knows no bounds, EnvPool 1.2.5 gives C++'s smallest positive and largest float.
+    unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (spec.obs_high == np.finfo(np.float32).max)
+    spec.obs_low[unknown], spec.obs_high[unknown] = -np.inf, np.inf
     return spec
 
 
