@@ -91,13 +91,16 @@ class StackedActor:
         weights: dict[str, tuple[Tensor, Tensor]],
         activation: str,
         average: StackedActor | None = None,
-        squash_prediction: bool = True,
     ) -> None:
         """``average`` is the Polyak copy that serves ``averaged_prediction``."""
         self.weights, self.activation, self.average = weights, ACTIVATIONS[activation], average
-        self.squash_prediction = squash_prediction
         self._features: dict[int, tuple[Tensor, Tensor]] = {}
         self._actions: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether the actor has a distribution."""
+        return "log_std" in self.weights
 
     def _shared(
         self, cache: dict[int, tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]
@@ -124,15 +127,14 @@ class StackedActor:
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before the tanh; the latter clamped to [-20, 2]."""
-        if "log_std" not in self.weights:
+        if not self.stochastic:
             raise DamperError("this loss needs a stochastic actor: use backbone='sac'.")
         h = self.features(obs)
         return linear(h, self.weights["mu"]), linear(h, self.weights["log_std"]).clamp(*LOG_STD_RANGE)
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head on the last hidden layer."""
-        raw = linear(self.features(obs), self.weights["prediction"])
-        return torch.tanh(raw) if self.squash_prediction else raw
+        """The second head on the last hidden layer, linear: the loss squashes it or not."""
+        return linear(self.features(obs), self.weights["prediction"])
 
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The Polyak copy's prediction, without gradient."""

@@ -107,7 +107,7 @@ class Population:
         """The actors with the named parameters bound, or with the given weights."""
         average = self.actor("actor_average") if name == "actor" and "actor_average" in self.state else None
         split = self.actor_layout.split(self.state[name]) if weights is None else weights
-        return StackedActor(split, self.shape.activation, average, squash_prediction=self.backbone.HAS_ACTOR_TARGET)
+        return StackedActor(split, self.shape.activation, average)
 
     def critic(self, name: str = "critic", weights: Weights | None = None) -> StackedCritic:
         """The critics with the named parameters bound, or with the given weights."""
