@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 Loss = Callable[[Tensor], Tensor]
@@ -47,6 +49,20 @@ def problem(g_R: Tensor, g_T: Tensor, eta: float) -> tuple[Tensor, Tensor, Tenso
     n_R, n_T = g_R.norm(dim=-1), g_T.norm(dim=-1)
     s = torch.minimum(n_T, n_R) ** (1 - eta) * n_R**eta
     return n_R, g_R / n_R[:, None], s, g_R + (s / n_T)[:, None] * g_T
+
+
+def closest(t: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """The x closest to ``t`` with ``⟨r, x⟩ ≥ 0``, from a solver that knows no more than these two functions."""
+    solved = minimize(
+        lambda x: np.sum((x - t) ** 2),
+        x0=r,
+        jac=lambda x: 2 * (x - t),
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda x: r @ x, "jac": lambda x: r},
+        options={"ftol": 1e-14},
+    )
+    assert solved.success
+    return solved.x
 
 
 def decades(low: float, high: float, count: int = 25) -> Tensor:
