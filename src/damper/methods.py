@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from damper.errors import DamperError
 from damper.losses._interface import Loss, Noise
+from damper.losses.asap import asap
+from damper.losses.caps import caps
+from damper.losses.grad_caps import grad_caps
+from damper.losses.l2c2 import l2c2_actor, l2c2_critic
+from damper.losses.l2c2_released import l2c2_released_actor, l2c2_released_critic
+from damper.losses.pave import pave
 from damper.losses.temporal import temporal
+from damper.losses.temporal_ramp import temporal_ramp
 from damper.rules import RULES, settings_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,33 +72,117 @@ class Method:
     def settings(self) -> dict[str, Any]:
         """All settings with defaults, by the name users write.
 
-        A name that two parts have sets both; ``critic_<name>`` (``rule_<name>``) sets that part's alone.
+        A name that two parts have sets both; where their defaults differ, ``critic_<name>`` (``rule_<name>``) sets
+        that part's alone.
         """
         named: dict[str, Any] = {}
         for part, own in self.parts().items():
-            named |= {f"{part}_{name}" if name in named else name: default for name, default in own.items()}
+            for name, default in own.items():
+                if name not in named:
+                    named[name] = default
+                elif named[name] != default:
+                    named[f"{part}_{name}"] = default
         return named
 
     def route(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """User-named values sorted to the parts that take them, defaults filled in."""
-        return {
+        """User-named values sorted to the parts that take them, defaults filled in, values of losses checked."""
+        routed = {
             part: {name: values.get(f"{part}_{name}", values.get(name, default)) for name, default in own.items()}
             for part, own in self.parts().items()
         }
+        for part, loss in (("actor", self.actor), ("critic", self.critic)):
+            if loss is not None:
+                loss.check(routed[part])
+        return routed
 
 
 METHODS: dict[str, Method] = {
-    "plain": Method("plain"),
-    **{name: Method(name, actor=temporal, rule=name) for name in RULES},
+    method.name: method
+    for method in (
+        Method("plain"),
+        *(Method(rule, actor=temporal, rule=rule) for rule in RULES),
+        Method("temporal-ramp", actor=temporal_ramp),
+        Method("caps", actor=caps),
+        Method("grad-caps", actor=grad_caps),
+        Method("asap", actor=asap),
+        Method("l2c2", actor=l2c2_actor, critic=l2c2_critic),
+        Method("l2c2-released", actor=l2c2_released_actor, critic=l2c2_released_critic),
+        Method("pave", critic=pave),
+    )
 }
 
 
+class Components(NamedTuple):
+    """A method's parts by the names of the methods (or "temporal") they come from."""
+
+    auxiliary: str | None = None
+    rule: str | None = None
+    critic: str | None = None
+
+
+def _auxiliaries() -> dict[str, Loss]:
+    own = {name: method.actor for name, method in METHODS.items() if method.actor and not method.rule}
+    return {"temporal": temporal, **own}
+
+
+def _critics() -> dict[str, Loss]:
+    return {name: method.critic for name, method in METHODS.items() if method.critic}
+
+
+def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: str | None = None) -> Method:
+    """One method's actor loss, any rule, another's critic loss: ``damper+grad-caps+pave``.
+
+    Args:
+        auxiliary: a method with an actor loss ("caps", "grad-caps", ...), or "temporal".
+        rule: how its gradient joins the native one, a name in ``damper.rules.RULES``; None adds the loss.
+        critic: a method with a critic loss ("pave", "l2c2"), or None.
+
+    Returns:
+        A method whose name ``find_method`` understands.
+    """
+    actor = _pick("auxiliary must name a method with an actor loss", auxiliary, _auxiliaries())
+    if rule is not None:
+        _pick("rule must be one of damper.rules.RULES", rule, RULES)
+    value = _pick("critic must name a method with a critic loss", critic, _critics()) if critic is not None else None
+    # "damper+pave" is enough, except where the critic's name could be read as an auxiliary's.
+    silent = auxiliary == "temporal" and rule is not None and critic not in _auxiliaries()
+    name = "+".join(part for part in (rule, None if silent else auxiliary, critic) if part)
+    return Method(name, actor=actor, rule=rule, critic=value)
+
+
+def components(name: str) -> Components:
+    """What a method's name is made of."""
+    if name not in METHODS:
+        return Components(*_parse(name))
+    method = METHODS[name]
+    auxiliary = "temporal" if method.rule else name
+    return Components(auxiliary if method.actor else None, method.rule, name if method.critic else None)
+
+
 def find_method(method: str | Method) -> Method:
-    """The method of that name, or the object itself."""
+    """The method of that name, composed where the name is, or the object itself."""
     if isinstance(method, Method):
         return method
-    if method not in METHODS:
-        close = difflib.get_close_matches(str(method), METHODS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(METHODS))}."
-        raise DamperError(f"method must name one of damper.METHODS, but {method!r} was given: {hint}")
-    return METHODS[method]
+    return METHODS[method] if method in METHODS else compose(*_parse(method))
+
+
+def _parse(name: str) -> tuple[str, str | None, str | None]:
+    """``[rule]+[auxiliary]+[critic]``, as ``compose`` takes them."""
+    parts = str(name).split("+")
+    rule = parts.pop(0) if parts[0] in RULES else None
+    named = bool(parts) and parts[0] in _auxiliaries()
+    auxiliary = parts.pop(0) if named else "temporal"
+    critic = parts.pop(0) if parts else None
+    if parts or not (rule or named) or (critic and critic not in _critics()):
+        for part in str(name).split("+"):
+            _pick("method must be one of damper.METHODS", part, {**METHODS, "temporal": None})
+        raise DamperError(f"method must read rule+auxiliary+critic, as in 'damper+grad-caps+pave', but is {name!r}.")
+    return auxiliary, rule, critic
+
+
+def _pick(requirement: str, name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        close = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}."
+        raise DamperError(f"{requirement}, but {name!r} was given: {hint}")
+    return known[name]

@@ -1,7 +1,8 @@
-"""What "smooth" means: one small file per method."""
+"""What "smooth" means: one small file per method, pure functions of (policy, critic, batch, noise)."""
 
 from __future__ import annotations
 
+from damper.losses._interface import Batch, Critic, Loss, Noise, Policy
 from damper.losses.temporal import temporal_loss
 
-__all__ = ["temporal_loss"]
+__all__ = ["Batch", "Critic", "Loss", "Noise", "Policy", "temporal_loss"]

@@ -10,9 +10,14 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
 from torch import Tensor
+
+from damper.errors import DamperError
+from damper.rules._settings import check_choice, check_range
+
+Setting = float | Tensor  # one value, or one per agent [P]
 
 
 class Batch(NamedTuple):
@@ -35,6 +40,10 @@ class Batch(NamedTuple):
 class Policy(Protocol):
     """The actor with its weights bound; repeated calls on one observation tensor share one forward pass."""
 
+    @property
+    def stochastic(self) -> bool:
+        """Whether it has a distribution (SAC) or only an action (TD3)."""
+
     def __call__(self, obs: Any) -> Tensor:
         """Deterministic action ``μ(s)`` in the actor's own scale, [-1, 1]."""
 
@@ -42,7 +51,7 @@ class Policy(Protocol):
         """Mean and log standard deviation before the tanh (stochastic actors)."""
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head's guess of the next action (only where a loss asks for the head)."""
+        """The second head's guess of the next action, before any tanh (only where a loss asks for the head)."""
 
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The same from the Polyak average of the whole actor, without gradient."""
@@ -79,12 +88,14 @@ class Loss:
         noise: draws by name, each from its own random stream; the function gets them as a mapping.
         previous_obs: whether ``batch.previous_obs`` must be filled.
         prediction: whether the actor needs a second head and its Polyak average.
+        relation: refuses settings that do not go together; called with all of them where they enter a run.
     """
 
     function: Callable[..., Tensor]
     noise: Mapping[str, Noise] = field(default_factory=dict)
     previous_obs: bool = False
     prediction: bool = False
+    relation: Callable[..., None] | None = None
 
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:
         """Call the function."""
@@ -96,8 +107,24 @@ class Loss:
         parameters = inspect.signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse values that a setting's annotation rules out: numbers are finite and not negative."""
+        hints = get_type_hints(getattr(self.function, "func", self.function))
+        # Settings enter a run once, so that reading them from the device costs nothing later.
+        values = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()}
+        for name, value in values.items():
+            hint = hints.get(name)
+            if hint == Setting:
+                check_range(name, value, 0.0)
+            elif get_origin(hint) is Literal:
+                check_choice(name, value, get_args(hint))
+            elif hint is bool and not isinstance(value, bool):
+                raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
+        if self.relation:
+            self.relation(**values)
 
-def spread(setting: float | Tensor, like: Tensor) -> float | Tensor:
+
+def spread(setting: Setting, like: Tensor) -> Setting:
     """A per-agent setting ``[P]`` shaped to meet ``[P, ...]``; floats pass."""
     if not isinstance(setting, Tensor) or setting.ndim == 0:
         return setting

@@ -1,0 +1,46 @@
+"""ASAP: align the next action with what a second head predicted for it from the state before."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting, mean_square
+from damper.losses.grad_caps import zigzag
+
+
+def _asap(
+    policy: Policy,
+    batch: Batch,
+    noise: NoiseDraws,
+    *,
+    lambda_S: Setting = 0.3,
+    lambda_P: Setting = 2.0,
+    lambda_T: Setting = 0.05,
+    squash: bool = False,
+) -> Tensor:
+    r"""``λ_S ½ mse(μ(s'), P̄(s)) + λ_P ½ mse(P(s), stopgrad μ(s')) + λ_T L_T``, ``L_T`` being Grad-CAPS's term.
+
+    Kwak and Hwang 2026 (arXiv 2601.18479). ``P`` is a second head on the actor's last hidden layer, ``P̄`` the same in
+    a Polyak average of the whole actor; no gradient goes into ``P̄``, and ``P`` follows ``μ`` without pulling it.
+
+    Args:
+        policy: μ, P and P̄.
+        batch: s⁻, s and s'.
+        noise: none.
+        lambda_S: weight of the alignment.
+        lambda_P: weight of the prediction.
+        lambda_T: weight of Grad-CAPS's term.
+        squash: end a stochastic actor's head in tanh too; a deterministic one's always does.
+    """
+
+    def head(raw: Tensor) -> Tensor:
+        return torch.tanh(raw) if squash or not policy.stochastic else raw
+
+    after = policy(batch.next_obs)
+    alignment = 0.5 * mean_square(after - head(policy.averaged_prediction(batch.obs)).detach())
+    prediction = 0.5 * mean_square(head(policy.prediction(batch.obs)) - after.detach())
+    return lambda_S * alignment + lambda_P * prediction + lambda_T * zigzag(policy, batch)
+
+
+asap = Loss(_asap, previous_obs=True, prediction=True)

@@ -1,0 +1,52 @@
+"""Grad-CAPS: penalise zigzag, the change of the action's change, relative to how far the action goes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting
+
+SHIFT = 1e-4  # keeps the displacement away from zero
+
+
+def zigzag(policy: Policy, batch: Batch, form: Literal["released", "paper"] = "released") -> Tensor:
+    r"""``mean(½ (2μ(s) − μ(s') − μ(s⁻))² h)`` over batch and action dimensions, one value per agent.
+
+    ``h`` gets no gradient: ``tanh(1/δ²)`` with ``δ = μ(s') − μ(s⁻) + 1e-4`` as released, or the paper's
+    ``1 / (tanh|μ(s') − μ(s⁻)| + 1e-4)``.
+    """
+    before, mu, after = policy(batch.previous_obs), policy(batch.obs), policy(batch.next_obs)
+    displacement = (after - before).detach()
+    if form == "released":
+        h = torch.tanh((displacement + SHIFT).square().reciprocal())
+    else:
+        h = (torch.tanh(displacement.abs()) + SHIFT).reciprocal()
+    return (0.5 * (2.0 * mu - after - before).square() * h).mean((-2, -1))
+
+
+def _grad_caps(
+    policy: Policy,
+    batch: Batch,
+    noise: NoiseDraws,
+    *,
+    lambda_T: Setting = 1.0,
+    form: Literal["released", "paper"] = "released",
+) -> Tensor:
+    r"""``λ_T mean(½ (2μ(s) − μ(s') − μ(s⁻))² h)``; ``h`` normalises by the displacement.
+
+    Lee, Cao, Dao, Chen and Wu 2024 (arXiv 2407.04315). At an episode's first step ``s⁻ = s``.
+
+    Args:
+        policy: μ.
+        batch: s⁻, s and s'.
+        noise: none.
+        lambda_T: weight of the term.
+        form: "released" or "paper", which ``h``.
+    """
+    return lambda_T * zigzag(policy, batch, form)
+
+
+grad_caps = Loss(_grad_caps, previous_obs=True)

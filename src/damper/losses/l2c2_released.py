@@ -1,0 +1,56 @@
+"""L2C2 as its released SAC code has it, for comparison: the two policies are compared at different actions."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+
+from damper.losses._interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.losses.l2c2 import NOISE, check_bounds, l2c2_actor, l2c2_critic, neighbour
+
+DRAWS = 4
+LOG_RATIO = 10.0
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def log_prob(distribution: tuple[Tensor, Tensor], epsilon: Tensor) -> Tensor:
+    """``log π(tanh(m + σε))`` of the squashed Gaussian, with SB3's 1e-6."""
+    mean, log_std = distribution
+    action = torch.tanh(mean + log_std.exp() * epsilon)
+    density = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI
+    return (density - (1.0 - action.square() + 1e-6).log()).sum(-1)
+
+
+def _actor(
+    policy: Policy,
+    batch: Batch,
+    noise: NoiseDraws,
+    *,
+    sigma: Setting = 1.0,
+    lambda_low: Setting = 0.01,
+    lambda_high: Setting = 1.0,
+    released_d: bool = True,
+) -> Tensor:
+    r"""SAC: ``mean(λ_π max(0, 1 − ¼ Σ_k exp(½ clip(log π(ã_k|s̃) − log π(a_k|s), ±10))))``; TD3: as ``l2c2``.
+
+    ``a_k ~ π(·|s)`` and ``ã_k ~ π(·|s̃)`` are drawn apart, so the ratio is not one of densities at the same action and
+    says nearly nothing about the mean.
+    """
+    if not policy.stochastic:
+        bounds = {"sigma": sigma, "lambda_low": lambda_low, "lambda_high": lambda_high}
+        return l2c2_actor(policy, batch, noise, **bounds, released_d=released_d)
+    near = neighbour(batch, noise["l2c2"], sigma, lambda_low, lambda_high, released_d)
+    here, there = policy.distribution(batch.obs), policy.distribution(near.obs)
+    ratios = [log_prob(there, noise[f"l2c2_there_{k}"]) - log_prob(here, noise[f"l2c2_here_{k}"]) for k in range(DRAWS)]
+    overlap = (0.5 * torch.stack(ratios).clamp(-LOG_RATIO, LOG_RATIO)).exp().mean(0)
+    return (near.weight * (1.0 - overlap).clamp(min=0.0)).mean(-1)
+
+
+_draws = {f"l2c2_{where}_{k}": Noise("normal", "action") for where in ("here", "there") for k in range(DRAWS)}
+l2c2_released_actor = Loss(_actor, noise=NOISE | _draws, relation=check_bounds)
+l2c2_released_critic = Loss(
+    functools.partial(l2c2_critic.function, released_d=True), noise=NOISE, relation=check_bounds
+)

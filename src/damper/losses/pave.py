@@ -1,0 +1,68 @@
+"""PAVE: steady the field of action gradients that the critic offers the actor, and keep it curved."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, mean_square, spread
+
+
+def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:
+    """``∇ₐQ_j(s, a)`` of each critic by its own copy of the action, ``[..., 2, B, A]``.
+
+    ``torch.func`` inside, so that both autograd and ``torch.func`` can differentiate it again, compiled or not.
+    """
+    gradient: Tensor = torch.func.grad(lambda a: critic(obs, a).sum())(action)
+    return gradient
+
+
+def curvature(critic: Critic, obs: Tensor, action: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """``vᵀ∇²ₐₐQ_j v``, ``[..., 2, B]``, and the gradient ``∇ₐQ_j`` it is the derivative of."""
+
+    def along(a: Tensor) -> tuple[Tensor, Tensor]:
+        gradient = action_gradient(critic, obs, a)
+        return (gradient * v).sum(), gradient
+
+    Hv, gradient = torch.func.grad(along, has_aux=True)(action)
+    return (Hv * v).sum(-1), gradient
+
+
+def _pave(
+    critic: Critic,
+    policy: Policy,
+    batch: Batch,
+    noise: NoiseDraws,
+    *,
+    lambda_1: Setting = 0.1,
+    lambda_2: Setting = 0.1,
+    lambda_3: Setting = 0.01,
+    sigma: Setting = 0.01,
+    delta: Setting = 1.0,
+) -> Tensor:
+    r"""``λ₁ MPR + λ₂ VFC + λ₃ Curv``, each summed over the two critics, at the replay action; nothing detached.
+
+    ``MPR = mse(∇ₐQ(s + σε, a), ∇ₐQ(s, a))``, ``VFC = mse(∇ₐQ(s', a), ∇ₐQ(s, a))`` and
+    ``Curv = mean relu(vᵀ∇²ₐₐQ v + δ)``: Lee, Kwak, Kim and Hwang 2026 (arXiv 2601.22970).
+
+    Args:
+        critic: Q₁ and Q₂; they need an activation with a second derivative.
+        policy: not used.
+        batch: s, a and s'.
+        noise: ``pave_state``: ε ~ N(0, I); ``pave_direction``: v, ±1 per action dimension. Both critics share them.
+        lambda_1: weight of mixed-partial regularization.
+        lambda_2: weight of vector-field consistency.
+        lambda_3: weight of curvature preservation.
+        sigma: σ in raw observation units.
+        delta: δ, how concave Q should at least be.
+    """
+    a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (batch.action, noise["pave_direction"]))
+    bend, gradient = curvature(critic, batch.obs, a, v)
+    noisy = batch.obs + spread(sigma, batch.obs) * noise["pave_state"]
+    both = action_gradient(critic, torch.cat((noisy, batch.next_obs), -2), torch.cat((a, a), -2))
+    MPR, VFC = (mean_square(other - gradient).sum(-1) for other in both.chunk(2, -2))
+    Curv = torch.relu(bend + spread(delta, bend)).mean(-1).sum(-1)
+    return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv
+
+
+pave = Loss(_pave, noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")})

@@ -1,0 +1,26 @@
+"""A penalty on the temporal loss whose weight grows with training: return first, smoothness later."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting
+from damper.losses.temporal import temporal
+
+
+def _temporal_ramp(
+    policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting = 1.0, mask_terminal: bool = True
+) -> Tensor:
+    r"""``λ (k/K) L_T``, where k of K steps are done.
+
+    Args:
+        policy: μ.
+        batch: s, s' and the share ``k/K``.
+        noise: none.
+        weight: λ, reached at the end.
+        mask_terminal: leave out pairs that end in a termination.
+    """
+    return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal)
+
+
+temporal_ramp = Loss(_temporal_ramp)
