@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from damper import rules
+from damper import metrics, rules, theory
 from damper.backward import backward
+from damper.engine.run import Run
+from damper.engine.train import train
 from damper.errors import DamperError
+from damper.evaluation import Evaluation, evaluate
 from damper.losses import temporal_loss
+from damper.methods import METHODS, Method
+from damper.metrics import smoothness
 from damper.rules import RULES, GradientReport, combine
 
 __version__ = "0.1.0"
-__all__ = ["RULES", "DamperError", "GradientReport", "__version__", "backward", "combine", "rules", "temporal_loss"]
+__all__ = [
+    "METHODS",
+    "RULES",
+    "DamperError",
+    "Evaluation",
+    "GradientReport",
+    "Method",
+    "Run",
+    "__version__",
+    "backward",
+    "combine",
+    "evaluate",
+    "metrics",
+    "rules",
+    "smoothness",
+    "temporal_loss",
+    "theory",
+    "train",
+]

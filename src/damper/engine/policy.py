@@ -42,16 +42,16 @@ class Policy:
         """``row``: the actor's flat parameters, ``[n]``."""
         self.info, self.row = info, row
         self._low, self._high = (torch.tensor(b, dtype=row.dtype) for b in (info.low, info.high))
-        layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
-        self.actor = StackedActor(layout.split(row.unsqueeze(0)), info.activation)
+        self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
+        self.weights = self.layout.split(row.unsqueeze(0))
 
     @torch.no_grad()
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
         """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``."""
         inputs = torch.as_tensor(np.asarray(obs), dtype=self.row.dtype)
         flat = inputs.reshape(1, -1, inputs.shape[-1])
-        fresh = StackedActor(self.actor.weights, self.info.activation)
-        actions = self._low + (fresh(flat)[0] + 1.0) * 0.5 * (self._high - self._low)
+        mu = StackedActor(self.weights, self.info.activation)(flat)[0]
+        actions = self._low + (mu + 1.0) * 0.5 * (self._high - self._low)
         return actions.reshape(*inputs.shape[:-1], -1).numpy()
 
     def save(self, path: Path) -> None:
@@ -65,7 +65,9 @@ class Policy:
             with safe_open(str(path), framework="pt") as file:
                 header = (file.metadata() or {}).get("damper_policy")
                 if header is None:
-                    raise DamperError(f"{path} is a safetensors file but no damper policy: give a file of a run's policies/.")
+                    raise DamperError(
+                        f"{path} is a safetensors file but no damper policy: give a file of a run's policies/."
+                    )
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except FileNotFoundError as error:
             raise DamperError(f"{path} does not exist: give a policy file or a run's folder.") from error

@@ -1,0 +1,7 @@
+"""``python -m damper``."""
+
+from __future__ import annotations
+
+from damper.cli import main
+
+main()

@@ -1,0 +1,35 @@
+"""The ``damper`` command: one typed dataclass per subcommand, help generated from it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from damper.cli.compare import Compare
+from damper.cli.evaluate import Evaluate
+from damper.cli.figures import Figures
+from damper.cli.train import Train
+from damper.errors import DamperError
+
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Figures, tyro.conf.subcommand("figures")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; a user's mistake ends with one sentence and exit code 2."""
+    command = tyro.cli(Command, prog="damper", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
+    try:
+        command.run()
+    except DamperError as error:
+        Console(stderr=True).print(f"damper: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("damper: stopped; the same command goes on from the last checkpoint.")
+        sys.exit(130)

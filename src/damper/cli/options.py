@@ -1,0 +1,107 @@
+"""Options that several commands share: the engine's settings, and those of every method."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, make_dataclass
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from damper.errors import DamperError
+from damper.methods import METHODS
+
+Numbers = tuple[float, ...]
+
+
+@dataclass
+class EngineOptions:
+    """Settings of the backbone and the engine; what is left out comes from the protocol. Lists make a population."""
+
+    learning_rate: Numbers = ()
+    """Adam's step size."""
+    buffer_size: int | None = None
+    """Transitions kept per agent."""
+    learning_starts: int | None = None
+    """Steps with random actions before learning."""
+    batch_size: int | None = None
+    """Transitions per gradient step."""
+    tau: Numbers = ()
+    """Polyak rate of the targets."""
+    gamma: Numbers = ()
+    """Discount."""
+    train_freq: int | None = None
+    """Steps between rounds of gradient steps."""
+    gradient_steps: int | None = None
+    """Gradient steps per round."""
+    policy_delay: int | None = None
+    """TD3: critic steps per actor step."""
+    target_policy_noise: Numbers = ()
+    """TD3: noise on the target action."""
+    target_noise_clip: Numbers = ()
+    """TD3: its bound."""
+    action_noise: Numbers = ()
+    """TD3: exploration noise."""
+    ent_coef: str | None = None
+    """SAC: the temperature, or "auto"."""
+    net_arch: tuple[int, ...] = ()
+    """Hidden layers."""
+    activation: Literal["silu", "relu", "tanh"] | None = None
+    """Hidden layers' activation."""
+    device: str | None = None
+    """Where to train, as in torch: cpu, cuda."""
+    envs: Literal["gymnasium", "envpool"] | None = None
+    """Who steps the environments."""
+    env_threads: int | None = None
+    """EnvPool's threads."""
+    compile: bool = False
+    """Run the update through torch.compile."""
+    graph: bool | None = None
+    """Replay the update as CUDA graphs (default on a GPU)."""
+    tf32: bool = False
+    """Matrix products in TF32 on a GPU."""
+    overlap: bool = False
+    """Update while the environments step; delays the newest transition by one update."""
+    log_every: int | None = None
+    """Steps between metrics lines."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; 0 for none."""
+
+
+def _method_fields() -> list[tuple[str, Any, Any]]:
+    """One option per setting of any method, with the methods that take it as its help."""
+    takers: dict[str, list[str]] = {}
+    kinds: dict[str, Any] = {}
+    for name, method in METHODS.items():
+        for setting, default in method.settings().items():
+            takers.setdefault(setting, []).append(name)
+            kinds[setting] = {bool: bool | None, str: str | None}.get(type(default), Numbers)
+    everyone = len(METHODS) - 1
+    fields = []
+    for setting, names in takers.items():
+        words = "Of every method." if len(names) == everyone else "Of " + ", ".join(names) + "."
+        default = () if kinds[setting] is Numbers else None
+        fields.append((setting, Annotated[kinds[setting], tyro.conf.arg(help=words)], field(default=default)))
+    return fields
+
+
+MethodOptions = make_dataclass("MethodOptions", _method_fields())
+MethodOptions.__doc__ = (
+    "Settings of the method; what is left out comes from its preset for the task. Lists make a population."
+)
+
+
+def given(*options: Any) -> dict[str, Any]:
+    """What the user wrote, without what was left out."""
+    written = {name: value for option in options for name, value in asdict(option).items()}
+    values = {name: value for name, value in written.items() if value is not None and value != ()}
+    if "ent_coef" in values and values["ent_coef"] != "auto":
+        try:
+            values["ent_coef"] = float(values["ent_coef"])
+        except ValueError as error:
+            raise DamperError(f"ent_coef must be a number or 'auto', but {values['ent_coef']!r} was given.") from error
+    return values
+
+
+def chosen_seeds(seeds: int, seed_list: tuple[int, ...]) -> int | tuple[int, ...]:
+    """``--seed-list`` names the seeds, ``--seeds`` counts them."""
+    return seed_list or seeds

@@ -1,0 +1,70 @@
+"""``damper.train``: seeds × settings as one population."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from damper.engine.progress import Progress
+from damper.engine.run import Run
+from damper.engine.settings import Settings, resolve
+from damper.engine.tensorboard import TensorBoard
+from damper.engine.trainer import Listener, Trainer
+from damper.methods import Method
+
+
+def train(
+    env: str | Callable[[], Any],
+    backbone: str = "td3",
+    method: str | Method = "damper",
+    seeds: int | Sequence[int] = (0,),
+    steps: int | None = None,
+    protocol: str | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+    tensorboard: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train one agent per seed and per combination of the settings given as lists, all as one batch.
+
+    The same call on the same folder goes on with a killed run, and returns a finished one at once.
+
+    Args:
+        env: a Gymnasium id, a task of the paper ("Hopper"), or a callable that makes an environment.
+        backbone: "td3" or "sac".
+        method: a name in ``damper.METHODS`` or a ``Method``.
+        seeds: the agents' seeds, or how many (the protocol's first, or 0, 1, ...).
+        steps: environment steps per agent; the paper's budget for its tasks.
+        protocol: "pave" or "damper": published settings to start from.
+        out: the run's folder; a name made of the settings under ``runs/`` by default.
+        progress: show a live table.
+        tensorboard: write TensorBoard files into the folder.
+        **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
+            population of their product.
+    """
+    resolved = resolve(env, backbone, method, seeds, steps, protocol, **settings)
+    return run_settings(resolved, Path(out) if out else default_folder(resolved), progress, tensorboard)
+
+
+def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboard: bool = False) -> Run:
+    """Train complete settings into a folder."""
+    with ExitStack() as stack:
+        listeners: list[Listener] = []
+        trainer = Trainer(settings, out)
+        if progress and not trainer.run.finished:
+            listeners.append(stack.enter_context(Progress(settings)))
+        if tensorboard and not trainer.run.finished:
+            listeners.append(TensorBoard(settings, out / "tensorboard"))
+        trainer.listeners = tuple(listeners)
+        return trainer.train()
+
+
+def default_folder(settings: Settings) -> Path:
+    """``runs/<env>-<backbone>-<method>-<digest>``: the same settings always lead to the same folder."""
+    text = json.dumps(settings.record(), sort_keys=True, default=str)
+    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    return Path("runs") / f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"

@@ -1,0 +1,8 @@
+"""Deterministic evaluation: rollouts, filters, records."""
+
+from __future__ import annotations
+
+from damper.evaluation.evaluate import Evaluation, evaluate
+from damper.evaluation.filters import LowPass, SlewRate
+
+__all__ = ["Evaluation", "LowPass", "SlewRate", "evaluate"]

@@ -1,0 +1,62 @@
+"""The engineer's usual answer to a shaking policy, filter the executed action: a baseline, at evaluation only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.errors import DamperError
+
+Actions = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class LowPass:
+    """First-order low-pass: ``u_t = u_{t−1} + α (a_t − u_{t−1})`` with α in (0, 1]; 1 passes everything."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        """Check α."""
+        if not 0.0 < self.alpha <= 1.0:
+            raise DamperError(f"alpha must be in (0, 1], but {self.alpha:g} was given: 1 does not filter at all.")
+
+    def __call__(self, action: Actions, previous: Actions, span: Actions) -> Actions:
+        """The executed action, given the one executed before."""
+        return previous + self.alpha * (action - previous)
+
+
+@dataclass(frozen=True)
+class SlewRate:
+    """Slew-rate limit: ``u_t = u_{t−1} + clip(a_t − u_{t−1}, ±limit · range)``, the range being ``high − low``."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        """Check the limit."""
+        if not self.limit > 0.0:
+            raise DamperError(
+                f"limit must be above 0, a share of the action range per step, but {self.limit:g} was given."
+            )
+
+    def __call__(self, action: Actions, previous: Actions, span: Actions) -> Actions:
+        """The executed action, given the one executed before."""
+        return previous + np.clip(action - previous, -self.limit * span, self.limit * span)
+
+
+Filter = LowPass | SlewRate
+
+
+def parse_filter(text: str) -> Filter:
+    """``low-pass:0.3`` or ``slew-rate:0.1``."""
+    kinds: dict[str, type[LowPass] | type[SlewRate]] = {"low-pass": LowPass, "slew-rate": SlewRate}
+    kind, _, number = text.partition(":")
+    try:
+        return kinds[kind](float(number))
+    except (KeyError, ValueError) as error:
+        if isinstance(error, DamperError):
+            raise
+        raise DamperError(f"filter must read low-pass:ALPHA or slew-rate:LIMIT, but {text!r} was given.") from error

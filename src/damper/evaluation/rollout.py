@@ -1,0 +1,107 @@
+"""Deterministic episodes on given seeds, all environments side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper import metrics
+from damper.engine.envs import Spec, make_pool
+from damper.evaluation.filters import Filter
+
+Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """One evaluated episode: what it earned, and the actions that the policy wanted and the environment got."""
+
+    seed: int
+    total: float
+    terminated: bool
+    raw: NDArray[np.float32]
+    executed: NDArray[np.float32]
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+
+    @property
+    def length(self) -> int:
+        """Steps until the episode ended."""
+        return len(self.executed)
+
+    def record(self) -> dict[str, Any]:
+        """Its numbers, smoothness of the executed actions first; the raw ones' beside them if a filter ran."""
+        scores = {
+            name: value
+            for name, value in metrics.summary(self.executed, self.low, self.high).items()
+            if name != "length"
+        }
+        record = {
+            "seed": self.seed,
+            "return": self.total,
+            "length": self.length,
+            "terminated": self.terminated,
+            **scores,
+        }
+        if not np.array_equal(self.raw, self.executed):
+            raw = metrics.summary(self.raw, self.low, self.high)
+            record |= {f"raw_{name}": value for name, value in raw.items() if name != "length"}
+        return record
+
+
+def rollout(
+    act: Act,
+    env: Any,
+    seeds: Sequence[int],
+    backend: str = "gymnasium",
+    threads: int | None = None,
+    filter: Filter | None = None,
+) -> tuple[list[Episode], Spec]:
+    """One episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units."""
+    pool = make_pool(env, seeds, backend, threads)
+    spec, count = pool.spec, len(seeds)
+    try:
+        raw, executed, totals, lengths, terminated = _run(act, pool, count, filter)
+    finally:
+        pool.close()
+    episodes = [
+        Episode(
+            seed,
+            float(totals[i]),
+            bool(terminated[i]),
+            raw[: lengths[i], i],
+            executed[: lengths[i], i],
+            spec.low,
+            spec.high,
+        )
+        for i, seed in enumerate(seeds)
+    ]
+    return episodes, spec
+
+
+def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, ...]:
+    spec, obs = pool.spec, pool.reset()
+    low, high = spec.low, spec.high
+    totals, lengths = np.zeros(count), np.zeros(count, np.int64)
+    running, terminated = np.ones(count, bool), np.zeros(count, bool)
+    raw: list[NDArray[np.float32]] = []
+    executed: list[NDArray[np.float32]] = []
+    while running.any():
+        wanted = np.clip(act(obs), low, high).astype(np.float32)
+        sent = wanted
+        if filter is not None and executed:
+            sent = np.clip(filter(wanted, executed[-1], high - low), low, high).astype(np.float32)
+        transition = pool.step(sent)
+        raw.append(wanted)
+        executed.append(sent)
+        totals += np.where(running, transition.reward, 0.0)
+        lengths += running
+        ended = running & (transition.terminated | transition.truncated)
+        terminated |= ended & transition.terminated
+        running &= ~ended
+        obs = transition.obs
+    return np.stack(raw), np.stack(executed), totals, lengths, terminated
