@@ -111,7 +111,9 @@ class Loss:
         """Refuse values that a setting's annotation rules out: numbers are finite and not negative."""
         hints = get_type_hints(getattr(self.function, "func", self.function))
         # Settings enter a run once, so that reading them from the device costs nothing later.
-        values = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()}
+        values: dict[str, Any] = {
+            name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()
+        }
         for name, value in values.items():
             hint = hints.get(name)
             if hint == Setting:

@@ -1,0 +1,104 @@
+"""The temporal loss: the paper's equation, its mask, its gradient through both states."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import damper
+from damper import DamperError
+from damper.losses._interface import Batch
+from damper.losses.temporal import masked_mean, temporal
+
+
+def double(obs: Tensor) -> Tensor:
+    return 2.0 * obs
+
+
+OBS = torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
+NEXT_OBS = torch.tensor([[1.0, 1.0], [1.0, 3.0], [2.0, 0.5]])
+# With μ(s) = 2 s the squared distances are 4 (1 + 1) = 8, 4 (0 + 4) = 16 and 4 (0 + 0.25) = 1.
+
+
+def test_golden_rows() -> None:
+    assert damper.temporal_loss(double, OBS, NEXT_OBS).item() == pytest.approx(25 / 3)
+    done = torch.tensor([False, True, False])
+    assert damper.temporal_loss(double, OBS, NEXT_OBS, mask=~done).item() == pytest.approx(9 / 2)
+
+
+@pytest.mark.parametrize("column", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_masks_of_any_usual_form(column: bool, dtype: torch.dtype) -> None:
+    mask = torch.tensor([1, 1, 0], dtype=dtype)
+    loss = damper.temporal_loss(double, OBS, NEXT_OBS, mask=mask.unsqueeze(1) if column else mask)
+    assert loss.item() == pytest.approx(12.0)
+
+
+def test_nothing_kept_is_zero_with_zero_gradient() -> None:
+    layer = nn.Linear(2, 1)
+    loss = damper.temporal_loss(layer, OBS, NEXT_OBS, mask=torch.zeros(3, dtype=torch.bool))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.abs().max() == 0
+
+
+def test_a_population_gets_one_value_per_agent() -> None:
+    obs, next_obs = torch.stack([OBS, 3 * OBS]), torch.stack([NEXT_OBS, 3 * NEXT_OBS])
+    assert damper.temporal_loss(double, obs, next_obs).tolist() == pytest.approx([25 / 3, 75.0])
+    mask = torch.tensor([[True, False, False], [False, False, False]])
+    assert damper.temporal_loss(double, obs, next_obs, mask).tolist() == pytest.approx([8.0, 0.0])
+
+
+def test_the_gradient_flows_through_both_states() -> None:
+    w = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+    s, s_next = torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[4.0]], dtype=torch.float64)
+    damper.temporal_loss(lambda obs: w * obs**2, s, s_next).backward()
+    # L = (16 w − w)² = 225 w², so dL/dw = 450 w; through s' alone it would be 480 w.
+    assert w.grad is not None
+    assert w.grad.item() == pytest.approx(1350.0)
+
+
+def test_the_gradient_against_finite_differences() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(2, 2, dtype=torch.float64, requires_grad=True)
+
+    def loss(matrix: Tensor) -> Tensor:
+        obs, next_obs = OBS.double(), NEXT_OBS.double()
+        return damper.temporal_loss(lambda x: (x @ matrix).tanh(), obs, next_obs, torch.tensor([True, True, False]))
+
+    assert torch.autograd.gradcheck(loss, weight)
+
+
+def batch(terminated: Tensor) -> Batch:
+    fields = {name: torch.zeros(3) for name in Batch._fields}
+    return Batch(**(fields | {"obs": OBS, "next_obs": NEXT_OBS, "terminated": terminated}))
+
+
+def test_as_a_method_it_leaves_out_terminations_and_may_leave_out_the_square() -> None:
+    ended = torch.tensor([0.0, 1.0, 0.0])
+    assert temporal(double, batch(ended), {}).item() == pytest.approx(9 / 2)
+    assert temporal(double, batch(ended), {}, mask_terminal=False).item() == pytest.approx(25 / 3)
+    assert temporal(double, batch(ended), {}, squared=False).item() == pytest.approx((8**0.5 + 1) / 2)
+
+
+def test_without_the_square_a_still_policy_has_a_gradient_of_zero() -> None:
+    w = torch.ones(2, 1, requires_grad=True)
+    still = batch(torch.zeros(3))._replace(next_obs=OBS)
+    temporal(lambda obs: obs @ w, still, {}, squared=False).backward()
+    assert w.grad is not None
+    assert w.grad.abs().max() == 0
+
+
+def test_masked_mean_of_nothing_is_zero() -> None:
+    assert masked_mean(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.0])).item() == 0.0
+
+
+def test_mistakes_are_told() -> None:
+    with pytest.raises(DamperError, match=r"^policy must return actions \[\.\.\., batch, action\] .* returned \(3,\)"):
+        damper.temporal_loss(lambda obs: obs.sum(-1), OBS, NEXT_OBS)
+    with pytest.raises(DamperError, match=r"^policy must .*\(3, 2\) for obs and \(2, 2\) for next_obs: "):
+        damper.temporal_loss(double, OBS, NEXT_OBS[:2])
+    with pytest.raises(DamperError, match=r"^mask must have the batch's shape \(3,\), but has \(2,\): "):
+        damper.temporal_loss(double, OBS, NEXT_OBS, torch.ones(2))
