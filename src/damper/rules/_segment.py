@@ -30,11 +30,12 @@ class Segment(NamedTuple):
     q: Tensor
 
     def weights(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """``x`` and ``x̄`` at position ``y`` moved into [p, q]; ½ each where both gradients are the same."""
-        y = torch.minimum(torch.maximum(y, self.p), self.q)
-        same = self.d == 0
-        d = torch.where(same, 1.0, self.d)
-        return torch.where(same, 0.5, (y - self.p) / d), torch.where(same, 0.5, (self.q - y) / d)
+        """``x`` and ``x̄`` at position ``y``, or at the end nearest to it; ½ each where both gradients are the same."""
+        d = torch.where(self.d > 0, self.d, 1.0)
+        x, rest = ((y - self.p) / d).clamp(0.0, 1.0), ((self.q - y) / d).clamp(0.0, 1.0)
+        # The smaller weight may be sixty orders below the other and still matter, and both must sum to one.
+        x, rest = torch.where(x < rest, x, 1 - rest), torch.where(x < rest, 1 - x, rest)
+        return torch.where(self.d > 0, x, 0.5), torch.where(self.d > 0, rest, 0.5)
 
 
 def segment(gram: Gram) -> Segment:

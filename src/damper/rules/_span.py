@@ -27,8 +27,8 @@ class Gram(NamedTuple):
     An unusable norm (zero, below float32's smallest normal number, or not finite) reads 0, and its cosine 0.
     """
 
-    n_R: Tensor  # noqa: N815
-    n_T: Tensor  # noqa: N815
+    n_R: Tensor
+    n_T: Tensor
     c: Tensor
 
 

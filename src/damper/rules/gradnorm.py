@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from damper.rules._segment import segment
 from damper.rules._span import Gram, span_rule
 
 
@@ -17,6 +17,6 @@ def gradnorm(gram: Gram) -> tuple[Tensor, Tensor]:
     asymmetry is 0 (an actor loss has no training rate to compare), and the weights, which the paper learns by gradient
     descent, are set to that descent's fixed point.
     """
-    s = segment(gram)
-    length = s.n * (2 * s.a * s.b / (s.a + s.b).clamp(min=1.0))
+    low, high = torch.minimum(gram.n_R, gram.n_T), torch.maximum(gram.n_R, gram.n_T)
+    length = 2 * low / (1 + low / torch.where(high > 0, high, 1.0))
     return length, length

@@ -16,8 +16,8 @@ from damper.rules._span import along, measure, wide, working
 class NormAverages(NamedTuple):
     """MetaBalance's memory: moving averages of both norms, [..., K] for K balanced parts."""
 
-    m_R: Tensor  # noqa: N815
-    m_T: Tensor  # noqa: N815
+    m_R: Tensor
+    m_T: Tensor
 
 
 def metabalance(

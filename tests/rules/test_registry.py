@@ -1,0 +1,134 @@
+"""The registry: names, files, docstrings, signatures, and what is reported of any rule."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import damper.rules
+from damper import DamperError
+from damper.rules import RULES, combine_reported, find, has_memory, settings_of
+from tests.rules.references import pairs
+
+each_rule = pytest.mark.parametrize("name", RULES)
+
+
+def test_every_rule_file_is_registered() -> None:
+    files = Path(damper.rules.__file__).parent.glob("[!_]*.py")
+    assert {file.stem.replace("_", "-") for file in files} == set(RULES)
+
+
+@each_rule
+def test_the_name_leads_to_file_docstring_and_keyword_settings(name: str) -> None:
+    stem = name.replace("-", "_")
+    rule = RULES[name]
+    assert getattr(importlib.import_module(f"damper.rules.{stem}"), stem) is rule
+    parameters = inspect.signature(rule).parameters
+    assert list(parameters)[:2] == ["primary", "auxiliary"]
+    for setting in settings_of(name):
+        assert parameters[setting].kind is inspect.Parameter.KEYWORD_ONLY
+        assert f"{setting}:" in (rule.__doc__ or ""), f"{setting} is not described"
+    assert "``" in (rule.__doc__ or "").splitlines()[0], "the docstring opens with the equation"
+
+
+def test_memory_is_told_by_the_signature() -> None:
+    assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}
+
+
+def test_settings_come_with_their_defaults() -> None:
+    assert settings_of("damper") == {"eta": 1.0}
+    assert settings_of("metabalance") == {"r": 0.7, "beta": 0.9, "sizes": None}
+    assert settings_of("pcgrad") == {}
+
+
+def test_an_unknown_name_is_met_with_the_nearest() -> None:
+    with pytest.raises(DamperError, match=r"^rule must name one of .*, but 'pcgard' was given: did you mean 'pcgrad'"):
+        find("pcgard")
+    with pytest.raises(DamperError, match=r"but 'xyz' was given: known are bloop, cagrad, "):
+        find("xyz")
+
+
+def test_an_unknown_setting_is_met_with_the_known() -> None:
+    with pytest.raises(DamperError, match=r"^settings of damper must be its own, but 'lam' was given: it has eta\."):
+        combine_reported("damper", torch.ones(2), torch.ones(2), lam=1.0)
+    with pytest.raises(DamperError, match=r"but 'lam' was given: it has none\."):
+        combine_reported("pcgrad", torch.ones(2), torch.ones(2), lam=1.0)
+
+
+@each_rule
+def test_the_report_of_any_rule(name: str) -> None:
+    g_R, g_T = pairs(9, 5)
+    g, report = combine_reported(name, g_R, g_T)
+    n_R, n_T, b = g_R.norm(dim=-1), g_T.norm(dim=-1), (g_R * g_T).sum(-1)
+    torch.testing.assert_close(report.cosine, b / (n_R * n_T), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(report.norm_ratio, n_T / n_R, rtol=1e-12, atol=0)
+    assert torch.equal(report.conflict, b < 0)
+    assert not report.guard.any()
+    assert (report.state is not None) == has_memory(name)
+    if has_memory(name):
+        assert torch.equal(g, RULES[name](g_R, g_T)[0])
+        expected = (g - g_R).norm(dim=-1) / n_R
+    else:
+        assert torch.equal(g, RULES[name](g_R, g_T))
+        # The part of g outside the primary's direction comes from the auxiliary alone.
+        expected = across(g, g_R).norm(dim=-1) / across(g_T, g_R).norm(dim=-1) * n_T / n_R
+    torch.testing.assert_close(report.weight, expected, rtol=1e-9, atol=1e-12)
+
+
+def across(vector: Tensor, direction: Tensor) -> Tensor:
+    along = (vector * direction).sum(-1, keepdim=True) / direction.square().sum(-1, keepdim=True)
+    return vector - along * direction
+
+
+def test_dampers_weight_is_w() -> None:
+    g_R = torch.tensor([8.0, 0.0])
+    _, report = combine_reported("damper", g_R, torch.tensor([-1.2, 1.6]), eta=0.5)
+    assert report.weight.item() == pytest.approx(0.5)  # q = 2/8, w = √q
+
+
+@pytest.mark.parametrize("bad", [0.0, 1e-40, torch.nan, torch.inf])
+def test_the_guard_is_reported_and_nothing_else_is_nan(bad: float) -> None:
+    fine, broken = torch.ones(3), torch.full((3,), bad)
+    for g_R, g_T in [(fine, broken), (broken, fine)]:
+        _, report = combine_reported("damper", torch.stack([g_R, fine]), torch.stack([g_T, fine]))
+        assert report.guard.tolist() == [True, False]
+        assert report.cosine.tolist() == pytest.approx([0.0, 1.0])
+        assert report.norm_ratio.tolist() == pytest.approx([0.0, 1.0])
+        assert report.weight.tolist() == pytest.approx([0.0, 1.0])
+        assert report.conflict.tolist() == [False, False]
+
+
+def test_half_precision_reports_in_float32() -> None:
+    _, report = combine_reported("damper", torch.ones(3).half(), torch.ones(3).half() * 1e-4)
+    assert report.norm_ratio.dtype == torch.float32
+
+
+def swapped(primary: Tensor, auxiliary: Tensor, *, times: float = 1.0) -> Tensor:
+    return times * auxiliary
+
+
+def counting(primary: Tensor, auxiliary: Tensor, state: int | None = None) -> tuple[Tensor, int]:
+    return primary, (state or 0) + 1
+
+
+def anything(primary: Tensor, auxiliary: Tensor, **settings: Any) -> Tensor:
+    return primary * settings["times"]
+
+
+def test_any_callable_is_a_rule() -> None:
+    g_R, g_T = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
+    g, report = combine_reported(swapped, g_R, g_T, times=3.0)
+    assert g.tolist() == [0.0, 6.0]
+    assert report.weight.item() == pytest.approx(37**0.5)
+    rule: Callable[..., Any] = counting
+    _, report = combine_reported(rule, g_R, g_T)
+    _, report = combine_reported(rule, g_R, g_T, report.state)
+    assert report.state == 2
+    assert combine_reported(anything, g_R, g_T, times=2.0)[0].tolist() == [2.0, 0.0]

@@ -1,0 +1,43 @@
+"""Four rules against an independent library. Its solvers, not the equations, set the tolerances of the last two."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from damper.rules import RULES
+from tests.rules.references import pairs
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its solvers announce their own changes on import
+    aggregation = pytest.importorskip("torchjd.aggregation")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize(("name", "theirs"), [("pcgrad", "PCGrad"), ("mgda", "MGDA")])
+@pytest.mark.parametrize("ratio", [0.01, 1.0, 100.0])
+def test_closed_forms_agree_to_rounding(name: str, theirs: str, ratio: float) -> None:
+    aggregator = getattr(aggregation, theirs)()
+    for g_R, g_T in zip(*pairs(30, 12), strict=True):
+        expected = aggregator(torch.stack([g_R, ratio * g_T]))
+        g = RULES[name](g_R, ratio * g_T)
+        assert (g - expected).norm() <= 1e-13 * (g_R.norm() + ratio * g_T.norm())
+
+
+@pytest.mark.parametrize("c", [0.2, 0.5, 0.8])
+def test_cagrad_agrees_to_its_solvers_tolerance(c: float) -> None:
+    aggregator = aggregation.CAGrad(c=c)
+    for g_R, g_T in zip(*pairs(15, 12), strict=True):
+        expected = aggregator(torch.stack([g_R, g_T]))
+        assert (RULES["cagrad"](g_R, g_T, c=c) - expected).norm() <= 1e-4 * expected.norm()
+
+
+def test_nash_mtl_agrees_in_direction_for_comparable_norms() -> None:
+    for g_R, g_T in zip(*pairs(15, 12), strict=True):
+        g_T = g_T * (g_R.norm() / g_T.norm())
+        expected = aggregation.NashMTL(n_tasks=2, max_norm=0.0)(torch.stack([g_R, g_T]))
+        cosine = torch.nn.functional.cosine_similarity(RULES["nash-mtl"](g_R, g_T), expected, dim=0)
+        assert cosine > 1 - 1e-6
