@@ -1,4 +1,4 @@
-"""Adam and Polyak averaging on flat rows, per agent, in place; an agent whose gradient is not finite is left alone."""
+"""Adam and Polyak averaging on flat rows, per agent, in place; agents that are not to be kept going stay untouched."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Adam:
             old.copy_(torch.where(keep, new, old))
 
 
-def polyak(target: Tensor, online: Tensor, tau: Tensor) -> None:
-    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``."""
-    target.lerp_(online, tau.unsqueeze(1).to(target.dtype))
+def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
+    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``keep`` ``[P]`` is false, θ' stays."""
+    moved = torch.lerp(target, online, tau.unsqueeze(1).to(target.dtype))
+    target.copy_(torch.where(keep.unsqueeze(1), moved, target))

@@ -7,7 +7,7 @@ inside a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from damper.agents import BACKBONES, sac
-from damper.engine.nets import Layout, StackedActor, StackedCritic, flatten, leaves, rebuild, trunk_layers
+from damper.engine.differentiate import Seen, Weights, differentiate
+from damper.engine.nets import Layout, StackedActor, StackedCritic, trunk_layers
 from damper.engine.optimiser import Adam, polyak
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method
-from damper.rules import combine_reported, has_memory
+from damper.rules import combine_reported, find, has_memory
+from damper.rules._report import report
 
-Weights = dict[str, tuple[Tensor, Tensor]]
 AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
 DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ratio", "conflict", "weight", "guard")
 
@@ -67,6 +68,7 @@ class Population:
             automatic_entropy: SAC: learn the temperature, starting at ``hyper["ent_coef"]``.
         """
         self.backbone, self.method, self.shape = BACKBONES[backbone], method, shape
+        self.rule = find(method.rule) if method.rule else None
         self.settings, self.automatic_entropy = settings, automatic_entropy
         self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
         self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
@@ -96,10 +98,17 @@ class Population:
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
         state["diagnostics"] = torch.zeros(len(DIAGNOSTICS), self.agents, dtype=torch.float64, device=self.device)
         state["diagnosed"] = torch.zeros(2, dtype=torch.float64, device=self.device)
-        if self.method.rule and has_memory(self.method.rule):
-            zeros = torch.zeros_like(state["actor"])
-            _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
-            state |= {f"memory.{name}": value.clone() for name, value in _memory_items(report.state)}
+        self._memory = self._initial_memory()
+        state |= {f"memory.{i}": value for i, value in enumerate(_memory_tensors(self._memory))}
+
+    def _initial_memory(self) -> Any:
+        """The rule's memory before its first step, in the rule's own form; None for a rule without."""
+        if not (self.method.rule and has_memory(self.method.rule)):
+            return None
+        zeros = torch.zeros_like(self.state["actor"])
+        _, seen = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
+        fresh = [tensor.clone() for tensor in _memory_tensors(seen.state)]
+        return fresh[0] if isinstance(seen.state, Tensor) else type(seen.state)(*fresh)
 
     # --- networks -----------------------------------------------------------------------------------------------
 
@@ -113,6 +122,12 @@ class Population:
         """The critics with the named parameters bound, or with the given weights."""
         split = self.critic_layout.split(self._twin_rows(self.state[name])) if weights is None else weights
         return StackedCritic(split, self.shape.activation)
+
+    def _bound_actor(self, weights: Weights) -> StackedActor:
+        return self.actor(weights=weights)
+
+    def _bound_critic(self, weights: Weights) -> StackedCritic:
+        return self.critic(weights=weights)
 
     def _twin_rows(self, flat: Tensor) -> Tensor:
         return flat.view(2 * self.agents, -1)
@@ -133,41 +148,45 @@ class Population:
             self._update_actor(batch, noise, hyper)
             for name in ("actor", "critic"):
                 if f"{name}_target" in self.state:
-                    polyak(self.state[f"{name}_target"], self.state[name], self.hyper["tau"])
+                    polyak(self.state[f"{name}_target"], self.state[name], self.hyper["tau"], self.state["alive"])
         if "actor_average" in self.state:
             rate = torch.full_like(self.hyper["tau"], AVERAGE_RATE)
-            polyak(self.state["actor_average"], self.state["actor"], rate)
+            polyak(self.state["actor_average"], self.state["actor"], rate, self.state["alive"])
 
     def _update_critic(self, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
             behind = self.actor("actor_target" if self.backbone.HAS_ACTOR_TARGET else "actor")
             target = self.backbone.target(behind, self.critic("critic_target"), batch, noise, hyper)
 
-        def losses(weights: Weights) -> tuple[list[Tensor], dict[str, Tensor]]:
-            critic = self.critic(weights=weights)
-            loss = self.backbone.critic_loss(critic, batch, target)
+        def loss(critic: StackedCritic) -> Seen:
+            value = self.backbone.critic_loss(critic, batch, target)
             if self.method.critic:
-                loss = loss + self.method.critic(critic, self.actor(), batch, noise, **self.settings["critic"])
-            return [loss], {"critic_loss": loss}
+                value = value + self.method.critic(critic, self.actor(), batch, noise, **self.settings["critic"])
+            return value, {"critic_loss": value}
 
         rows = self._twin_rows(self.state["critic"])
-        (gradient,), seen = differentiate(losses, self.critic_layout, rows)
+        (gradient,), seen = differentiate([loss], self._bound_critic, self.critic_layout, rows)
         self._step("critic", gradient.view(self.agents, -1))
         self._diagnose(0, seen)
 
     def _update_actor(self, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> None:
         critic = self.critic()
 
-        def losses(weights: Weights) -> tuple[list[Tensor], dict[str, Tensor]]:
-            policy = self.actor(weights=weights)
-            native, seen = self.backbone.actor_loss(policy, critic, batch, noise, hyper)
-            seen["actor_loss"] = native
-            if self.method.actor is None:
-                return [native], seen
-            seen["auxiliary_loss"] = auxiliary = self.method.actor(policy, batch, noise, **self.settings["actor"])
-            return ([native, auxiliary] if self.method.rule else [native + auxiliary]), seen
+        def native(policy: StackedActor) -> Seen:
+            value, seen = self.backbone.actor_loss(policy, critic, batch, noise, hyper)
+            return value, {**seen, "actor_loss": value}
 
-        gradients, seen = differentiate(losses, self.actor_layout, self.state["actor"])
+        def auxiliary(policy: StackedActor) -> Seen:
+            assert self.method.actor is not None
+            value = self.method.actor(policy, batch, noise, **self.settings["actor"])
+            return value, {"auxiliary_loss": value}
+
+        def both(policy: StackedActor) -> Seen:
+            (first, seen), (second, more) = native(policy), auxiliary(policy)
+            return first + second, {**seen, **more}
+
+        losses = [native] if self.method.actor is None else [native, auxiliary] if self.method.rule else [both]
+        gradients, seen = differentiate(losses, self._bound_actor, self.actor_layout, self.state["actor"])
         gradient = self._combine(gradients, seen) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         if self.automatic_entropy:
@@ -176,21 +195,28 @@ class Population:
         self._diagnose(1, seen)
 
     def _combine(self, gradients: Sequence[Tensor], seen: dict[str, Tensor]) -> Tensor:
-        rule = self.method.rule
-        assert rule is not None
-        memory = {name[7:]: value for name, value in self.state.items() if name.startswith("memory.")}
-        state = _memory_from(memory) if memory else None
-        combined, report = combine_reported(rule, gradients[0], gradients[1], state, **self.settings["rule"])
-        for name, value in _memory_items(report.state):
-            # A frozen agent's memory stays as it was: what is not finite would spread to it alone, but for ever.
-            self.state[f"memory.{name}"].copy_(value)
-        seen |= {name: getattr(report, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
+        """The rule's gradient; its memory moves on in place."""
+        assert self.rule is not None
+        (g_R, g_T), settings = gradients, self.settings["rule"]
+        combined: Tensor
+        memory: Any = None
+        if self._memory is None:
+            combined = self.rule(g_R, g_T, **settings)
+        else:
+            combined, memory = self.rule(g_R, g_T, state=self._memory, **settings)
+            for old, new in zip(_memory_tensors(self._memory), _memory_tensors(memory), strict=True):
+                old.copy_(new)
+        told = report(self.rule, g_R, g_T, combined, memory, **settings)
+        seen |= {name: getattr(told, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
         return combined
 
     def _step(self, name: str, gradient: Tensor) -> None:
-        """An optimiser step for the agents whose gradient is finite; the others are frozen from here on."""
+        """An optimiser step for the agents whose gradient is finite; the others are frozen from here on.
+
+        Its square must be finite too: an infinite second moment would hold the agent still without a word.
+        """
         state = self.state
-        state["alive"].logical_and_(gradient.isfinite().all(1))
+        state["alive"].logical_and_(gradient.square().isfinite().all(1))
         newly = ~state["alive"] & (state["died_at"] < 0)
         state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
         self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
@@ -212,26 +238,8 @@ def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout
     return Layout(actor), Layout(critic)
 
 
-def differentiate(
-    losses: Callable[[Weights], tuple[list[Tensor], dict[str, Tensor]]], layout: Layout, rows: Tensor
-) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the rows, sharing one forward pass."""
-    tensors = [tensor.detach().requires_grad_() for tensor in leaves(layout.split(rows))]
-    with torch.enable_grad():
-        values, seen = losses(rebuild(layout, tensors))
-        gradients = [
-            flatten(torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True))
-            for i, value in enumerate(values)
-        ]
-    return gradients, {name: value.detach() for name, value in seen.items()}
-
-
-def _memory_items(state: Any) -> list[tuple[str, Tensor]]:
-    """A rule's memory as named tensors: a tensor, or a tuple of them."""
+def _memory_tensors(state: Any) -> tuple[Tensor, ...]:
+    """A rule's memory is a tensor or a tuple of them."""
     if state is None:
-        return []
-    return [(str(i), value) for i, value in enumerate(state if isinstance(state, tuple) else (state,))]
-
-
-def _memory_from(items: Mapping[str, Tensor]) -> Any:
-    return tuple(items.values()) if len(items) > 1 else next(iter(items.values()))
+        return ()
+    return (state,) if isinstance(state, Tensor) else tuple(state)
