@@ -1,0 +1,104 @@
+"""The command as users type it: results, exit codes, one sentence for a mistake."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from damper.cli import main
+
+TINY = ["--net-arch", "16", "16", "--learning-starts", "50", "--batch-size", "16", "--log-every", "100"]
+
+
+def call(*words: str) -> None:
+    main([str(word) for word in words])
+
+
+def failure(capsys, *words: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        call(*words)
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "run"
+    call("train", "Pendulum-v1", "--eta", "0", "1", "--seeds", "2", "--steps", "250", "--out", out, *TINY)
+    return out
+
+
+def test_train_makes_one_population_of_the_product(run):
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["finished"]
+    assert manifest["agents"] == [{"eta": e, "seed": s} for e in (0.0, 1.0) for s in (0, 1)]
+    assert sorted(path.name for path in (run / "policies").iterdir()) == [f"agent-000{i}.safetensors" for i in range(4)]
+
+
+def test_the_same_command_again_changes_nothing(run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    call("train", "Pendulum-v1", "--eta", "0", "1", "--seeds", "2", "--steps", "250", "--out", run, *TINY)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
+    call("evaluate", run, "--episodes", "2", "--out", tmp_path / "e")
+    assert {path.name for path in (tmp_path / "e").iterdir()} == {"episodes.json", "traces.safetensors", "traces.png"}
+    printed = capsys.readouterr().out
+    assert "eta=0" in printed
+    assert "eta=1" in printed
+
+
+def test_evaluate_with_a_filter_shows_raw_smoothness(run, capsys):
+    call("evaluate", run, "--episodes", "1", "--filter", "slew-rate:0.01")
+    assert "raw sm" in capsys.readouterr().out
+    assert (run / "evaluation-slew-rate-0.01" / "episodes.json").exists()
+
+
+def test_compare_gives_each_method_its_own_settings(tmp_path, capsys):
+    call("compare", "Pendulum-v1", "--methods", "plain", "damper", "--eta", "0.5", "--seeds", "1", "--steps", "250",
+         "--episodes", "1", "--out", tmp_path, *TINY)  # fmt: skip
+    assert {"table.md", "traces.png", "curves.png", "plain", "damper"} <= {path.name for path in tmp_path.iterdir()}
+    manifest = json.loads((tmp_path / "damper" / "manifest.json").read_text())
+    assert manifest["settings"]["method_settings"]["eta"] == 0.5
+    printed = capsys.readouterr().out
+    assert "plain" in printed
+    assert "mean|Δa|" in printed
+
+
+def test_seeds_follow_the_protocol_and_can_be_named(tmp_path):
+    call("train", "Pendulum-v1", "--protocol", "pave", "--seeds", "2", "--steps", "60", "--out", tmp_path / "a", *TINY)
+    assert [a["seed"] for a in json.loads((tmp_path / "a" / "manifest.json").read_text())["agents"]] == [178132, 410580]
+    call("train", "Pendulum-v1", "--seed-list", "7", "9", "--steps", "60", "--out", tmp_path / "b", *TINY)
+    assert [a["seed"] for a in json.loads((tmp_path / "b" / "manifest.json").read_text())["agents"]] == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("train", "Pendulum-v1", "--eta", "1.5"), "eta must be in [0, 1], but 1.5"),
+        (("train", "Pendulum-v1", "--method", "damperr"), "did you mean 'damper'"),
+        (("train", "Pendulum-v1", "--method", "plain", "--eta", "1"), "eta is no setting"),
+        (("train", "CartPole-v1", "--steps", "10"), "continuous"),
+        (("train", "Pendulum-v9", "--steps", "10"), "Pendulum-v1"),
+        (("train", "MountainCarContinuous-v0"), "steps must be given"),
+        (("train", "Pendulum-v1", "--device", "cuda"), "no CUDA device"),
+        (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be a number or 'auto'"),
+        (("evaluate", "nowhere"), "does not exist"),
+        (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
+    ],
+)
+def test_a_mistake_ends_with_code_2_and_one_sentence(capsys, monkeypatch, tmp_path, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    message = failure(capsys, *words)
+    assert sentence in message
+    assert message.startswith("damper: ")
+    assert "Traceback" not in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_figures(tmp_path):
+    call("figures", "--out", tmp_path, "--formats", "svg")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".svg"}

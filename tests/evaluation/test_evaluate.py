@@ -1,0 +1,91 @@
+"""Evaluation: the right seeds, the right policy, the right numbers."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+import damper
+from damper.evaluation.evaluate import evaluation_seeds, load_records
+from damper.protocols import EVALUATION_SEEDS
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return tiny.train(tmp_path_factory.mktemp("run") / "r", eta=[0.0, 1.0])
+
+
+def gymnasium_episode(policy, seed):
+    """One deterministic episode with nothing but Gymnasium and the policy file."""
+    env = gymnasium.make("Pendulum-v1")
+    obs, _ = env.reset(seed=seed)
+    total, actions, done = 0.0, [], False
+    while not done:
+        action = policy(obs)
+        obs, reward, terminated, truncated, _ = env.step(action)
+        total, done = total + reward, terminated or truncated
+        actions.append(action)
+    return total, np.array(actions)
+
+
+def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
+    evaluation = damper.evaluate(run, episodes=3)
+    assert [len(episodes) for episodes in evaluation.episodes] == [3] * 4
+    for index in range(4):
+        for episode in evaluation.episodes[index]:
+            total, actions = gymnasium_episode(run.policy(index), episode.seed)
+            assert episode.total == pytest.approx(total, rel=1e-5)
+            np.testing.assert_allclose(episode.executed, actions, atol=1e-5)
+            assert episode.record()["smoothness"] == pytest.approx(damper.smoothness(actions), rel=1e-4)
+
+
+def test_default_seeds_are_the_protocols_ten():
+    assert evaluation_seeds(10) == EVALUATION_SEEDS
+    assert evaluation_seeds(12)[10:] == (1_000_000, 1_000_001)
+
+
+def test_summary_separates_spread_over_seeds_from_pooled(run):
+    evaluation = damper.evaluate(run, episodes=2)
+    summary = evaluation.summary()
+    assert list(summary) == ["eta=0", "eta=1"]
+    totals = np.array([[e.total for e in episodes] for episodes in evaluation.episodes[:2]])
+    row = summary["eta=0"]["return"]
+    assert row["mean"] == pytest.approx(totals.mean())
+    assert row["over_seeds"] == pytest.approx(abs(totals[0].mean() - totals[1].mean()) / np.sqrt(2))
+    assert row["pooled"] == pytest.approx(np.sqrt(((totals - totals.mean()) ** 2).sum() / 3))
+
+
+def test_records_and_traces_come_back(run, tmp_path):
+    evaluation = damper.evaluate(run, episodes=2)
+    evaluation.save(tmp_path)
+    records, traces = load_records(tmp_path)
+    assert len(records) == 8
+    assert records[0]["training_seed"] == 0
+    np.testing.assert_array_equal(traces["executed.0001.6021"], evaluation.episodes[1][1].executed)
+
+
+def test_a_policy_file_and_a_callable_are_evaluated_alike(run):
+    path = run.policy_path(2)
+    policy = run.policy(2)
+    from_file, from_callable = damper.evaluate(path, episodes=2), damper.evaluate(policy, "Pendulum-v1", episodes=2)
+    for a, b in zip(from_file.episodes[0], from_callable.episodes[0], strict=True):
+        assert a.total == b.total
+    wrapped = damper.evaluate(lambda obs: policy(obs), "Pendulum-v1", episodes=2)
+    assert wrapped.episodes[0][0].total == pytest.approx(from_file.episodes[0][0].total, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda run: damper.evaluate(lambda obs: obs), "env must be given"),
+        (lambda run: damper.evaluate(run, episodes=0), "episodes must be at least 1"),
+        (lambda run: damper.evaluate("nowhere"), "does not exist"),
+        (lambda run: damper.evaluate(3), "run_or_policy must be"),
+        (lambda run: run.policy(9), "agent must be 0 to 3"),
+    ],
+)
+def test_mistakes_get_one_sentence(run, call, words):
+    with pytest.raises(damper.DamperError, match=words):
+        call(run)

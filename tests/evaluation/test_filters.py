@@ -1,0 +1,62 @@
+"""Filters against their recursions by hand, and what they do to the executed action."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import damper
+from damper.evaluation.filters import LowPass, SlewRate, parse_filter
+
+ONE, SPAN = np.array([1.0]), np.array([4.0])
+
+
+def test_low_pass_by_hand():
+    # From 1 towards 3 with alpha 0.25: 1 + 0.25 * 2 = 1.5.
+    assert LowPass(0.25)(np.array([3.0]), ONE, SPAN) == pytest.approx([1.5])
+
+
+def test_slew_rate_by_hand():
+    # A tenth of the range 4 is 0.4: from 1 towards 3 stops at 1.4, towards 1.2 arrives.
+    assert SlewRate(0.1)(np.array([3.0]), ONE, SPAN) == pytest.approx([1.4])
+    assert SlewRate(0.1)(np.array([1.2]), ONE, SPAN) == pytest.approx([1.2])
+
+
+def shaking(obs):
+    """Full throttle left and right in turn, told apart by the pendulum's speed."""
+    shaking.sign = -shaking.sign
+    return np.full((len(obs), 1), 2.0 * shaking.sign, np.float32)
+
+
+# The low-pass leaves the bound for good after the first step; the slew limit steps off it and back.
+@pytest.mark.parametrize(("chosen", "saturated"), [(LowPass(0.2), 1 / 200), (SlewRate(0.05), 100 / 200)])
+def test_executed_is_smoother_than_raw_and_both_are_reported(chosen, saturated):
+    shaking.sign = 1
+    record = damper.evaluate(shaking, "Pendulum-v1", episodes=1, filter=chosen).records()[0]
+    assert record["raw_mean_change"] == pytest.approx(1.0)
+    assert record["raw_saturation"] == 1.0
+    assert record["mean_change"] < 0.25
+    assert record["saturation"] == pytest.approx(saturated)
+
+
+def test_the_first_action_passes_and_a_wide_open_filter_changes_nothing():
+    shaking.sign = 1
+    plain = damper.evaluate(shaking, "Pendulum-v1", episodes=1)
+    shaking.sign = 1
+    filtered = damper.evaluate(shaking, "Pendulum-v1", episodes=1, filter=LowPass(1.0))
+    np.testing.assert_array_equal(plain.episodes[0][0].executed, filtered.episodes[0][0].executed)
+    assert "raw_smoothness" not in filtered.records()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("low-pass:0", "alpha must be in"), ("slew-rate:-1", "limit must be above 0"), ("median:3", "filter must read")],
+)
+def test_mistakes_get_one_sentence(text, words):
+    with pytest.raises(damper.DamperError, match=words):
+        parse_filter(text)
+
+
+def test_text_forms():
+    assert parse_filter("low-pass:0.3") == LowPass(0.3)
+    assert parse_filter("slew-rate:0.1") == SlewRate(0.1)
