@@ -1,0 +1,97 @@
+"""``damper reproduce``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from rich.console import Console
+
+from damper.cli.options import EngineOptions, given
+from damper.errors import DamperError
+from damper.experiments.grids import EXPERIMENTS, Request
+from damper.experiments.reproduce import overview, reproduce
+from damper.report.tables import terminal_table
+
+
+@dataclass
+class Reproduce:
+    """Train what is missing of the paper's tables and figures, evaluate it on the fixed seeds, keep the records.
+
+    The same command goes on with what was killed, fills what was deleted, and changes nothing else.
+    """
+
+    experiments: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which, by the names that --list shows."""
+    list: bool = False
+    """Show the experiments with what is done, what is missing and how long that takes."""
+    tasks: tuple[str, ...] = ()
+    """Only these tasks (or other environments)."""
+    methods: tuple[str, ...] = ()
+    """Only these methods."""
+    backbones: tuple[Literal["td3", "sac"], ...] = ()
+    """Only these backbones."""
+    seeds: int | None = None
+    """How many of the protocol's seeds; the experiment's own number by default."""
+    seed_list: tuple[int, ...] = ()
+    """Which seeds, instead."""
+    protocol: Literal["pave", "damper"] = "pave"
+    """Published settings."""
+    steps: int | None = None
+    """Another budget than the paper's; such records are kept apart."""
+    episodes: int = 10
+    """Evaluation episodes per agent, on the protocol's fixed seeds."""
+    results: Path = Path("results")
+    """The store of records."""
+    out: Path = Path("runs/reproduce")
+    """Where runs live."""
+    population: int | None = None
+    """The most agents to train as one batch."""
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+    def run(self) -> None:
+        """List, or train and record."""
+        unset = dict.fromkeys(("compile", "tf32", "overlap"), False)
+        settings = {name: value for name, value in given(self.engine).items() if unset.get(name) is not value}
+        seeds = self.seed_list or self.seeds
+        request = Request(
+            self.experiments, self.tasks, self.methods, self.backbones, seeds, self.protocol, self.steps, self.episodes,
+            settings,
+        )  # fmt: skip
+        if self.list:
+            show(request, self.results)
+        elif not self.experiments:
+            raise DamperError(f"experiments must name one or more of {', '.join(EXPERIMENTS)}; --list describes them.")
+        else:
+            outcome = reproduce(request, self.results, self.out, self.population)
+            Console().print(
+                f"{outcome.wanted} agents: {outcome.there} were there, {outcome.added} added, {outcome.left} left"
+                + (" (another process is training them)" if outcome.left else "")
+                + f"; next: damper report --results {self.results}",
+                highlight=False,
+            )
+
+
+def show(request: Request, results: Path) -> None:
+    """Print how far each experiment is."""
+    rows = []
+    for row in overview(request, results):
+        missing = row.total - row.done
+        time = "–" if not missing else "unknown yet" if row.seconds is None else duration(row.seconds)
+        done = f"{row.done} of {row.total}" + (f"\n(+{row.elsewhere} otherwise)" if row.elsewhere else "")
+        rows.append([f"{row.name}\n  {row.title}", done, str(missing), str(row.populations), time])
+    header = ["experiment", "agents done", "missing", "populations", "time left"]
+    Console().print(terminal_table(f"protocol {request.protocol}, results in {results}", header, rows))
+    Console().print(
+        "Time left: at the speeds on record for the task. Otherwise: there with other simulators or number formats, "
+        "which no table mixes.",
+        highlight=False,
+    )
+
+
+def duration(seconds: float) -> str:
+    """Hours and minutes."""
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,156 @@
+"""The paper's experiments as data: which agents stand behind each table and figure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from damper.engine.envs.spec import find_task
+from damper.engine.provenance import versions
+from damper.engine.settings import PER_AGENT, Settings, pick_seeds, resolve
+from damper.errors import DamperError
+from damper.experiments.identity import digest, identity, physics
+from damper.experiments.paper import TASKS
+from damper.presets import task_name
+
+Variants = Mapping[str, Mapping[str, tuple[float, ...]]]
+
+TABLE_METHODS = ("plain", "caps", "grad-caps", "asap", "l2c2", "pave", "damper")
+ABLATION_TASKS = ("LunarLander", "Hopper", "Walker")
+WEIGHTS = tuple(round(0.05 * k, 2) for k in range(1, 21))
+ETAS = tuple(round(0.2 * k, 1) for k in range(6))
+
+
+def _plainly(*methods: str) -> Variants:
+    """Methods at their published settings."""
+    return {method: {} for method in methods}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure: every variant on every task and backbone with so many seeds.
+
+    ``variants`` maps a method to the settings that are swept; an empty sweep means the published settings.
+    ``trained`` is False for what is measured by ``damper bench`` instead of trained.
+    """
+
+    title: str
+    backbones: tuple[str, ...]
+    tasks: tuple[str, ...]
+    variants: Variants
+    seeds: int = 5
+    trained: bool = True
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "td3-table": Experiment("TD3 results, seven methods", ("td3",), TASKS, _plainly(*TABLE_METHODS)),
+    "sac-table": Experiment("SAC results, seven methods", ("sac",), TASKS, _plainly(*TABLE_METHODS)),
+    "projection-ablation": Experiment(
+        "projection always, never or on conflict",
+        ("td3",),
+        ABLATION_TASKS,
+        _plainly("damper", "unconditional-projection", "unconditional-sum"),
+    ),
+    "pegrad": Experiment("the PEGrad-based baseline", ("td3",), ABLATION_TASKS, _plainly("damper", "pegrad")),
+    "scalarization-sweep": Experiment(
+        "fixed weights 0.05 to 1 against DAMPER", ("td3",), TASKS, {"scalarization": {"weight": WEIGHTS}, "damper": {}}
+    ),
+    "eta-sweep": Experiment("η from 0 to 1", ("td3",), ABLATION_TASKS, {"damper": {"eta": ETAS}}),
+    "walker-variation": Experiment(
+        "action changes along a Walker episode", ("td3", "sac"), ("Walker",), _plainly("plain", "damper"), seeds=1
+    ),
+    "update-time": Experiment(
+        "time of one update", ("td3", "sac"), ("Hopper",), _plainly(*TABLE_METHODS), seeds=1, trained=False
+    ),
+}
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        close = difflib.get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(EXPERIMENTS)}."
+        raise DamperError(f"experiment must be one of the paper's, but {name!r} was given: {hint}")
+    return EXPERIMENTS[name]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: experiments, the part of them that is wanted, and under which settings.
+
+    ``tasks``, ``methods`` and ``backbones`` left empty mean the experiment's own; ``seeds`` left out, its number.
+    ``settings`` override the protocol's; the records are then marked and kept out of the protocol's tables.
+    """
+
+    experiments: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ()
+    seeds: int | tuple[int, ...] | None = None
+    protocol: str = "pave"
+    steps: int | None = None
+    episodes: int = 10
+    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """One agent that stands behind a cell: its own settings, who it is, and its place among the cell's seeds."""
+
+    settings: Settings
+    identity: Mapping[str, Any]
+    digest: str
+    rank: int
+
+
+def wanted(request: Request) -> list[Wanted]:
+    """All agents of a request, each once, in the order of the experiments."""
+    found: dict[str, Wanted] = {}
+    known = versions()
+    for name in request.experiments:
+        experiment = find_experiment(name)
+        for backbone in request.backbones or experiment.backbones:
+            for task in request.tasks or experiment.tasks:
+                for method, sweep in _variants(experiment, request.methods).items():
+                    for agent in _cell_agents(request, experiment, task, backbone, method, sweep, known):
+                        found.setdefault(agent.digest, agent)
+    return list(found.values())
+
+
+def _variants(experiment: Experiment, methods: Sequence[str]) -> Variants:
+    """The experiment's variants of these methods; one it does not have runs at its published settings."""
+    return {method: experiment.variants.get(method, {}) for method in methods} if methods else experiment.variants
+
+
+def _cell_agents(
+    request: Request,
+    experiment: Experiment,
+    task: str,
+    backbone: str,
+    method: str,
+    sweep: Mapping[str, tuple[float, ...]],
+    known: Mapping[str, str],
+) -> list[Wanted]:
+    """The agents of one task, backbone and method."""
+    env = task_name(task) or task
+    seeds = pick_seeds(experiment.seeds if request.seeds is None else request.seeds, request.protocol)
+    steps = request.steps or find_task(env).steps
+    given = {**request.settings, **sweep}
+    population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
+    lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
+    if lists:
+        raise DamperError(f"{lists[0]} must be one value to reproduce an experiment, but several were given.")
+    installed = physics(env, population.envs, known)
+    agents = []
+    for row in population.agents():
+        own = resolve(env, backbone, method, (row["seed"],), steps, request.protocol, **{**given, **_without(row)})
+        who = identity(own.record(), row, installed, request.episodes)
+        agents.append(Wanted(own, who, digest(who), seeds.index(row["seed"])))
+    return agents
+
+
+def _without(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "seed"}

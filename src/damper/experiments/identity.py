@@ -1,0 +1,104 @@
+"""Who an agent is: everything that can move its result, and nothing that cannot."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from damper.engine.envs.spec import find_task
+from damper.engine.settings import resolve
+from damper.methods import find_method
+from damper.presets import task_name
+
+# A setting belongs to one of these; a test refuses a new one that nobody has placed.
+PUBLISHED = (
+    *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
+    *("train_freq", "gradient_steps", "net_arch", "activation"),
+)
+OWN = {
+    "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
+    "sac": ("ent_coef",),
+}
+NUMERICS = ("dtype", "tf32", "overlap")
+EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every")
+
+
+def identity(
+    settings: Mapping[str, Any], agent: Mapping[str, Any], physics: Mapping[str, str], episodes: int
+) -> dict[str, Any]:
+    """An agent's identity as plain data.
+
+    Args:
+        settings: of its population, as ``Settings.record()`` or a manifest holds them.
+        agent: its row: seed, and its value of every setting that differs between agents.
+        physics: versions of what simulates the environment.
+        episodes: how many the evaluation has.
+    """
+    own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
+    method = {**find_method(settings["method"]).settings(), **settings["method_settings"]}
+    method |= {name: value for name, value in agent.items() if name in method}
+    backbone = settings["backbone"]
+    facts = {
+        "task": task_name(settings["env"]) or settings["env"],
+        "backbone": backbone,
+        "method": settings["method"],
+        "method_settings": method,
+        "seed": agent["seed"],
+        "protocol": settings["protocol"],
+        "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone])},
+        "numerics": {name: own[name] for name in NUMERICS},
+        "envs": settings["envs"],
+        "physics": dict(physics),
+        "episodes": episodes,
+    }
+    plain: dict[str, Any] = canonical(facts)
+    return plain
+
+
+def canonical(value: Any) -> Any:
+    """Plain data in one form: 1 and 1.0 are the same number, lists and tuples the same list, keys sorted."""
+    if isinstance(value, Mapping):
+        return {str(key): canonical(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [canonical(item) for item in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    number = float(f"{float(value):.12g}")
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def digest(value: Any) -> str:
+    """A short name for plain data: 80 bits of BLAKE2b over its canonical JSON."""
+    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def physics(env: str, envs: str, versions: Mapping[str, str]) -> dict[str, str]:
+    """Versions of what simulates an environment: EnvPool brings its own engines, Gymnasium uses the installed ones."""
+    names = ["envpool"] if envs == "envpool" else ["gymnasium", *_engine(find_task(env).gymnasium_id)]
+    return {name: versions.get(name, "not installed") for name in names}
+
+
+def _engine(gymnasium_id: str) -> list[str]:
+    try:
+        entry = str(gymnasium.spec(gymnasium_id).entry_point)
+    except gymnasium.error.Error:
+        return []  # whoever makes the environment says what is wrong with the id
+    return [name for name in ("mujoco", "box2d") if f".{name}." in entry]
+
+
+def deviations(who: Mapping[str, Any]) -> dict[str, Any]:
+    """What an agent's training does differently from its protocol and the paper's budget: setting -> its value."""
+    env, backbone = who["task"], who["backbone"]
+    budget = find_task(env).steps
+    steps = who["training"]["steps"] if budget is None else budget
+    published = resolve(env, backbone, who["method"], (who["seed"],), steps, who["protocol"]).record()
+    return {
+        name: value
+        for name, value in who["training"].items()
+        if canonical(published[name]) != value or (name == "steps" and budget is None)
+    }

@@ -1,0 +1,107 @@
+"""From a finished run and its evaluation to records: small, plain, complete."""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.engine.run import Run
+from damper.evaluation.evaluate import Evaluation
+from damper.evaluation.rollout import Episode
+from damper.experiments.identity import EXECUTION, deviations
+from damper.experiments.store import Record
+
+CURVE = ("return", "length", "sm", "change", "cosine", "conflict", "norm_ratio", "weight")
+POINTS = 100
+TRACED_SEEDS = 2  # of a cell; more would fill the repository with pictures nobody looks at
+LEVELS = 65534
+
+
+def make_record(
+    run: Run, evaluation: Evaluation, index: int, identity: Mapping[str, Any], rank: int, command: str
+) -> Record:
+    """The record of one agent of a run; ``rank`` is its place among its cell's seeds."""
+    manifest, metrics = run.manifest, run.metrics()
+    episodes = evaluation.episodes[index]
+    frozen = {int(agent): at for agent, at in manifest.get("frozen", {}).items()}
+    return Record(
+        identity=identity,
+        deviations=deviations(identity),
+        episodes=_columns([episode.record() for episode in episodes]),
+        curve=curve(metrics, index),
+        trace=pack_trace(episodes[0]) if rank < TRACED_SEEDS else None,
+        frozen=frozen.get(index),
+        run=_run_facts(manifest, metrics),
+        versions=evaluation.versions,
+        hardware=manifest["hardware"],
+        commit=manifest["commit"],
+        command=command,
+    )
+
+
+def _run_facts(manifest: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How it ran; a run that was interrupted knows the seconds of its last part only, but its speed."""
+    settings, last = manifest["settings"], metrics[-1] if metrics else {}
+    return {
+        "agents": len(manifest["agents"]),
+        "seconds": manifest.get("seconds"),
+        "steps_per_second": last.get("steps_per_second"),
+        "updates": last.get("updates"),
+        "resumed": manifest.get("resumed", []),
+        **{name: settings[name] for name in EXECUTION},
+    }
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [_rounded(row[name], 8) for row in rows] for name in rows[0]}
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    """A number to so many significant digits; what is not finite is unknown."""
+    if isinstance(value, bool | int) or value is None:
+        return value
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def curve(metrics: Sequence[Mapping[str, Any]], agent: int, points: int = POINTS) -> dict[str, list[Any]]:
+    """One agent's training at no more than ``points`` steps: means over the lines between them, None where unknown."""
+    if not metrics:
+        return {"step": []}
+    parts = [part for part in np.array_split(np.arange(len(metrics)), min(points, len(metrics))) if len(part)]
+    out: dict[str, list[Any]] = {"step": [metrics[part[-1]]["step"] for part in parts]}
+    for name in CURVE:
+        values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
+        means = [
+            _rounded(np.mean(found), 5) if (found := [v for v in own if v is not None]) else None for own in values
+        ]
+        if any(value is not None for value in means):
+            out[name] = means
+    return out
+
+
+def _known(line: Mapping[str, Any], name: str, agent: int) -> float | None:
+    value = line[name][agent] if name in line else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def pack_trace(episode: Episode) -> dict[str, Any]:
+    """An episode's executed actions in 16 bits: level k stands for ``low + (k/65534 + ½)(high − low)``."""
+    low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
+    levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * LEVELS).astype("<i2")
+    data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()
+    return {"seed": episode.seed, "shape": list(levels.shape), "low": low.tolist(), "high": high.tolist(), "data": data}
+
+
+def unpack_trace(trace: Mapping[str, Any]) -> NDArray[np.float64]:
+    """The actions ``[T, A]`` of a packed trace, to half a level."""
+    steps, dims = trace["shape"]
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2").reshape(dims, steps).T
+    low, high = np.array(trace["low"]), np.array(trace["high"])
+    actions: NDArray[np.float64] = low + (levels / LEVELS + 0.5) * (high - low)
+    return actions

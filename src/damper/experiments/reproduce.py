@@ -1,0 +1,153 @@
+"""``damper reproduce``: the paper's experiments, whatever of them is missing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from damper.errors import DamperError
+from damper.experiments.grids import EXPERIMENTS, Request, Wanted, find_experiment, wanted
+from damper.experiments.identity import digest
+from damper.experiments.packing import Job, pack
+from damper.experiments.runner import plan, run_job
+from damper.experiments.store import Record, Store
+
+_ONLY_HERE = ("graph", "env_threads", "log_every", "checkpoint_every")  # change nothing in a record
+Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], list[Job]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call did: agents wanted, those that were there before, those trained or recorded now, those left."""
+
+    wanted: int
+    there: int
+    added: int
+    left: int
+
+
+def reproduce(
+    request: Request,
+    results: str | Path = "results",
+    out: str | Path = "runs/reproduce",
+    population: int | None = None,
+    progress: bool = True,
+    runner: Runner | None = None,
+) -> Outcome:
+    """Train and record what the store lacks of a request, and nothing else.
+
+    Args:
+        request: which experiments, tasks, methods, seeds and settings.
+        results: the store's folder.
+        out: where runs live while they are trained; begun ones are gone on with.
+        population: the most agents to train as one batch; by default as many as there are.
+        progress: show a live table.
+        runner: runs the jobs elsewhere; by default one after another here.
+    """
+    for name in request.experiments:
+        if not find_experiment(name).trained:
+            raise DamperError(f"{name} is measured, not trained: damper bench writes its records.")
+    store, out = Store(Path(results)), Path(out)
+    agents = wanted(request)
+    missing = [agent for agent in agents if not store.has(agent.identity)]
+    (runner or run_here)(plan(missing, out, population), store, command(request), progress)
+    left = sum(not store.has(agent.identity) for agent in missing)
+    return Outcome(len(agents), len(agents) - len(missing), len(missing) - left, left)
+
+
+def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> list[Job]:
+    """One job after another; returns those that another process is at."""
+    return [job for job, folder in jobs if not run_job(job, folder, store, command, progress)]
+
+
+def command(request: Request) -> str:
+    """The command line of a request, without the places that differ between machines."""
+    parts: list[Any] = ["damper", "reproduce", *request.experiments]
+    for name in ("tasks", "methods", "backbones"):
+        parts += [f"--{name}", *getattr(request, name)] if getattr(request, name) else []
+    if request.seeds is not None:
+        parts += ["--seeds", request.seeds] if isinstance(request.seeds, int) else ["--seed-list", *request.seeds]
+    parts += ["--protocol", request.protocol]
+    parts += ["--steps", request.steps] if request.steps else []
+    parts += ["--episodes", request.episodes] if request.episodes != 10 else []
+    for name, value in sorted(request.settings.items()):
+        if name in _ONLY_HERE:
+            continue
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            parts.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            parts += [f"--{flag}", *(value if isinstance(value, list | tuple) else (value,))]
+    return shlex.join(str(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an experiment is under a protocol: agents there and wanted, populations to train, seconds if known.
+
+    ``elsewhere`` counts missing agents that are there with other simulators or numerics.
+    """
+
+    name: str
+    title: str
+    protocol: str
+    done: int
+    total: int
+    elsewhere: int
+    populations: int
+    seconds: float | None
+
+
+def overview(request: Request, results: str | Path = "results") -> list[Progress]:
+    """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes."""
+    store = Store(Path(results))
+    records = list(store)
+    known = {_loosely(record.identity) for record in records}
+    rows = []
+    for name in request.experiments or tuple(EXPERIMENTS):
+        experiment = find_experiment(name)
+        if not experiment.trained:
+            continue
+        one = Request(**{**vars(request), "experiments": (name,)})
+        agents = wanted(one)
+        missing = [agent for agent in agents if not store.has(agent.identity)]
+        jobs = pack(missing)
+        done, elsewhere = len(agents) - len(missing), sum(_loosely(agent.identity) in known for agent in missing)
+        rows.append(Progress(name, experiment.title, request.protocol, done, len(agents), elsewhere, len(jobs),
+                             estimate(jobs, records)))  # fmt: skip
+    return rows
+
+
+def _loosely(who: Mapping[str, Any]) -> str:
+    """Who an agent is, whatever simulated it."""
+    return digest({name: value for name, value in who.items() if name not in ("envs", "physics", "numerics")})
+
+
+def estimate(jobs: Sequence[Job], records: Sequence[Record]) -> float | None:
+    """Seconds for the jobs one after another at the speeds on record; None while nothing like them was run."""
+    total = 0.0
+    for job in jobs:
+        speed = _speed(job.wanted[0], records)
+        if speed is None:
+            return None
+        total += job.settings.steps / speed
+    return total
+
+
+def _speed(agent: Wanted, records: Sequence[Record]) -> float | None:
+    """Median steps per second of the most similar populations: same task, then backbone, then method."""
+    best: tuple[int, list[float]] = (-1, [])
+    for record in records:
+        speed, who = record.run.get("steps_per_second"), record.identity
+        if not speed or who["task"] != agent.identity["task"]:
+            continue
+        score = sum(who[name] == agent.identity[name] for name in ("backbone", "method", "envs"))
+        if score > best[0]:
+            best = (score, [speed])
+        elif score == best[0]:
+            best[1].append(speed)
+    return median(best[1]) if best[1] else None

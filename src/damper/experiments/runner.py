@@ -1,0 +1,102 @@
+"""One population after another on this machine: train, evaluate, record; what was begun is gone on with."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from damper.engine.run import Run
+from damper.engine.settings import Settings
+from damper.engine.train import run_settings
+from damper.evaluation.evaluate import evaluate
+from damper.experiments.grids import Wanted
+from damper.experiments.identity import EXECUTION, digest, identity, physics
+from damper.experiments.packing import Job, pack
+from damper.experiments.records import make_record
+from damper.experiments.store import Store
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[bool]:
+    """Whether this process alone works on a run's folder; the system lets go when a process dies."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def run_job(job: Job, folder: Path, store: Store, command: str, progress: bool = True) -> bool:
+    """Train a population, or go on with it, and record its agents; False if another process is at it."""
+    with held(folder) as alone:
+        if not alone:
+            return False
+        run = run_settings(job.settings, folder, progress)
+        record_run(run, job, store, command)
+    return True
+
+
+def record_run(run: Run, job: Job, store: Store, command: str) -> None:
+    """Evaluate a finished run on the fixed seeds and keep one record per agent."""
+    settings, first = job.settings, job.wanted[0].identity
+    episodes = int(first["episodes"])
+    evaluation = evaluate(run, settings.env, episodes, envs=settings.envs, env_threads=settings.env_threads)
+    by_digest = {agent.digest: agent for agent in job.wanted}
+    record, installed = run.manifest["settings"], first["physics"]
+    for index, row in enumerate(run.agents):
+        who = identity(record, row, installed, episodes)
+        agent = by_digest.get(digest(who))
+        if agent is not None:
+            store.add(make_record(run, evaluation, index, who, agent.rank, command))
+
+
+def plan(missing: Sequence[Wanted], out: Path, most: int | None = None) -> list[tuple[Job, Path]]:
+    """Jobs and folders for the missing agents: runs already begun in ``out`` first, new populations for the rest."""
+    left = {agent.digest: agent for agent in missing}
+    jobs: list[tuple[Job, Path]] = []
+    for path in sorted(out.glob("*/*/manifest.json")):
+        run = Run(path.parent)
+        job = _begun(run, left)
+        if job is not None:
+            jobs.append((job, run.path))
+            for agent in job.wanted:
+                del left[agent.digest]
+    return [*jobs, *((job, job.folder(out)) for job in pack(left.values(), most))]
+
+
+def _begun(run: Run, left: Mapping[str, Wanted]) -> Job | None:
+    """The run as a job, if going on with it trains nothing but missing agents (or nothing at all)."""
+    manifest = run.manifest
+    record, some = manifest["settings"], next(iter(left.values()), None)
+    if some is None or set(record) != {f.name for f in fields(Settings)}:
+        return None  # nothing to look for, or a run of another version of the engine
+    episodes = some.identity["episodes"]
+    installed = physics(record["env"], record["envs"], manifest["versions"])
+    digests = [digest(identity(record, row, installed, episodes)) for row in manifest["agents"]]
+    mine = tuple(left[found] for found in digests if found in left)
+    if not mine or (len(mine) < len(digests) and not manifest["finished"]):
+        return None
+    return Job(_settings(record, mine[0].settings), mine)
+
+
+def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
+    """A manifest's settings, on the device that is asked for now."""
+    content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
+    content["method_settings"] = {name: _tuple(value) for name, value in record["method_settings"].items()}
+    free = {name: getattr(now, name) for name in EXECUTION if name not in ("compile", "graph")}
+    return replace(Settings(**content), **free)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,143 @@
+"""The results store: one small JSON file per trained agent, named by who it is; no index to damage.
+
+Files are written whole or not at all and never changed afterwards, so several processes can fill one store, and
+merging two stores is copying what the other one lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from damper.engine.files import write_bytes
+from damper.errors import DamperError
+from damper.experiments.identity import digest
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What is kept of one agent.
+
+    Attributes:
+        identity: everything that can move its result (``experiments.identity``).
+        deviations: what its training did differently from the protocol; empty for a published cell.
+        episodes: the evaluation by column: ``return``, ``length``, ``smoothness``, ...; one entry per episode.
+        curve: training by column at no more than 100 steps: ``step``, ``return``, ``sm``, ``cosine``, ...
+        trace: one episode's actions, packed (``records.pack_trace``); None for later seeds.
+        frozen: the update at which the agent's gradient was no longer finite; None for a sound agent.
+        run: speed, seconds, population, interruptions, and the settings that say where it ran.
+        versions: of every library.
+        hardware: the machine in words.
+        commit: of the source tree.
+        command: what makes this record again.
+    """
+
+    identity: Mapping[str, Any]
+    deviations: Mapping[str, Any]
+    episodes: Mapping[str, list[Any]]
+    curve: Mapping[str, list[Any]]
+    trace: Mapping[str, Any] | None
+    frozen: int | None
+    run: Mapping[str, Any]
+    versions: Mapping[str, str]
+    hardware: Mapping[str, Any]
+    commit: str | None
+    command: str
+    format: int = field(default=FORMAT)
+
+    @property
+    def digest(self) -> str:
+        """The identity's short name."""
+        return digest(self.identity)
+
+    def text(self) -> str:
+        """As JSON, a line per field, so that a difference in git shows what differs."""
+        lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in asdict(self).items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read_record(path: Path) -> Record:
+    """A record from its file; one that is damaged, misnamed or of another format is refused."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        record = Record(**{f.name: content[f.name] for f in fields(Record)})
+        sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamperError(f"{path} is no whole record ({error}): delete it and run the experiment again.") from error
+    if not sound:
+        raise DamperError(f"{path} does not hold what its name says: delete it and run the experiment again.")
+    return record
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did: records added, already there, and there with other content (kept as they were)."""
+
+    added: int
+    same: int
+    different: list[str]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records."""
+
+    folder: Path
+
+    def path(self, who: Mapping[str, Any]) -> Path:
+        """Where the record of this identity lies: ``protocol/task/backbone-method-seed-digest.json``."""
+        protocol, task, method = (_safe(str(who[name])) for name in ("protocol", "task", "method"))
+        return self.folder / protocol / task / f"{who['backbone']}-{method}-{who['seed']}-{digest(who)}.json"
+
+    def has(self, who: Mapping[str, Any]) -> bool:
+        """Whether a whole record of this identity is here."""
+        path = self.path(who)
+        if not path.exists():
+            return False
+        try:
+            read_record(path)
+        except DamperError as error:
+            warnings.warn(str(error), stacklevel=2)
+            return False
+        return True
+
+    def add(self, record: Record) -> Path:
+        """Keep a record; one that is already here stays as it is."""
+        if not self.has(record.identity):
+            write_bytes(self.path(record.identity), record.text().encode())
+        return self.path(record.identity)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Every whole record, in the order of the paths; a damaged one is named in a warning and left out."""
+        for path in sorted(self.folder.glob("*/*/*.json")):
+            try:
+                yield read_record(path)
+            except DamperError as error:
+                warnings.warn(str(error), stacklevel=2)
+
+    def merge(self, other: Store) -> Merged:
+        """Copy what the other store has and this one lacks."""
+        if not other.folder.is_dir():
+            raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is none.")
+        added, same, different = 0, 0, []
+        for record in other:
+            mine = self.path(record.identity)
+            if not self.has(record.identity):
+                self.add(record)
+                added += 1
+            elif mine.read_text(encoding="utf-8") == record.text():
+                same += 1
+            else:
+                different.append(str(mine.relative_to(self.folder)))
+        return Merged(added, same, different)
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.+-]", "_", name)
