@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ class Layout:
 def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, int], ...]:
     """Hidden layers ``trunk.0``, ``trunk.1``, ..."""
     sizes = (inputs, *hidden)
-    return tuple((f"trunk.{i}", a, b) for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)))
+    return tuple((f"trunk.{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes)))
 
 
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
@@ -94,21 +95,21 @@ class StackedActor:
     ) -> None:
         """``average`` is the Polyak copy that serves ``averaged_prediction``."""
         self.weights, self.activation, self.average = weights, ACTIVATIONS[activation], average
-        self._features: dict[int, tuple[Tensor, Tensor]] = {}
-        self._actions: dict[int, tuple[Tensor, Tensor]] = {}
+        self._features: list[tuple[Tensor, Tensor]] = []
+        self._actions: list[tuple[Tensor, Tensor]] = []
 
     @property
     def stochastic(self) -> bool:
         """Whether the actor has a distribution."""
         return "log_std" in self.weights
 
-    def _shared(
-        self, cache: dict[int, tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        # The observation is kept beside the value so that its id cannot be reused while the entry lives.
-        if id(obs) not in cache:
-            cache[id(obs)] = obs, compute(obs)
-        return cache[id(obs)][1]
+    def _shared(self, cache: list[tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        # A handful of entries, found by identity: torch.compile follows `is`, but not `id`.
+        for seen, value in cache:
+            if seen is obs:
+                return value
+        cache.append((obs, compute(obs)))
+        return cache[-1][1]
 
     def _trunk(self, obs: Tensor) -> Tensor:
         x = obs
