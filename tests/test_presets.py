@@ -84,6 +84,9 @@ def test_composed_methods_take_each_part_from_its_source():
     }  # fmt: skip
     assert preset("damper+asap", "Ant", "sac", "asap-released")["lambda_S"] == 30.0
     assert "beta" not in preset("damper+l2c2", "Ant", "sac")
+    # The rule has a β of its own, which L2C2's must not overwrite.
+    assert {"critic_beta": 0.1}.items() <= preset("dynamic-barrier+l2c2+l2c2", "Ant", "sac").items()
+    assert "beta" not in preset("dynamic-barrier+l2c2+l2c2", "Ant", "sac")
 
 
 def test_other_tasks_get_what_holds_everywhere_and_the_defaults_serve_for_the_rest():

@@ -120,13 +120,14 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
             f"preset {name!r} is for method {published}, but method {method!r} with backbone {backbone!r} was given: "
             "leave the preset at 'paper'."
         )
-    settings: dict[str, float] = {}
-    for part, known in find_method(method).parts().items():
-        source = parts[part]
-        values = {**_PAPER[backbone].get(source or "", {}), **own.get(source or "", {})}
+    chosen = find_method(method)
+    names, settings = chosen.settings(), {}
+    for part, known in chosen.parts().items():
+        source = parts[part] or ""
+        values = {**_PAPER[backbone].get(source, {}), **own.get(source, {})}
         for key, value in _at(values, task_name(task) if task else None).items():
             if key in known:
-                settings[f"{part}_{key}" if settings.get(key, value) != value else key] = value
+                settings[f"{part}_{key}" if f"{part}_{key}" in names else key] = value
     return settings
 
 
