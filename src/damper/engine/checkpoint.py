@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,7 +49,7 @@ class CheckpointStore:
         sums = {"tensors": write_tensors(self.folder / f"{name}.safetensors", tensors)}
         content = {"step": step, "facts": dict(facts), "sums": sums, "rows": self._segments}
         write_json(self.folder / f"{name}.json", {"content": content, "sum": _sum(content)})
-        self._tidy()
+        self._tidy(f"{name}.json")
 
     def _append(self, replay: Replay) -> None:
         start = max(self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity)
@@ -60,10 +61,10 @@ class CheckpointStore:
             self._segments.append({"file": name, "start": start, "end": end, "sum": total})
         self._segments = [s for s in self._segments if s["end"] > end - replay.capacity]
 
-    def _tidy(self) -> None:
-        """Remove what no kept checkpoint stands on."""
+    def _tidy(self, newest: str) -> None:
+        """Remove what no kept checkpoint stands on; any that claims to be newer was refused."""
         checkpoints = sorted(self.folder.glob("step-*.json"))
-        kept = checkpoints[-KEPT:]
+        kept = [path for path in checkpoints if path.name <= newest][-KEPT:]
         needed = {path.with_suffix(".safetensors").name for path in kept} | {path.name for path in kept}
         for path in kept:
             try:
@@ -90,20 +91,23 @@ class CheckpointStore:
         return None
 
     def _read(self, path: Path) -> Checkpoint:
-        refused = DamperError(f"checkpoint {path.stem} is damaged and was refused.")
         try:
             written = json.loads(path.read_text())
             content = written["content"]
             if written["sum"] != _sum(content):
-                raise refused
+                raise ValueError("its facts were altered")
             tensors = path.with_suffix(".safetensors")
-            whole = digest(tensors) == content["sums"]["tensors"]
-            whole = whole and all(digest(self.folder / s["file"]) == s["sum"] for s in content["rows"])
-            if not whole:
-                raise refused
+            sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in content["rows"]}
+            for name, expected in sums.items():
+                if digest(self.folder / name) != expected:
+                    raise ValueError(f"{name} was altered")
             return Checkpoint(content["facts"], load_file(tensors), content["rows"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise refused from error
+            raise DamperError(f"checkpoint {path.stem} is damaged ({error}) and was refused.") from error
+
+    def clear(self) -> None:
+        """Remove all checkpoints, of a run that is finished."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def fill(self, replay: Replay, checkpoint: Checkpoint) -> None:
         """Put the rows back where they were in the ring."""

@@ -37,7 +37,10 @@ def write_bytes(path: Path, data: bytes) -> str:
 def disk_error(path: Path, error: OSError) -> DamperError:
     """A failed write in one sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DamperError(f"the disk is full: {path} could not be written; what was there before is whole. Free some space and start again.")
+        return DamperError(
+            f"the disk is full: {path} could not be written; what was there before is whole. "
+            "Free some space and start again."
+        )
     return DamperError(f"{path} could not be written ({error.strerror}): choose another out folder.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,29 @@ import numpy as np
 
 from damper.engine.episodes import Episode
 from damper.engine.files import disk_error
-from damper.engine.population import DIAGNOSTICS, Population
+from damper.engine.population import Population
 
 EPISODE_VALUES = ("return", "length", "sm", "change")
 
 
 class MetricsLog:
-    """The file ``metrics.jsonl`` of a run; ``offset`` marks what a checkpoint vouches for."""
+    """The file ``metrics.jsonl`` of a run."""
 
     def __init__(self, path: Path) -> None:
         """Nothing is written before the first line."""
         self.path = path
 
-    @property
-    def offset(self) -> int:
-        """Bytes written so far."""
-        return self.path.stat().st_size if self.path.exists() else 0
+    def sync(self) -> int:
+        """Make the lines written so far last, and return their length: what a checkpoint may vouch for."""
+        if not self.path.exists():
+            return 0
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+        return self.path.stat().st_size
 
     def rewind(self, offset: int) -> None:
         """Forget lines that a resumed run will write again."""
-        if self.path.exists():
+        if self.path.exists() and self.path.stat().st_size > offset:
             os.truncate(self.path, offset)
 
     def write(self, line: dict[str, Any]) -> None:
@@ -57,18 +61,24 @@ def episode_means(episodes: list[Episode], agents: int) -> dict[str, list[float 
         table[episode.agent].append(episode)
     columns = {name: i + 1 for i, name in enumerate(EPISODE_VALUES)}
     return {
-        name: [float(np.mean([e[i] for e in own])) if own else None for own in table] for name, i in columns.items()
+        name: [_number(float(np.mean([e[i] for e in own]))) if own else None for own in table]
+        for name, i in columns.items()
     }
 
 
-def take_diagnostics(population: Population) -> dict[str, list[float]]:
+def _number(value: float) -> float | None:
+    """None for what is not finite: JSON has no other word for it."""
+    return value if math.isfinite(value) else None
+
+
+def take_diagnostics(population: Population) -> dict[str, list[float | None]]:
     """Means per agent of what the updates saw since last asked; waits for the device."""
     sums, counts = population.state["diagnostics"].tolist(), population.state["diagnosed"].tolist()
     population.state["diagnostics"].zero_()
     population.state["diagnosed"].zero_()
     means = {}
-    for name, row in zip(DIAGNOSTICS, sums, strict=True):
+    for name, row in zip(population.diagnostics, sums, strict=False):
         count = counts[0] if name == "critic_loss" else counts[1]
-        if count and any(row):
-            means[name] = [value / count for value in row]
+        if count:
+            means[name] = [_number(value / count) for value in row]
     return means

@@ -221,6 +221,11 @@ class Population:
         state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
         self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
 
+    @property
+    def diagnostics(self) -> tuple[str, ...]:
+        """Which of ``DIAGNOSTICS`` this method fills: the first few."""
+        return DIAGNOSTICS[: 2 if self.method.actor is None else 3 if self.method.rule is None else None]
+
     def _diagnose(self, kind: int, seen: Mapping[str, Tensor]) -> None:
         """Add what was seen to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
         for i, name in enumerate(DIAGNOSTICS):

@@ -29,7 +29,9 @@ def hardware(device: str) -> dict[str, str | int]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
         cpu = names[0] if names else cpu
     facts: dict[str, str | int] = {"cpu": cpu, "cores": os.cpu_count() or 1, "threads": torch.get_num_threads()}
     if device.startswith("cuda"):
@@ -52,9 +54,11 @@ def memory_available(device: torch.device) -> int | None:
     """Bytes that can still be allocated there, where the system tells."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    info = Path("/proc/meminfo")
+    bounds = []
+    info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
     if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
+        lines = (line.split() for line in info.read_text().splitlines())
+        bounds += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    if limit.exists() and limit.read_text().strip().isdigit():
+        bounds.append(int(limit.read_text()))  # a container may have less than the machine
+    return min(bounds, default=None)

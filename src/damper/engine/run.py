@@ -31,6 +31,8 @@ class Run:
             manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
         except FileNotFoundError as error:
             raise DamperError(f"{self.path} is no run: it has no manifest.json.") from error
+        except ValueError as error:
+            raise DamperError(f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run.") from error
         return manifest
 
     @property
@@ -79,6 +81,8 @@ def open_run(path: Path, settings: Settings) -> Run:
                 f"{record[name]!r}; choose another folder, or repeat the settings to go on with it."
             )
         return run
+    for leftover in path.glob(".manifest.json.*.tmp"):
+        leftover.unlink()  # of a run killed while it wrote its first file
     if path.exists() and any(path.iterdir()):
         raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
     facts = {

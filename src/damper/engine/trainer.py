@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from damper.agents import BACKBONES
 from damper.engine.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.envs import make_pool, spec_of
 from damper.engine.episodes import Episode, Episodes
 from damper.engine.learner import Learner
 from damper.engine.metrics_log import MetricsLog, episode_means, take_diagnostics
 from damper.engine.policy import Policy, PolicyInfo, describe
-from damper.engine.population import layouts
+from damper.engine.population import Shape, layouts
 from damper.engine.provenance import memory_available, versions
 from damper.engine.replay import Replay
 from damper.engine.run import Run, open_run
@@ -32,49 +33,52 @@ class Trainer:
     """One population on its way to its budget; a killed one goes on from its last checkpoint."""
 
     def __init__(self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = ()) -> None:
-        """Open the run's folder and build everything, from its checkpoint if it has one."""
+        """Build everything, then open the run's folder and go on from its checkpoint if it has one."""
         self.settings, self.listeners = settings, listeners
+        self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
+        if Run(out).finished:
+            self.run = open_run(out, settings)
+            return
         self.spec = spec_of(settings.env, settings.envs)
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
-        self.run = open_run(out, settings)
-        self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         torch.backends.cuda.matmul.allow_tf32 = settings.tf32
         seeds = [agent["seed"] for agent in settings.agents()]
         self.pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
         self.learner = Learner(settings, self.spec)
         self.episodes = Episodes(len(seeds), self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
-        self.step, self.started_at = 0, 0
-        self.obs = self._resume() if not self.run.finished else np.zeros(0, np.float32)
+        self.step, self.due, self.seconds_before = 0, 0, 0.0
+        # The folder is claimed last: what cannot be trained leaves no run behind.
+        self.run = open_run(out, settings)
+        self.obs = self._resume()
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
     def train(self) -> Run:
         """Step and learn until the budget is spent, then write the policies."""
         if self.run.finished:
+            self.store.clear()
             return self.run
         settings, self.clock, self.started_at = self.settings, time.perf_counter(), self.step
-        due = 0
         try:
             while self.step < settings.steps:
-                due = self._advance(due)
+                self._advance()
                 if self.step % settings.log_every == 0 or self.step == settings.steps:
                     self._log()
                 if settings.checkpoint_every and self.step % settings.checkpoint_every == 0:
-                    due = self._learn(due)
                     self.checkpoint()
-            self._learn(due)
+            self._learn()
             self._finish()
         finally:
             self.pool.close()
         return self.run
 
-    def _advance(self, due: int) -> int:
-        """One true step of every agent; returns the gradient steps that are due after it."""
+    def _advance(self) -> None:
+        """One true step of every agent, and the gradient steps that are due: while the environments step, or after."""
         settings = self.settings
         sent, action, mean = self.learner.act(self.obs)
         if settings.overlap:
-            due = self._learn(due)
+            self._learn()
         transition = self.pool.step(sent)
         self._store(action, transition.obs_next, transition.reward, transition.terminated)
         ended = transition.terminated | transition.truncated
@@ -82,13 +86,18 @@ class Trainer:
         self.obs = transition.obs
         self.step += 1
         if self.step > settings.learning_starts and self.step % settings.train_freq == 0:
-            due += settings.gradient_steps
-        return due if settings.overlap else self._learn(due)
+            self.due += settings.gradient_steps
+        if not settings.overlap:
+            self._learn()
 
-    def _learn(self, due: int) -> int:
-        for _ in range(due):
+    def _learn(self) -> None:
+        while self.due:
             self.learner.learn()
-        return 0
+            self.due -= 1
+
+    def _seconds(self) -> float:
+        """Spent on this run, before it was resumed too."""
+        return self.seconds_before + time.perf_counter() - self.clock
 
     def _store(
         self,
@@ -105,7 +114,13 @@ class Trainer:
     def checkpoint(self) -> None:
         """Everything needed to go on as if nothing had happened."""
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
-        facts = {"step": self.step, "updates": self.learner.updates, "metrics_offset": self.log.offset}
+        facts: dict[str, Any] = {
+            "step": self.step,
+            "updates": self.learner.updates,
+            "due": self.due,
+            "seconds": self._seconds(),
+        }
+        facts["metrics_offset"] = self.log.sync()
         host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
         facts["host"] = split_arrays(host, "host", tensors)
         facts["recent"] = [list(episode) for episode in self.recent]
@@ -121,7 +136,8 @@ class Trainer:
         self.store.fill(self.learner.replay, checkpoint)
         for name, tensor in self.learner.state().items():
             tensor.copy_(checkpoint.tensors[f"learner.{name}"])
-        self.step, self.learner.updates = facts["step"], facts["updates"]
+        self.step, self.learner.updates, self.due = facts["step"], facts["updates"], facts["due"]
+        self.seconds_before = facts["seconds"]
         self.log.rewind(facts["metrics_offset"])
         host = join_arrays(facts["host"], checkpoint.tensors)
         self.episodes.restore(host["episodes"])
@@ -135,9 +151,9 @@ class Trainer:
         return obs
 
     def _log(self) -> None:
-        seconds = time.perf_counter() - self.clock
+        speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
-        line |= {"seconds": round(seconds, 3), "steps_per_second": round((self.step - self.started_at) / seconds, 1)}
+        line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.agents) | take_diagnostics(self.learner.population)
         line["frozen"] = [int(at) for at in self.learner.state()["died_at"].tolist()]
         self.recent = []
@@ -147,7 +163,7 @@ class Trainer:
 
     def _finish(self) -> None:
         """One policy file per agent; then the checkpoints are no longer needed."""
-        settings, layout = self.settings, self.learner.population.actor_layout
+        settings = self.settings
         plain = layouts(settings.backbone, find_method("plain"), self.learner.population.shape)[0]
         rows = self.learner.state()["actor"].to("cpu", torch.float32)
         for index, agent in enumerate(settings.agents()):
@@ -165,21 +181,27 @@ class Trainer:
             # A second head serves training only, and lies behind the others in the row.
             Policy(info, rows[index, : plain.size].clone()).save(self.run.policy_path(index))
         died = {i: int(at) for i, at in enumerate(self.learner.state()["died_at"].tolist()) if at >= 0}
-        self.run.update_manifest(finished=True, frozen=died, seconds=round(time.perf_counter() - self.clock, 1))
-        for path in self.store.folder.glob("*"):
-            path.unlink()
+        self.run.update_manifest(finished=True, frozen=died, seconds=round(self._seconds(), 1))
+        self.store.clear()
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
-    """Refuse a population whose replay cannot fit, before anything is trained."""
-    agents, rows = len(settings.agents()), min(settings.buffer_size, settings.steps)
-    itemsize = getattr(torch, settings.dtype).itemsize
-    needed = rows * agents * Replay.width(obs_dim, act_dim) * itemsize
-    available = memory_available(torch.device(settings.device))
+    """Refuse a population that cannot fit, before anything is trained."""
+    needed, available = needed_memory(settings, obs_dim, act_dim), memory_available(torch.device(settings.device))
     if available is not None and needed > 0.95 * available:
+        agents = len(settings.agents())
         raise DamperError(
-            f"buffer_size={settings.buffer_size} for {agents} agents needs {needed / 2**30:.1f} GiB of replay on "
-            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents at once."
+            f"buffer_size={settings.buffer_size} with {agents} agents needs at least {needed / 2**30:.1f} GiB on "
+            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
         )
 
 
+def needed_memory(settings: Settings, obs_dim: int, act_dim: int) -> int:
+    """Bytes of the replay at the size that the run can fill, and of parameters, targets and moments."""
+    method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
+    actor, critic = layouts(settings.backbone, method, shape)
+    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
+    replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
+    numbers: int = replay + copies * actor.size + 4 * 2 * critic.size
+    size: int = getattr(torch, settings.dtype).itemsize
+    return size * numbers * len(settings.agents())
