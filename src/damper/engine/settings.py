@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 
 from damper.engine.envs.spec import TASKS, find_task
 from damper.errors import DamperError
-from damper.methods import Method, find_method
+from damper.methods import METHODS, Method, find_method
 from damper.presets import preset, task_name
 from damper.protocols import TRAINING_SEEDS, protocol_settings
+from damper.rules import combine_reported
 
 PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
 _RANGES: dict[str, tuple[float, float]] = {
@@ -24,9 +26,12 @@ _RANGES: dict[str, tuple[float, float]] = {
     "target_policy_noise": (0.0, 10.0),
     "target_noise_clip": (0.0, 10.0),
     "action_noise": (0.0, 10.0),
-    "eta": (0.0, 1.0),
+    "ent_coef": (0.0, 1e6),
 }
-_POSITIVE = ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every")
+_SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every"), 0) | dict.fromkeys(
+    ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every"), 1
+)
+_CHOICES = {"activation": ("silu", "relu", "tanh"), "dtype": ("float32", "float64")}
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ def resolve(
     """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults."""
     if backbone not in ("td3", "sac"):
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given.")
-    chosen = find_method(method)
+    chosen = _registered(method)
     task = task_name(env) if isinstance(env, str) else None
     if steps is None:
         steps = find_task(env).steps if isinstance(env, str) else None
@@ -136,15 +141,32 @@ def resolve(
     for name in given:
         if name not in names and name not in known:
             close = difflib.get_close_matches(name, [*names, *known], n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"method {chosen.name!r} takes {', '.join(known) or 'none'}."
+            own_names = ", ".join(known) or "none"
+            hint = f"did you mean {close[0]!r}?" if close else f"method {chosen.name!r} takes {own_names}."
             raise DamperError(f"{name} is no setting of the run or of method {chosen.name!r}: {hint}")
     own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
     shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
-    settings = Settings(
-        env=env, backbone=backbone, method=chosen.name, seeds=pick_seeds(seeds, protocol), steps=steps, protocol=protocol,
-        method_settings=_tuples(own), **_tuples(shared),
-    )  # fmt: skip
-    return check(settings)
+    main: dict[str, Any] = {
+        "env": env,
+        "backbone": backbone,
+        "method": chosen.name,
+        "steps": steps,
+        "protocol": protocol,
+    }
+    main["seeds"] = pick_seeds(seeds, protocol)
+    return check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
+
+
+def _registered(method: str | Method) -> Method:
+    """The method that a run's files can name: an object must be the one that its name stands for."""
+    chosen = find_method(method)
+    if isinstance(method, Method) and chosen.name not in METHODS and "+" not in chosen.name:
+        raise DamperError(
+            f"method {chosen.name!r} must be known by its name, but is not: set damper.METHODS[{chosen.name!r}] first."
+        )
+    if find_method(chosen.name) != chosen:
+        raise DamperError(f"method {chosen.name!r} is another one in damper.METHODS: give yours another name.")
+    return chosen
 
 
 def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
@@ -153,7 +175,10 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
         if protocol and seeds > len(TRAINING_SEEDS):
             raise DamperError(f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was given.")
         return TRAINING_SEEDS[:seeds] if protocol else tuple(range(seeds))
-    return tuple(int(seed) for seed in seeds)
+    try:
+        return tuple(operator.index(seed) for seed in seeds)
+    except TypeError as error:
+        raise DamperError(f"seeds must be whole numbers, or how many of them, but {seeds!r} was given.") from error
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,28 +194,73 @@ def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def check(settings: Settings) -> Settings:
     """Refuse what cannot be trained, in one sentence."""
-    values = {**asdict(replace(settings, env=settings.env_id)), **settings.method_settings}
-    for name, (low, high) in _RANGES.items():
-        for value in _each(values.get(name)):
-            if not low <= float(value) <= high:
-                raise DamperError(f"{name} must be in [{low:g}, {high:g}], but {value:g} was given.")
-    for name in _POSITIVE:
-        if values[name] < 1:
-            raise DamperError(f"{name} must be at least 1, but {values[name]} was given.")
+    values = {f.name: getattr(settings, f.name) for f in fields(settings)}
     for name, value in values.items():
-        if isinstance(value, tuple) and name not in (*PER_AGENT, *settings.method_settings, "seeds", "net_arch"):
+        if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch"):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
+    for name, (low, high) in _RANGES.items():
+        for value in _each(values[name]):
+            _check_number(name, value, low, high)
+    for name, low in _SMALLEST.items():
+        _check_integer(name, values[name], low)
+    for name, choices in _CHOICES.items():
+        if values[name] not in choices:
+            raise DamperError(f"{name} must be one of {', '.join(choices)}, but {values[name]!r} was given.")
+    if not isinstance(settings.net_arch, tuple) or not settings.net_arch:
+        raise DamperError(f"net_arch must be a list of layer sizes, but {settings.net_arch!r} was given.")
+    for size in settings.net_arch:
+        _check_integer("net_arch", size, 1)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
-    if settings.activation not in ("silu", "relu", "tanh"):
-        raise DamperError(f"activation must be silu, relu or tanh, but {settings.activation!r} was given.")
-    if isinstance(settings.ent_coef, str) and settings.ent_coef != "auto":
-        raise DamperError(f"ent_coef must be a number or 'auto', but {settings.ent_coef!r} was given.")
-    if settings.device.startswith("cuda") and not torch.cuda.is_available():
-        raise DamperError("device must be one that this machine has, but no CUDA device was found: use device='cpu'.")
+    _check_device(settings.device)
+    _check_method(settings)
     return settings
 
 
 def _each(value: Any) -> tuple[Any, ...]:
-    values = value if isinstance(value, tuple) else (value,)
-    return tuple(v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    if name == "ent_coef" and value == "auto":
+        return
+    if not isinstance(value, int | float) or not low <= value <= high:
+        more = ", or 'auto' for all agents" if name == "ent_coef" else ""
+        raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
+
+
+def _check_integer(name: str, value: Any, low: int) -> None:
+    if not isinstance(value, int) or value < low:
+        raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device)
+    except RuntimeError as error:
+        raise DamperError(f"device must be 'cpu' or 'cuda', but {device!r} was given.") from error
+    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+        raise DamperError(
+            f"device must be one that this machine has, but {device!r} was given and {torch.cuda.device_count()} CUDA "
+            "devices were found: use device='cpu'."
+        )
+
+
+def _check_method(settings: Settings) -> None:
+    """Losses and rules know their settings' ranges: hand them the values once, where waiting for them costs nothing."""
+    method = find_method(settings.method)
+    defaults = method.settings()
+    for name, value in settings.method_settings.items():
+        if isinstance(value, tuple) and (
+            isinstance(defaults[name], bool) or not isinstance(defaults[name], int | float)
+        ):
+            raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
+        for one in _each(value):
+            if isinstance(defaults[name], int | float) and not isinstance(one, int | float):
+                raise DamperError(f"{name} must be a number, but {one!r} was given.")
+    if not settings.agents():
+        raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
+    routed = settings.routed(torch.device("cpu"), torch.float64)
+    if method.rule:
+        ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
+        combine_reported(method.rule, ones, ones, None, **routed["rule"])
