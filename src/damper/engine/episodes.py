@@ -32,16 +32,19 @@ class Episodes:
     @property
     def first(self) -> NDArray[np.bool_]:
         """Which agents stand at their episode's first step."""
-        return self.lengths == 0
+        first: NDArray[np.bool_] = self.lengths == 0
+        return first
 
-    def step(self, mean_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]) -> list[Episode]:
+    def step(
+        self, mean_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
+    ) -> list[Episode]:
         """Take one step into account; returns the episodes that it ended."""
         if self.lengths.max() == self.traces.shape[1]:
             self.traces = np.concatenate((self.traces, np.zeros_like(self.traces)), 1)
         self.traces[np.arange(len(self.lengths)), self.lengths] = mean_actions
         self.totals += reward
         self.lengths += 1
-        finished = [self._finish(agent) for agent in np.flatnonzero(ended)]
+        finished = [self._finish(int(agent)) for agent in np.flatnonzero(ended)]
         self.totals[ended] = 0.0
         self.lengths[ended] = 0
         return finished
@@ -50,7 +53,7 @@ class Episodes:
         length = int(self.lengths[agent])
         trace = self.low + (self.traces[agent, :length] + 1.0) * 0.5 * (self.high - self.low)
         change = mean_change(trace, self.low, self.high)
-        return Episode(int(agent), float(self.totals[agent]), length, smoothness(trace), change)
+        return Episode(agent, float(self.totals[agent]), length, smoothness(trace), change)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -1,4 +1,4 @@
-"""Acting and learning of a population on its device: sampling, noise and update as functions without host round trips."""
+"""Acting and learning of a population on its device: sampling, noise and update without host round trips."""
 
 from __future__ import annotations
 
@@ -45,17 +45,23 @@ class Learner:
         self.updates = 0
         self.population.state["acted"] = torch.zeros((), dtype=torch.int64, device=self.device)
         self._obs = torch.zeros(self.agents, spec.obs_dim, device=self.device, dtype=self.dtype)
-        self._low, self._high = (torch.as_tensor(b, device=self.device, dtype=self.dtype) for b in (spec.low, spec.high))
+        self._low, self._high = (
+            torch.as_tensor(b, device=self.device, dtype=self.dtype) for b in (spec.low, spec.high)
+        )
         self._prepare()
 
     def _prepare(self) -> None:
         """Choose how the functions run: as they are, compiled, or as CUDA graphs."""
         settings = self.settings
         graph = self.device.type == "cuda" if settings.graph is None else settings.graph
-        compiled: Callable[[Any], Any] = torch.compile if settings.compile else lambda function: function
+        # Keys are hashed on the host, which neither torch.compile nor a recording can follow.
+        for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
+            self.streams.key(purpose)
         self._learn: dict[bool, Callable[[], Any]] = {}
         for with_actor in (False, True):
-            function = compiled(self._learning(with_actor))
+            function = self._learning(with_actor)
+            if settings.compile:
+                function = torch.compile(function, fullgraph=True)
             self._learn[with_actor] = Graphed(function, self.state) if graph else function
         self._act: Callable[[], Tensor] = Graphed(self._choose, self.state) if graph else self._choose
 

@@ -160,7 +160,8 @@ class StackedCritic:
             x = torch.cat((obs, action), -1).unsqueeze(1).expand(-1, 2, -1, -1)
         else:
             x = torch.cat((obs.unsqueeze(1).expand(-1, 2, -1, -1), action), -1)
-        return self._forward(self.weights, x.flatten(0, 1)).unflatten(0, (-1, 2))
+        values: Tensor = self._forward(self.weights, x.flatten(0, 1)).unflatten(0, (-1, 2))
+        return values
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1`` alone, ``[P, B]``."""

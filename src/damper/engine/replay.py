@@ -67,4 +67,5 @@ class Replay:
 
     def _take(self, index: Tensor) -> Tensor:
         flat = (index * self.agents + self._agent).flatten()
-        return self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)
+        taken: Tensor = self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)
+        return taken
