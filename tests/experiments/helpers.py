@@ -1,0 +1,57 @@
+"""Requests small enough to train in a test, and records made without training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from damper.engine.provenance import versions
+from damper.evaluation.rollout import Episode
+from damper.experiments.grids import Request, Wanted, wanted
+from damper.experiments.identity import deviations
+from damper.experiments.records import pack_trace
+from damper.experiments.store import Record
+
+TINY = {"net_arch": (8,), "learning_starts": 50, "batch_size": 16, "log_every": 100, "checkpoint_every": 100}
+
+
+def tiny(*experiments: str, **changes: Any) -> Request:
+    """Two seeds of Pendulum, 300 steps, networks of eight units."""
+    base = Request(experiments or ("td3-table",), ("Pendulum",), ("damper",), seeds=2, steps=300, settings=TINY)
+    return replace(base, **changes)
+
+
+def invented(agent: Wanted, level: float = 0.0, sm: float = 1.0, episodes: int = 10, **changes: Any) -> Record:
+    """A record with made-up numbers: returns ``level`` to ``level + 0.9``, one smoothness, a short sine as trace."""
+    who = {**agent.identity, "episodes": episodes}
+    t = np.linspace(0, 20, 200, dtype=np.float32)[:, None]
+    bound = np.ones(1, np.float32)
+    episode = Episode(178132, level, False, np.sin(t), np.sin(t), -bound, bound)
+    table = {"seed": list(range(episodes)), "return": [level + 0.1 * i for i in range(episodes)]}
+    table |= {"length": [200] * episodes, "terminated": [False] * episodes, "smoothness": [sm] * episodes}
+    table |= {name: [0.1] * episodes for name in ("mean_change", "max_change", "total_variation")}
+    table |= {name: [0.2] * episodes for name in ("spectral_roughness", "saturation")}
+    curve = {"step": [1000, 2000], "return": [level - 1, level], "sm": [2 * sm, sm]}
+    if who["method"] != "plain":
+        curve |= {"cosine": [-0.1, 0.1], "conflict": [0.6, 0.4], "norm_ratio": [0.1, 0.2], "weight": [1.0, 1.0]}
+    record = Record(
+        identity=who,
+        deviations=deviations(who),
+        episodes=table,
+        curve=curve,
+        trace=pack_trace(episode) if agent.rank < 2 else None,
+        frozen=None,
+        run={"agents": 5, "seconds": 10.0, "steps_per_second": 100.0, "updates": 100, "resumed": [], "device": "cpu"},
+        versions=versions(),
+        hardware={"cpu": "test", "cores": 1, "threads": 1},
+        commit=None,
+        command="damper reproduce td3-table",
+    )
+    return replace(record, **changes)
+
+
+def agents_of(*experiments: str, **changes: Any) -> list[Wanted]:
+    """The published agents of experiments."""
+    return wanted(Request(experiments, **changes))

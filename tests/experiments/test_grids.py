@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from damper.errors import DamperError
+from damper.experiments.grids import ETAS, EXPERIMENTS, WEIGHTS, Request, wanted
+from damper.protocols import TRAINING_SEEDS
+from tests.experiments.helpers import agents_of
+
+COUNTS = {"td3-table": 210, "sac-table": 210, "projection-ablation": 45, "pegrad": 30, "scalarization-sweep": 630}
+COUNTS |= {"eta-sweep": 90, "walker-variation": 4}
+
+
+@pytest.mark.parametrize(("name", "count"), COUNTS.items())
+def test_the_experiments_have_the_papers_size(name: str, count: int) -> None:
+    assert len(agents_of(name)) == count
+
+
+def test_the_sweeps_are_the_papers() -> None:
+    assert WEIGHTS[0] == 0.05 and WEIGHTS[-1] == 1.0 and len(WEIGHTS) == 20
+    assert ETAS == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def test_one_agent_serves_every_experiment_that_needs_it() -> None:
+    # η = 0.8 on LunarLander is both the main table's DAMPER and a point of the sweep, as are η = 1 on the others.
+    table = {agent.digest for agent in agents_of("td3-table", methods=("damper",))}
+    sweep = {agent.digest for agent in agents_of("eta-sweep")}
+    assert len(table & sweep) == 15
+    assert len(agents_of("td3-table", "eta-sweep", "pegrad")) == 210 + 75 + 15
+
+
+def test_agents_have_the_published_settings_and_the_protocols_seeds() -> None:
+    agents = agents_of("sac-table", tasks=("Hopper",), methods=("pave",))
+    assert [agent.identity["seed"] for agent in agents] == list(TRAINING_SEEDS[:5])
+    assert {agent.identity["method_settings"]["lambda_3"] for agent in agents} == {3}
+    assert {agent.identity["training"]["steps"] for agent in agents} == {1_000_000}
+
+
+def test_a_method_outside_the_experiment_runs_at_its_own_settings() -> None:
+    agents = agents_of("td3-table", tasks=("Ant",), methods=("temporal-ramp",), seeds=3)
+    assert [agent.identity["method"] for agent in agents] == ["temporal-ramp"] * 3
+
+
+def test_mistakes_are_told_in_one_sentence() -> None:
+    with pytest.raises(DamperError, match="did you mean 'td3-table'"):
+        agents_of("td3-tabel")
+    with pytest.raises(DamperError, match="learning_rate must be one value"):
+        wanted(Request(("pegrad",), settings={"learning_rate": (1e-3, 1e-4)}))
+    with pytest.raises(DamperError, match="steps must be given"):
+        agents_of("pegrad", tasks=("Swimmer-v5",))
+
+
+def test_every_experiment_is_described() -> None:
+    assert all(experiment.title for experiment in EXPERIMENTS.values())

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from damper.engine.settings import Settings, resolve
+from damper.experiments.grids import wanted
+from damper.experiments.identity import EXECUTION, NUMERICS, OWN, PUBLISHED, canonical, deviations, digest, identity
+from damper.experiments.identity import physics as physics_of
+from tests.experiments.helpers import agents_of, tiny
+
+ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "envs"}
+PHYSICS = {"gymnasium": "1.4.0"}
+
+
+def test_every_setting_of_the_engine_has_a_place() -> None:
+    # A setting that nobody has placed could move results without a table noticing.
+    placed = {*PUBLISHED, *NUMERICS, *EXECUTION, *(name for names in OWN.values() for name in names), *ELSEWHERE}
+    assert {f.name for f in fields(Settings)} == placed
+
+
+def test_numbers_have_one_form() -> None:
+    assert canonical({"b": 1.0, "a": (True, None, 0.1 + 0.2)}) == {"a": [True, None, 0.3], "b": 1}
+    assert digest({"eta": 1}) == digest({"eta": 1.0})
+    assert digest({"eta": 1}) != digest({"eta": True})
+
+
+@pytest.mark.parametrize(
+    "change", [{"gamma": 0.9}, {"steps": 7}, {"tf32": True}, {"overlap": True}, {"eta": 0.5}, {"protocol": "damper"}]
+)
+def test_what_moves_a_result_changes_the_identity(change: dict[str, object]) -> None:
+    base = {"env": "Hopper", "steps": 1000, "protocol": "pave"}
+    one, other = (resolve(**kind).record() for kind in (base, {**base, **change}))
+    assert digest(identity(one, {"seed": 0}, PHYSICS, 10)) != digest(identity(other, {"seed": 0}, PHYSICS, 10))
+
+
+def test_seed_physics_and_episodes_change_it_and_the_place_does_not() -> None:
+    record = resolve("Hopper", steps=1000).record()
+    base = digest(identity(record, {"seed": 0}, PHYSICS, 10))
+    assert digest(identity(record, {"seed": 1}, PHYSICS, 10)) != base
+    assert digest(identity(record, {"seed": 0}, {"gymnasium": "1.3.0"}, 10)) != base
+    assert digest(identity(record, {"seed": 0}, PHYSICS, 5)) != base
+    moved = {**record, "device": "cuda", "log_every": 7, "compile": True}
+    assert digest(identity(moved, {"seed": 0}, PHYSICS, 10)) == base
+
+
+def test_an_agent_of_a_population_is_the_agent_alone() -> None:
+    together = resolve("Hopper", method="scalarization", seeds=2, steps=1000, weight=[0.1, 0.2], gamma=[0.9, 0.99])
+    alone = resolve("Hopper", method="scalarization", seeds=(1,), steps=1000, weight=0.2, gamma=0.9)
+    row = {"weight": 0.2, "gamma": 0.9, "seed": 1}
+    assert row in together.agents()
+    assert identity(together.record(), row, PHYSICS, 10) == identity(alone.record(), {"seed": 1}, PHYSICS, 10)
+
+
+def test_physics_names_what_simulates() -> None:
+    known = {"gymnasium": "1.4", "mujoco": "3.5", "box2d": "2.3", "envpool": "1.2"}
+    assert physics_of("Hopper", "gymnasium", known) == {"gymnasium": "1.4", "mujoco": "3.5"}
+    assert physics_of("LunarLander", "gymnasium", known) == {"gymnasium": "1.4", "box2d": "2.3"}
+    assert physics_of("Pendulum-v1", "gymnasium", known) == {"gymnasium": "1.4"}
+    assert physics_of("Hopper", "envpool", known) == {"envpool": "1.2"}
+
+
+def test_only_what_leaves_the_protocol_is_a_deviation() -> None:
+    assert all(deviations(agent.identity) == {} for agent in agents_of("td3-table", "sac-table", "eta-sweep"))
+    assert deviations(agents_of("pegrad", settings={"tf32": True})[0].identity) == {}
+    assert deviations(wanted(tiny())[0].identity) == {
+        "steps": 300, "net_arch": [8], "learning_starts": 50, "batch_size": 16,
+    }  # fmt: skip
+    other = agents_of("td3-table", tasks=("Swimmer-v5",), steps=5000)
+    assert deviations(other[0].identity) == {"steps": 5000}  # the paper has no budget for it

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from damper.cli import main
+from damper.engine.metrics_log import MetricsLog
+from damper.engine.run import Run
+from damper.errors import DamperError
+from damper.experiments.grids import wanted
+from damper.experiments.identity import identity
+from damper.experiments.packing import pack
+from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
+from damper.experiments.runner import held, plan
+from damper.experiments.store import Store
+from tests.experiments.helpers import TINY, agents_of, invented, tiny
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json"))}
+
+
+def numbers(folder: Path) -> dict[str, object]:
+    return {record.digest: (record.episodes, record.trace) for record in Store(folder)}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("done")
+    outcome = reproduce(tiny(), folder / "results", folder / "runs", progress=False)
+    assert outcome == Outcome(wanted=2, there=0, added=2, left=0)
+    return folder
+
+
+def test_records_say_what_was_done(done: Path) -> None:
+    records = list(Store(done / "results"))
+    assert [record.identity for record in records] == [
+        agent.identity for agent in sorted(wanted(tiny()), key=lambda agent: str(Store(done).path(agent.identity)))
+    ]
+    for record in records:
+        assert len(record.episodes["return"]) == 10 and record.episodes["seed"][0] == 178132
+        assert record.deviations["steps"] == 300
+        assert record.curve["step"] == [100, 200, 300]
+        assert record.trace is not None and record.trace["shape"] == [200, 1]
+        assert record.run["agents"] == 2 and record.run["steps_per_second"] > 0
+        assert str(done) not in record.text()
+
+
+def test_running_twice_changes_nothing(done: Path) -> None:
+    before = contents(done)
+    with patch("damper.experiments.runner.run_settings", side_effect=AssertionError("nothing is to be trained")):
+        assert reproduce(tiny(), done / "results", done / "runs", progress=False).there == 2
+    assert contents(done) == before
+
+
+def test_deleted_records_are_filled_from_runs_that_are_still_there(done: Path, tmp_path: Path) -> None:
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    next((tmp_path / "results").rglob("*.json")).unlink()
+    with patch.object(MetricsLog, "write", side_effect=AssertionError("nothing is to be trained")):
+        assert reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False).added == 1
+    assert numbers(tmp_path / "results") == numbers(done / "results")
+
+
+def test_deleted_records_are_trained_again_to_the_same_numbers(done: Path, tmp_path: Path) -> None:
+    shutil.copytree(done / "results", tmp_path / "results")
+    next((tmp_path / "results").rglob("*.json")).unlink()
+    assert reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False) == Outcome(2, 1, 1, 0)
+    assert [len(Run(path.parent).agents) for path in tmp_path.rglob("manifest.json")] == [1]
+    assert numbers(tmp_path / "results").keys() == numbers(done / "results").keys()
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_a_killed_run_is_gone_on_with_even_if_more_is_asked_for(tmp_path: Path) -> None:
+    write = MetricsLog.write
+
+    def killed(log: MetricsLog, line: dict[str, Any]) -> None:
+        if line["step"] == 300:
+            raise KilledError
+        write(log, line)
+
+    with patch.object(MetricsLog, "write", killed), pytest.raises(KilledError):
+        reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
+    more = tiny(seeds=3)
+    jobs = plan(wanted(more), tmp_path / "runs")
+    assert sorted(len(job.wanted) for job, _ in jobs) == [1, 2]
+    assert reproduce(more, tmp_path / "results", tmp_path / "runs", progress=False).added == 3
+    begun = [Run(path.parent) for path in tmp_path.rglob("manifest.json") if len(Run(path.parent).agents) == 2]
+    assert [run.manifest["resumed"][0]["step"] for run in begun] == [200]
+
+
+def test_another_process_at_the_same_run_is_left_alone(tmp_path: Path) -> None:
+    (job,) = pack(wanted(tiny()))
+    with held(job.folder(tmp_path / "runs")) as alone:
+        assert alone
+        outcome = reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
+    assert outcome == Outcome(wanted=2, there=0, added=0, left=2)
+
+
+def test_other_physics_are_another_cell(done: Path) -> None:
+    with patch("damper.experiments.grids.versions", return_value={"gymnasium": "9.9.9"}):
+        rows = overview(tiny(), done / "results")
+    assert [(row.done, row.elsewhere, row.populations) for row in rows] == [(0, 2, 1)]
+
+
+def test_the_overview_counts_and_estimates(done: Path) -> None:
+    (row,) = overview(tiny(seeds=4), done / "results")
+    assert (row.done, row.total, row.elsewhere, row.populations) == (2, 4, 0, 1)
+    records = list(Store(done / "results"))
+    assert row.seconds == pytest.approx(300 / records[0].run["steps_per_second"])
+    assert estimate(pack(agents_of("pegrad")), records) is None  # no run of these tasks yet
+
+
+def test_the_estimate_takes_the_most_similar_runs() -> None:
+    plain, damper = (agents_of("td3-table", tasks=("Ant",), methods=(m,)) for m in ("plain", "damper"))
+    records = [invented(agent, run={"steps_per_second": 50.0}) for agent in plain]
+    records += [invented(agent, run={"steps_per_second": 200.0}) for agent in damper]
+    assert estimate(pack(damper), records) == pytest.approx(1_000_000 / 200)
+    assert estimate(pack(agents_of("td3-table", tasks=("Ant",), methods=("pave",))), records) == pytest.approx(8000)
+
+
+def test_the_command_makes_the_same_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tiny("td3-table", "eta-sweep", seeds=(5, 7), episodes=3, settings={**TINY, "overlap": True, "gamma": 0.9})
+    monkeypatch.chdir(tmp_path)
+    with patch("damper.cli.reproduce.reproduce", return_value=Outcome(0, 0, 0, 0)) as called:
+        main(command(asked).split()[1:])
+    again = called.call_args.args[0]
+    assert [agent.digest for agent in wanted(again)] == [agent.digest for agent in wanted(asked)]
+    assert again.experiments == asked.experiments
+
+
+def test_the_list_and_mistakes_on_the_command_line(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["reproduce", "--list", "--results", str(done / "results")])
+    listed = capsys.readouterr().out
+    assert "scalarization-sweep" in listed and "0 of 630" in listed
+    for arguments, sentence in ((["reproduce"], "experiments must name"), (["reproduce", "x"], "experiment must be")):
+        with pytest.raises(SystemExit) as stopped:
+            main([*arguments, "--results", str(tmp_path)])
+        assert stopped.value.code == 2
+        assert sentence in capsys.readouterr().err.replace("\n", " ")
+    with pytest.raises(DamperError, match="measured, not trained"):
+        reproduce(tiny("update-time"), tmp_path)
+
+
+def test_a_manifest_gives_the_identity_that_was_asked_for(done: Path) -> None:
+    (run,) = (Run(path.parent) for path in done.rglob("manifest.json"))
+    agents = wanted(tiny())
+    manifest = run.manifest
+    found = [identity(manifest["settings"], row, agents[0].identity["physics"], 10) for row in manifest["agents"]]
+    assert found == [agent.identity for agent in agents]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from damper.errors import DamperError
+from damper.evaluation.rollout import Episode
+from damper.experiments.records import curve, pack_trace, unpack_trace
+from damper.experiments.store import Store, read_record
+from damper.metrics import smoothness
+from tests.experiments.helpers import agents_of, invented
+
+AGENTS = agents_of("td3-table", tasks=("Pendulum", "Ant"), methods=("plain", "damper"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_record_comes_back_as_it_was_kept(tmp_path: Path) -> None:
+    store, record = Store(tmp_path), invented(AGENTS[0], 12.5)
+    path = store.add(record)
+    assert vars(read_record(path)) == json.loads(record.text())
+    assert path.relative_to(tmp_path).parts[:2] == ("pave", "Pendulum")
+    assert [other.digest for other in store] == [AGENTS[0].digest]
+    assert store.has(AGENTS[0].identity) and not store.has(AGENTS[1].identity)
+
+
+def test_a_record_that_is_there_is_not_changed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(invented(AGENTS[0], 1.0))
+    before = contents(tmp_path)
+    store.add(invented(AGENTS[0], 2.0))
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"identity": {}}', "[1, 2]"])
+def test_a_damaged_record_is_named_left_out_and_replaced(tmp_path: Path, damage: str) -> None:
+    store = Store(tmp_path)
+    path = store.add(invented(AGENTS[0]))
+    good = path.read_bytes()
+    path.write_text(damage)
+    with pytest.warns(UserWarning, match="is no whole record"):
+        assert list(store) == []
+    with pytest.warns(UserWarning, match="delete it"):
+        store.add(invented(AGENTS[0]))
+    assert path.read_bytes() == good
+
+
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+    path = Store(tmp_path).add(invented(AGENTS[0]))
+    moved = path.rename(path.with_name("td3-plain-1-00000000000000000000.json"))
+    with pytest.raises(DamperError, match="does not hold what its name says"):
+        read_record(moved)
+
+
+def test_merging_adds_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -> None:
+    mine, theirs = Store(tmp_path / "a"), Store(tmp_path / "b")
+    for agent in AGENTS[:3]:
+        mine.add(invented(agent))
+    for agent in AGENTS[1:5]:
+        theirs.add(invented(agent))
+    theirs.path(AGENTS[2].identity).write_text(invented(AGENTS[2], 9.0).text())
+    merged = mine.merge(theirs)
+    assert (merged.added, merged.same, len(merged.different)) == (2, 1, 1)
+    assert {record.digest for record in mine} == {agent.digest for agent in AGENTS[:5]}
+    assert max(read_record(mine.path(AGENTS[2].identity)).episodes["return"]) < 1.0
+    before = contents(tmp_path)
+    assert mine.merge(theirs).added == 0
+    assert contents(tmp_path) == before
+    with pytest.raises(DamperError, match="merge must name a folder"):
+        mine.merge(Store(tmp_path / "c"))
+
+
+def _fill(folder: str) -> None:
+    for agent in AGENTS:
+        Store(Path(folder)).add(invented(agent))
+
+
+def test_two_processes_fill_one_store(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_fill, args=(str(tmp_path),)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert {record.digest for record in Store(tmp_path)} == {agent.digest for agent in AGENTS}
+    assert all(name.endswith(".json") for name in contents(tmp_path))
+
+
+def test_records_are_small() -> None:
+    # 1,000 records of the widest task, two in five with a trace of 1,000 noisy steps, stay below 50 MB.
+    noise = np.random.default_rng(0).uniform(-1, 1, (1000, 8)).astype(np.float32)
+    bound = np.ones(8, np.float32)
+    trace = pack_trace(Episode(1, 0.0, False, noise, noise, -bound, bound))
+    full = {name: [0.12345] * 100 for name in ("step", "return", "sm", "cosine", "conflict", "norm_ratio", "weight")}
+    traced, untraced = (len(replace(invented(AGENTS[0]), trace=t, curve=full).text()) for t in (trace, None))
+    assert 400 * traced + 600 * untraced < 50e6 / 2
+
+
+def test_traces_come_back_to_half_a_level() -> None:
+    noise = np.random.default_rng(1).uniform(-2, 2, (201, 3)).astype(np.float32)
+    noise[:2] = [[-2] * 3, [2] * 3]
+    high = np.full(3, 2, np.float32)
+    back = unpack_trace(pack_trace(Episode(1, 0.0, False, noise, noise, -high, high)))
+    assert np.abs(back - noise).max() <= 4 / 65534 / 2 + 1e-9
+    assert smoothness(back) == pytest.approx(smoothness(noise), rel=1e-3)
+
+
+def test_curves_are_means_between_the_steps_they_name() -> None:
+    lines = [{"step": i, "return": [None, float(i)], "sm": [1.0, float("nan")]} for i in range(1, 251)]
+    ours, other = curve(lines, 1), curve(lines, 0)
+    assert ours["step"][-1] == 250 and len(ours["step"]) == 100
+    assert ours["return"][0] == 2.0  # steps 1, 2 and 3
+    assert "sm" not in ours and "return" not in other
+    assert curve(lines[:3], 1)["return"] == [1.0, 2.0, 3.0]
+    assert curve([], 0) == {"step": []}
