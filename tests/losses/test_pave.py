@@ -126,3 +126,13 @@ def test_a_concave_enough_critic_pays_nothing_for_curvature():
     # vᵀMv = −20 for every ±1 direction in two dimensions.
     raised = pave(critic, None, batch, noise, **{**only_curvature, "delta": 25.0})
     assert raised.item() == pytest.approx(0.2 * 2 * 5)
+
+
+@pytest.mark.slow
+def test_it_compiles_whole():
+    agents, streams = population("pave", "td3", **WEIGHTS), Streams(SEEDS)
+    batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
+    gradient = torch.func.grad(lambda rows: critic_loss(agents, rows, batch, noise).sum())
+    expected = gradient(agents.state["critic"])
+    ours = torch.compile(gradient, fullgraph=True)(agents.state["critic"])
+    assert (ours - expected).norm() <= 1e-13 * expected.norm()
