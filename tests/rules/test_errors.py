@@ -48,7 +48,7 @@ def test_eta_outside_its_range(eta: Any, given: str) -> None:
         ("metabalance", "beta", r"in \[0, 1\]"),
     ],
 )
-@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), torch.tensor([0.5, -1.0])])
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), torch.tensor([0.5, -1.0]), torch.tensor(torch.inf)])
 def test_other_settings_outside_their_range(name: str, setting: str, bounds: str, bad: Any) -> None:
     with pytest.raises(DamperError, match=rf"^{setting} must be {bounds}, but .+ was given: "):
         RULES[name](ONES, ONES, **{setting: bad})

@@ -40,6 +40,12 @@ def test_shortest_and_common_descent(ratio: float, normalize: bool) -> None:
         assert ((d * end).sum(-1) >= d.square().sum(-1) * (1 - 1e-9)).all()
 
 
+def test_a_zero_gradient_is_the_shortest_of_all() -> None:
+    g_T = torch.tensor([3.0, 4.0])
+    for normalize in (False, True):
+        assert torch.equal(mgda(torch.zeros(2), g_T, normalize=normalize), torch.zeros(2))
+
+
 def test_nearly_equal_gradients_keep_their_length() -> None:
     g = pairs(40, 8)[0]
     for difference in (1e-9, 1e-12, 1e-15, 1e-16):
