@@ -1,0 +1,104 @@
+"""Populations small enough to train in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.engine.envs import spec_of
+from damper.engine.learner import Learner
+from damper.engine.nets import leaves
+from damper.engine.population import Population, Shape
+from damper.engine.settings import Settings, resolve
+from damper.engine.streams import Streams
+from damper.losses._interface import Batch, Noise
+from damper.methods import find_method
+
+OBS, ACT, BATCH = 3, 2, 8
+SHAPE = Shape(OBS, ACT, (10, 8))
+HYPER = {
+    "learning_rate": 1e-3,
+    "gamma": 0.98,
+    "tau": 0.005,
+    "target_policy_noise": 0.2,
+    "target_noise_clip": 0.5,
+    "action_noise": 0.1,
+    "ent_coef": 0.2,
+}
+
+
+def population(
+    backbone: str,
+    method: str,
+    seeds: Sequence[int],
+    dtype: torch.dtype = torch.float32,
+    automatic: bool = False,
+    hyper: Mapping[str, Sequence[float]] | None = None,
+    own: Mapping[str, Sequence[float]] | None = None,
+) -> Population:
+    """One agent per seed; ``hyper`` and ``own`` (the method's settings) give values per agent."""
+    numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
+    numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hyper or {}).items()}
+    chosen = find_method(method)
+    settings = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
+    return Population(backbone, chosen, SHAPE, Streams(seeds), numbers, settings, dtype, automatic)
+
+
+def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch, dict[str, Tensor]]:
+    """A batch and noise that depend on each agent's own seed alone."""
+    streams = Streams(seeds)
+    sizes = {"obs": (BATCH, OBS), "action": (BATCH, ACT), None: (BATCH,)}
+
+    def draw(name: str, kind: Noise) -> Tensor:
+        value: Tensor = getattr(streams, kind.kind)(f"given {name}", counter, sizes[kind.like], made.dtype)
+        return value
+
+    normal, uniform = Noise("normal", "obs"), Noise("uniform", "action")
+    obs, previous = draw("obs", normal), draw("previous", normal)
+    reward, done = draw("reward", Noise("normal", None)), draw("done", Noise("uniform", None)) > 0.8
+    batch = Batch(obs, draw("action", uniform), reward, obs + 0.1 * previous, done.to(made.dtype), previous, 0.5)
+    return batch, {name: draw(name, kind) for name, kind in made.noise_kinds.items()}
+
+
+def train(made: Population, seeds: Sequence[int], updates: int, start: int = 0) -> None:
+    """Updates on ``inputs``, the actor at every second one as TD3 does."""
+    for k in range(start, start + updates):
+        made.update(*inputs(made, seeds, k), with_actor=k % 2 == 1)
+
+
+def rows(state: Mapping[str, Tensor], name: str, agents: Sequence[int]) -> Tensor:
+    """Some agents' part of a state tensor; all of it where agents share it."""
+    value = state[name]
+    if value.ndim == 0 or name == "diagnosed":
+        return value
+    return value[:, list(agents)] if name == "diagnostics" else value[list(agents)]
+
+
+def pieces(made: Population, name: str, agent: int) -> list[Tensor]:
+    """An agent's part of a state tensor in float64, by layer where it is a network's."""
+    part, network = rows(made.state, name, [agent]).double(), name.split(".")[0]
+    if name.endswith(".t") or not network.startswith(("actor", "critic")):
+        return [part]
+    layout = made.actor_layout if network.startswith("actor") else made.critic_layout
+    return leaves(layout.split(part.reshape(-1, layout.size)))
+
+
+def settings(backbone: str = "td3", method: str = "plain", **given: Any) -> Settings:
+    """A run on Pendulum of a few hundred steps with tiny networks."""
+    tiny = {"net_arch": (12, 10), "batch_size": 16, "learning_starts": 20, "steps": 300, "log_every": 50}
+    return resolve("Pendulum", backbone, method, **{"seeds": (0, 1), **tiny, **given})
+
+
+def learner(made: Settings, rows: int = 60, device: str = "cpu") -> Learner:
+    """A learner whose agents have stored random transitions, the same ones for the same seed."""
+    learner = Learner(made, spec_of(made.env))
+    streams = Streams([agent["seed"] for agent in made.agents()], device)
+    width = learner.replay.rows.shape[-1] - 2
+    for k in range(rows):
+        first = torch.full((learner.agents, 2), float(k % 10 == 0), device=device)
+        first[:, 0] = float(k % 10 == 9)
+        learner.replay.add(torch.cat((streams.normal("stored", k, (width,)), first), 1).to(learner.dtype))
+    return learner
