@@ -66,7 +66,8 @@ def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, in
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
-    return torch.baddbmm(bias, x, weight)
+    # Not baddbmm: on a GPU it first copies the bias over the whole output; an addition joins the activation's kernel.
+    return torch.bmm(x, weight) + bias
 
 
 def leaves(weights: dict[str, tuple[Tensor, Tensor]]) -> list[Tensor]:

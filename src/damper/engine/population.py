@@ -21,8 +21,7 @@ from damper.engine.optimiser import Adam, polyak
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method
-from damper.rules import combine_reported, find, has_memory
-from damper.rules._report import report
+from damper.rules import apply_reported, combine_reported, find, has_memory
 
 AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
 DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ratio", "conflict", "weight", "guard")
@@ -198,15 +197,9 @@ class Population:
         """The rule's gradient; its memory moves on in place."""
         assert self.rule is not None
         (g_R, g_T), settings = gradients, self.settings["rule"]
-        combined: Tensor
-        memory: Any = None
-        if self._memory is None:
-            combined = self.rule(g_R, g_T, **settings)
-        else:
-            combined, memory = self.rule(g_R, g_T, state=self._memory, **settings)
-            for old, new in zip(_memory_tensors(self._memory), _memory_tensors(memory), strict=True):
-                old.copy_(new)
-        told = report(self.rule, g_R, g_T, combined, memory, **settings)
+        combined, told = apply_reported(self.rule, g_R, g_T, self._memory, self._memory is not None, **settings)
+        for old, new in zip(_memory_tensors(self._memory), _memory_tensors(told.state), strict=True):
+            old.copy_(new)
         seen |= {name: getattr(told, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
         return combined
 

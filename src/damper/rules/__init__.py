@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules._report import GradientReport, report
+from damper.rules._report import GradientReport, apply_reported
 from damper.rules._span import Rule
 from damper.rules.bloop import bloop
 from damper.rules.cagrad import cagrad
@@ -50,7 +50,16 @@ RULES: dict[str, Rule] = {
     "nash-mtl": nash_mtl,
 }
 
-__all__ = ["RULES", "GradientReport", "combine", "combine_reported", "find", "has_memory", "settings_of"]
+__all__ = [
+    "RULES",
+    "GradientReport",
+    "apply_reported",
+    "combine",
+    "combine_reported",
+    "find",
+    "has_memory",
+    "settings_of",
+]
 
 
 def find(rule: str | Rule) -> Rule:
@@ -81,11 +90,7 @@ def combine_reported(
     """Apply any rule, with or without memory, and report what it did (the new memory is ``report.state``)."""
     rule = find(rule)
     _check_settings(rule, settings)
-    if has_memory(rule):
-        combined, state = rule(primary, auxiliary, state=state, **settings)
-    else:
-        combined, state = rule(primary, auxiliary, **settings), None
-    return combined, report(rule, primary, auxiliary, combined, state, **settings)
+    return apply_reported(rule, primary, auxiliary, state, has_memory(rule), **settings)
 
 
 def _check_settings(rule: Rule, settings: dict[str, Any]) -> None:

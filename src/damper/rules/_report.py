@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from damper.rules._span import Rule, measure, unit, working
+from damper.rules._span import Gram, Rule, measure, unit, working
 
 
 class GradientReport(NamedTuple):
@@ -31,20 +31,23 @@ class GradientReport(NamedTuple):
     state: Any = None
 
 
-def report(
-    rule: Rule, primary: Tensor, auxiliary: Tensor, combined: Tensor, state: Any, **settings: Any
-) -> GradientReport:
-    """The diagnostics of ``combined = rule(primary, auxiliary, **settings)``."""
-    g_R, g_T = working(primary), working(auxiliary)
-    n_R, n_T, c = gram = measure(g_R, g_T).gram
+def apply_reported(
+    rule: Rule, primary: Tensor, auxiliary: Tensor, state: Any, memory: bool, **settings: Any
+) -> tuple[Tensor, GradientReport]:
+    """Apply a rule (with ``memory`` or without) and tell what it did; a rule in the span is measured only once."""
+    if hasattr(rule, "explained"):
+        combined, gram, added = rule.explained(primary, auxiliary, **settings)
+        return combined, _tell(gram, torch.zeros_like(gram.n_R) + added, working(primary).dtype, None)
+    combined, state = (
+        rule(primary, auxiliary, state=state, **settings) if memory else (rule(primary, auxiliary, **settings), None)
+    )
+    g_R = working(primary)
+    change = unit(working(combined) - g_R)
+    return combined, _tell(measure(g_R, working(auxiliary)).gram, change.m * change.k, g_R.dtype, state)
+
+
+def _tell(gram: Gram, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:
+    n_R, n_T, c = gram
     guard = (n_R == 0) | (n_T == 0)
-    if hasattr(rule, "lengths"):
-        added = torch.zeros_like(n_R) + rule.lengths(gram, **settings)[1]
-    else:
-        change = unit(working(combined) - g_R)
-        added = change.m * change.k
-
-    def over_primary(length: Tensor) -> Tensor:
-        return torch.where(guard, 0.0, length / torch.where(guard, 1.0, n_R)).to(g_R.dtype)
-
-    return GradientReport(c.to(g_R.dtype), over_primary(n_T), c < 0, over_primary(added), guard, state)
+    over = torch.where(guard, 0.0, 1.0 / torch.where(guard, 1.0, n_R))
+    return GradientReport(c.to(dtype), (n_T * over).to(dtype), c < 0, (added * over).to(dtype), guard, state)

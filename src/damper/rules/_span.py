@@ -103,20 +103,24 @@ def span_rule(*, keeps_primary: bool = True) -> Callable[[Lengths], Rule]:
     """
 
     def decorate(lengths: Lengths) -> Rule:
-        def rule(primary: Tensor, auxiliary: Tensor, **settings: Any) -> Tensor:
+        def explained(primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, Gram, Setting]:
             check_pair(primary, auxiliary)
             g_R = working(primary)
             measured = measure(g_R, working(auxiliary))
             r, s = lengths(measured.gram, **settings)
             g = along(measured.primary, r) + along(measured.auxiliary, s)
             g = g_R + g if keeps_primary else g
-            return torch.where(measured.usable.unsqueeze(-1), g, g_R).to(primary.dtype)
+            combined = torch.where(measured.usable.unsqueeze(-1), g, g_R).to(primary.dtype)
+            return combined, measured.gram, s
+
+        def rule(primary: Tensor, auxiliary: Tensor, **settings: Any) -> Tensor:
+            return explained(primary, auxiliary, **settings)[0]
 
         functools.update_wrapper(rule, lengths)
         own = list(inspect.signature(lengths).parameters.values())[1:]
         pair = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("primary", "auxiliary")]
         rule.__signature__ = inspect.Signature(pair + [p.replace(kind=p.KEYWORD_ONLY) for p in own])  # type: ignore[attr-defined]
-        rule.lengths = lengths  # type: ignore[attr-defined]
+        rule.explained = explained  # type: ignore[attr-defined]
         return rule
 
     return decorate
