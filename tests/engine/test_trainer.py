@@ -1,0 +1,209 @@
+"""The training loop: true transitions, the published schedule, what is refused and what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from damper.engine import trainer as module
+from damper.engine.run import Run
+from damper.engine.settings import resolve
+from damper.engine.trainer import Trainer, needed_memory
+from damper.errors import DamperError
+from tests.engine import small
+from tests.engine.diary import Diary, Poisoned
+
+TINY: dict[str, Any] = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 20, "log_every": 100}
+
+
+# --- transitions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("buffer_size", [900, 100_000])
+def test_no_false_transition(tmp_path: Path, buffer_size: int) -> None:
+    seeds, steps = (0, 1, 2), 2000
+    own = {"buffer_size": buffer_size, "train_freq": 40, "gradient_steps": 1}
+    trainer = Trainer(resolve(Diary, "td3", "grad-caps", seeds, steps, **{**TINY, **own}), tmp_path / "run")
+    trainer.train()
+    replay = trainer.learner.replay
+    assert replay.stored == steps and replay.capacity == min(steps, buffer_size)
+    oldest = steps - replay.capacity
+    index = (torch.arange(oldest, steps) % replay.capacity).expand(3, -1)
+    batch = replay.gather(index, previous_obs=True)
+    tag, episode, t, length, falls = batch.obs.unbind(-1)
+    assert torch.equal(tag, torch.tensor(seeds)[:, None].expand_as(tag).float())
+    assert torch.equal(batch.next_obs, batch.obs + torch.tensor([0.0, 0, 1, 0, 0])), "no pair crosses a reset"
+    torch.testing.assert_close(batch.reward, batch.action[..., 0], rtol=0, atol=1e-6)
+    ended = t + 1 == length
+    assert torch.equal(batch.terminated, (ended & (falls > 0)).float()), "running out of time is not an end"
+    assert (ended & (falls > 0)).sum() > 200 and (ended & (falls == 0)).sum() > 200
+    assert not torch.equal(ended[0], ended[1]), "agents reset at different times"
+    # Entries follow each other as the episodes went, none left out.
+    assert torch.equal(t[:, 1:], torch.where(ended, 0.0, t + 1)[:, :-1])
+    assert torch.equal(episode[:, 1:], (episode + ended)[:, :-1])
+    before = batch.obs - torch.tensor([0.0, 0, 1, 0, 0])
+    lost = t == 0
+    lost[:, 0] = True  # the oldest entry's predecessor has been written over
+    assert torch.equal(batch.previous_obs, torch.where(lost[..., None], batch.obs, before))
+
+
+def test_episodes_are_told_as_they_were(tmp_path: Path) -> None:
+    trainer = Trainer(resolve(Diary, "td3", "plain", (0, 1), 600, **TINY), tmp_path / "run")
+    lines: list[dict[str, Any]] = []
+    trainer.listeners = (lines.append,)
+    run = trainer.train()
+    assert run.metrics() == lines and [line["step"] for line in lines] == [100, 200, 300, 400, 500, 600]
+    assert [line["updates"] for line in lines] == [80, 180, 280, 380, 480, 580]
+    batch = trainer.learner.replay.gather(torch.arange(600).expand(2, -1))
+    for j in (0, 1):
+        t, length = batch.obs[j, :, 2], batch.obs[j, :, 3]
+        for k, line in enumerate(lines):
+            ends = (t + 1 == length)[: 100 * (k + 1)].nonzero()[:, 0]
+            recent = ends[ends >= 100 * k]
+            lengths = length[recent]
+            totals = [batch.reward[j, end + 1 - int(n) : end + 1].sum() for end, n in zip(recent, lengths, strict=True)]
+            assert line["length"][j] == pytest.approx(lengths.mean().item())
+            assert line["return"][j] == pytest.approx(torch.stack(totals).mean().item(), abs=1e-6)
+
+
+# --- schedule ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("train_freq", "gradient_steps"), [(1, 1), (50, 50), (3, 2)])
+def test_updates_begin_after_the_random_steps_and_keep_their_rhythm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_freq: int, gradient_steps: int, overlap: bool
+) -> None:
+    own = {"train_freq": train_freq, "gradient_steps": gradient_steps, "learning_starts": 50, "overlap": overlap}
+    trainer, at = Trainer(small.settings(steps=160, **own), tmp_path / "run"), []
+    original = trainer.learner.learn
+    monkeypatch.setattr(trainer.learner, "learn", lambda: (at.append(trainer.step), original()))
+    trainer.train()
+    # With overlap an update waits for the next step's action, and runs while the environments step.
+    due = [step for step in range(51, 161) if step % train_freq == 0 for _ in range(gradient_steps)]
+    assert at == due and int(trainer.learner.state()["updates"]) == len(due)
+
+
+def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = {}
+    for overlap in (False, True):
+        trainer = Trainer(small.settings(steps=23, overlap=overlap), tmp_path / str(overlap))
+        order = orders[overlap] = []
+        for part, name in ((trainer.learner, "act"), (trainer.learner, "learn"), (trainer.pool, "step")):
+            original = getattr(part, name)
+            monkeypatch.setattr(
+                part, name, lambda *a, name=name, call=original, to=order: (to.append(name), call(*a))[1]
+            )
+        trainer.train()
+    assert orders[False][-9:] == ["act", "step", "learn"] * 3
+    assert orders[True][-9:] == ["act", "step", "act", "learn", "step", "act", "learn", "step", "learn"]
+
+
+# --- what went wrong is told ---------------------------------------------------------------------------------------
+
+
+def test_a_frozen_agent_is_reported_and_changes_no_other(tmp_path: Path) -> None:
+    runs, rows = {}, {}
+    for env in (Diary, Poisoned):
+        trainer = Trainer(resolve(env, "td3", "damper", (0, 1, 2), 500, **TINY), tmp_path / env.__name__)
+        runs[env], rows[env] = trainer.train(), trainer.learner.state()["actor"]
+    for j in (0, 2):
+        assert torch.equal(rows[Diary][j], rows[Poisoned][j])
+    frozen = runs[Poisoned].manifest["frozen"]
+    assert runs[Diary].manifest["frozen"] == {} and list(frozen) == ["1"] and 0 < frozen["1"] <= 480
+    told = [line["frozen"] for line in runs[Poisoned].metrics()]
+    assert told[0] == [-1, -1, -1] and told[-1] == [-1, frozen["1"], -1]
+    for clean, line in zip(runs[Diary].metrics(), runs[Poisoned].metrics(), strict=True):
+        for name in ("return", "critic_loss", "cosine"):
+            assert [line[name][j] for j in (0, 2)] == [clean[name][j] for j in (0, 2)]
+    assert runs[Poisoned].metrics()[-1]["critic_loss"][1] is None, "JSON has no NaN"
+    assert "NaN" not in (runs[Poisoned].path / "metrics.jsonl").read_text()
+    assert rows[Poisoned][1].isfinite().all(), "its last good parameters are kept"
+
+
+# --- folders -------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, folder = small.settings(steps=60), tmp_path / "run"
+    run = Trainer(made, folder).train()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "step-000000000050.json").write_text("{}")  # of a kill between the last two writes
+    for name in ("spec_of", "make_pool", "Learner", "check_memory"):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
+    again = Trainer(made, folder).train()
+    assert again == run and again.finished
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_the_same_folder_with_other_settings_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    Trainer(small.settings(steps=60), folder).train()
+    for other, was, now in (
+        ("gamma", 0.99, 0.9),
+        ("steps", 60, 70),
+        ("method", "plain", "caps"),
+        ("seeds", r"\[0, 1\]", r"\[2\]"),
+    ):
+        given = {"steps": 60, other: {"gamma": 0.9, "steps": 70, "method": "caps", "seeds": (2,)}[other]}
+        with pytest.raises(DamperError, match=rf"other settings: {other} was '?{was}'?, now '?{now}'?; choose another"):
+            Trainer(small.settings(**given), folder)
+    assert Trainer(small.settings(steps=60, log_every=7, checkpoint_every=9), folder).train().finished
+
+
+def test_a_folder_with_other_files_is_refused_and_one_of_a_killed_start_is_not(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DamperError, match="out must be an empty or new folder or a run"):
+        Trainer(small.settings(), tmp_path)
+    (tmp_path / "notes.txt").unlink()
+    (tmp_path / ".manifest.json.123.tmp").write_text("{")
+    Trainer(small.settings(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_what_cannot_be_trained_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DamperError, match="seeds must be one whole number from 0"):
+        Trainer(small.settings(seeds=(-1,)), tmp_path / "run")
+    with pytest.raises(DamperError, match="env must be an id"):
+        Trainer(resolve("Pendulun-v1", steps=10), tmp_path / "run")
+    monkeypatch.setattr(module, "memory_available", lambda device: 7 * 2**30)
+    monkeypatch.setattr(module, "Learner", lambda *_: pytest.fail("refused before anything is allocated"))
+    told = (
+        r"buffer_size=100000000 with 2 agents needs at least 7\.5 GiB on cpu, but 7\.0 GiB are free: lower buffer_size"
+    )
+    with pytest.raises(DamperError, match=told):
+        Trainer(small.settings(steps=100_000_000, buffer_size=100_000_000), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("backbone", "method"), [("td3", "plain"), ("sac", "damper"), ("td3", "asap"), ("sac", "asap")]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_needed_memory_is_what_is_allocated(backbone: str, method: str, dtype: str) -> None:
+    made = small.settings(backbone, method, dtype=dtype, ent_coef=0.2, buffer_size=100)
+    learner = small.learner(made)
+    state = {name: value for name, value in learner.state().items() if value.ndim == 2 and name != "diagnostics"}
+    assert needed_memory(made, 3, 1) == sum(value.nbytes for value in (*state.values(), learner.replay.rows))
+
+
+def test_a_run_tells_what_it_is(tmp_path: Path) -> None:
+    run = Trainer(small.settings("sac", "damper", eta=(0.0, 1.0), steps=60), tmp_path / "run").train()
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    assert manifest["settings"]["net_arch"] == [12, 10] and manifest["settings"]["method_settings"]["eta"] == [0.0, 1.0]
+    assert run.agents == [{"eta": eta, "seed": seed} for eta in (0.0, 1.0) for seed in (0, 1)]
+    assert {"torch", "gymnasium", "numpy", "python"} <= set(manifest["versions"])
+    assert manifest["finished"] and manifest["resumed"] == [] and manifest["hardware"]["threads"] == 1
+    assert len(list((run.path / "policies").iterdir())) == 4
+    with pytest.raises(DamperError, match="agent must be 0 to 3"):
+        run.policy(4)
+    with pytest.raises(DamperError, match="is no run"):
+        _ = Run(tmp_path).manifest
+    (run.path / "manifest.json").write_text("{")
+    with pytest.raises(DamperError, match=r"manifest\.json is damaged"):
+        _ = run.manifest
