@@ -199,7 +199,8 @@ def check(settings: Settings) -> Settings:
         if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch"):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
     for name, (low, high) in _RANGES.items():
-        for value in _each(values[name]):
+        automatic = name == "ent_coef" and values[name] == "auto"
+        for value in () if automatic else _each(values[name]):
             _check_number(name, value, low, high)
     for name, low in _SMALLEST.items():
         _check_integer(name, values[name], low)
@@ -222,8 +223,6 @@ def _each(value: Any) -> tuple[Any, ...]:
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if name == "ent_coef" and value == "auto":
-        return
     if not isinstance(value, int | float) or not low <= value <= high:
         more = ", or 'auto' for all agents" if name == "ent_coef" else ""
         raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")

@@ -1,0 +1,176 @@
+"""Settings of a run: protocols, presets, products of lists, and sentences for mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from damper.engine.settings import Settings, resolve
+from damper.errors import DamperError
+from damper.losses.caps import caps
+from damper.losses.temporal import temporal
+from damper.methods import METHODS, Method, compose
+
+TASKS = {
+    "LunarLander": 500_000,
+    "Pendulum": 100_000,
+    "Reacher": 500_000,
+    "Ant": 1_000_000,
+    "Hopper": 1_000_000,
+    "Walker": 1_000_000,
+}
+FIRST_FIVE = (178132, 410580, 922852, 787576, 660993)
+NEXT_FIVE = (857751, 968229, 423337, 499844, 985365)
+
+# The two published settings, row by row as the papers and their code print them.
+TD3 = {"net_arch": (400, 300), "policy_delay": 2, "target_policy_noise": 0.2, "target_noise_clip": 0.5}
+TD3 |= {"action_noise": 0.1, "activation": "silu", "tau": 0.005, "train_freq": 1, "gradient_steps": 1}
+SAC = {"net_arch": (256, 256), "activation": "silu", "tau": 0.005}
+PAVE_TD3 = {**TD3, "learning_rate": 1e-3, "batch_size": 256, "learning_starts": 10_000}
+SHORT = {**PAVE_TD3, "gamma": 0.98, "buffer_size": 200_000}
+LONG = {**PAVE_TD3, "gamma": 0.99, "buffer_size": 1_000_000}
+PAVE_SAC = {**SAC, "learning_rate": 1e-3, "batch_size": 100, "learning_starts": 10_000, "gamma": 0.99}
+PAVE_SAC |= {"buffer_size": 1_000_000, "train_freq": 50, "gradient_steps": 50, "ent_coef": 0.2}
+AUTHORS = {"learning_rate": 3e-4, "batch_size": 256, "learning_starts": 100, "gamma": 0.99, "buffer_size": 1_000_000}
+AUTHORS_SAC = {**SAC, **AUTHORS, "train_freq": 1, "gradient_steps": 1, "ent_coef": "auto"}
+PROTOCOLS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
+    ("pave", "td3"): {task: SHORT if task in ("LunarLander", "Pendulum") else LONG for task in TASKS},
+    ("pave", "sac"): dict.fromkeys(TASKS, PAVE_SAC),
+    ("damper", "td3"): {task: {**TD3, **AUTHORS} for task in TASKS},
+    ("damper", "sac"): dict.fromkeys(TASKS, AUTHORS_SAC),
+}
+ETA = {"td3": (0.8, 1.0, 1.0, 0.0, 1.0, 1.0), "sac": (1.0, 1.0, 0.8, 0.0, 0.0, 1.0)}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("protocol", "backbone"), PROTOCOLS)
+def test_protocols(protocol: str, backbone: str, task: str) -> None:
+    made = resolve(task, backbone, "damper", seeds=10, protocol=protocol)
+    assert made.steps == TASKS[task] and made.seeds == FIRST_FIVE + NEXT_FIVE
+    expected = PROTOCOLS[protocol, backbone][task]
+    assert {name: getattr(made, name) for name in expected} == expected
+    assert made.method_settings["eta"] == dict(zip(TASKS, ETA[backbone], strict=True))[task]
+
+
+def test_the_task_counts_and_not_how_it_is_spelled() -> None:
+    ids = {"LunarLander": "LunarLander-v3", "Pendulum": "Pendulum-v1", "Walker": "Walker2d-v5"}
+    for task, gymnasium_id in ids.items():
+        short, long = (resolve(env, "td3", "pave", protocol="pave").record() for env in (task, gymnasium_id))
+        assert {**short, "env": ""} == {**long, "env": ""}
+
+
+def test_what_is_given_wins() -> None:
+    made = resolve("Pendulum", "td3", "damper", steps=7, protocol="pave", gamma=0.5, eta=0.25, net_arch=[32])
+    assert (made.steps, made.gamma, made.method_settings["eta"], made.net_arch) == (7, 0.5, 0.25, (32,))
+    assert made.learning_rate == 1e-3, "the rest stays the protocol's"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "protocol", "expected"),
+    [(3, None, (0, 1, 2)), (5, "damper", FIRST_FIVE), (2, "pave", FIRST_FIVE[:2]), ([7, 3], "pave", (7, 3))],
+)
+def test_seeds(seeds: Any, protocol: str | None, expected: tuple[int, ...]) -> None:
+    assert resolve("Pendulum", seeds=seeds, protocol=protocol).seeds == expected
+
+
+# --- what differs between agents -----------------------------------------------------------------------------------
+
+
+def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
+    made = resolve("Pendulum", "td3", "damper", seeds=(4, 2), eta=[0.0, 1.0], learning_rate=[1e-3, 1e-4])
+    rows = [(a["learning_rate"], a["eta"], a["seed"]) for a in made.agents()]
+    assert rows == [(rate, eta, seed) for rate in (1e-3, 1e-4) for eta in (0.0, 1.0) for seed in (4, 2)]
+    hyper, rule = made.hyper(), made.routed(torch.device("cpu"), torch.float32)["rule"]
+    assert hyper["learning_rate"].tolist() == [row[0] for row in rows] and hyper["gamma"].tolist() == [0.99] * 8
+    assert rule["eta"].tolist() == [row[1] for row in rows] and rule["eta"].dtype == torch.float32
+
+
+def test_a_list_of_one_is_its_value_and_one_value_is_no_column() -> None:
+    made = resolve("Pendulum", "td3", "damper", seeds=(4, 2), eta=[0.5])
+    assert made.method_settings["eta"] == 0.5
+    assert made.agents() == [{"seed": 4}, {"seed": 2}]
+    assert made.routed(torch.device("cpu"), torch.float32)["rule"] == {"eta": 0.5}
+
+
+def test_temperatures_may_differ_and_automatic_starts_at_one() -> None:
+    fixed = resolve("Pendulum", "sac", "plain", seeds=1, ent_coef=[0.1, 0.2])
+    torch.testing.assert_close(fixed.hyper()["ent_coef"], torch.tensor([0.1, 0.2], dtype=torch.float64))
+    assert resolve("Pendulum", "sac", "plain", seeds=2).hyper()["ent_coef"].tolist() == [1.0, 1.0]
+
+
+# --- methods as objects --------------------------------------------------------------------------------------------
+
+
+def test_a_composed_method_is_known_by_its_name() -> None:
+    assert resolve("Pendulum", "td3", compose("caps", "pcgrad", "pave")).method == "pcgrad+caps+pave"
+
+
+def test_a_method_object_must_be_the_one_its_name_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Method("mine", actor=temporal)
+    with pytest.raises(DamperError, match=r"set damper\.METHODS\['mine'\] first"):
+        resolve("Pendulum", "td3", mine)
+    monkeypatch.setitem(METHODS, "mine", mine)
+    assert resolve("Pendulum", "td3", mine).method == "mine"
+    with pytest.raises(DamperError, match=r"'damper' is another one in damper\.METHODS"):
+        resolve("Pendulum", "td3", Method("damper", actor=caps, rule="damper"))
+
+
+# --- mistakes ------------------------------------------------------------------------------------------------------
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given"),
+    ({"method": "dampr"}, "did you mean 'damper'"),
+    ({"protocol": "paper"}, "protocol must be one of pave, damper, but 'paper' was given"),
+    ({"env": "CartPole-v1"}, "steps must be given for 'CartPole-v1'"),
+    ({"learning_rates": 1e-3}, "learning_rates is no setting .* did you mean 'learning_rate'"),
+    ({"etta": 1.0}, "did you mean 'eta'"),
+    ({"method": "plain", "eta": 1.0}, "eta is no setting of the run or of method 'plain'"),
+    ({"lambda_S": 1.0}, "lambda_S is no setting of the run or of method 'damper'"),
+    ({"env_steps": 3}, "env_steps is no setting"),
+    ({"eta": 1.5}, r"eta must be in \[0, 1\], but 1.5 was given"),
+    ({"eta": (0.5, -0.1)}, r"eta must be in \[0, 1\], but -0.1 was given"),
+    ({"eta": "high"}, "eta must be a number, but 'high' was given"),
+    ({"eta": float("nan")}, r"eta must be in \[0, 1\], but nan was given"),
+    ({"eta": ()}, "must have at least one value"),
+    ({"method": "scalarization", "weight": (1.0, -1.0)}, "weight must be finite and at least 0, but -1 was given"),
+    ({"method": "caps", "lambda_T": -1.0}, "lambda_T must be"),
+    ({"mask_terminal": (True, False)}, "mask_terminal must be one value for the whole population"),
+    ({"gamma": 1.2}, r"gamma must be a number in \[0, 1\], but 1.2 was given"),
+    ({"gamma": (0.9, 1.2)}, r"gamma must be a number in \[0, 1\], but 1.2 was given"),
+    ({"learning_rate": float("nan")}, "learning_rate must be a number"),
+    ({"learning_rate": "fast"}, "learning_rate must be a number in .*, but 'fast' was given"),
+    ({"ent_coef": "automatic"}, "ent_coef must be a number in .*, or 'auto' for all agents, but 'automatic' was given"),
+    ({"ent_coef": ("auto", 0.1), "backbone": "sac"}, "ent_coef must be a number"),
+    ({"batch_size": 0}, "batch_size must be a whole number of at least 1, but 0 was given"),
+    ({"batch_size": 2.5}, "batch_size must be a whole number of at least 1, but 2.5 was given"),
+    ({"batch_size": (1, 2)}, "batch_size must be one value for the whole population, but 2 were given"),
+    ({"steps": 0}, "steps must be a whole number of at least 1"),
+    ({"learning_starts": -1}, "learning_starts must be a whole number of at least 0"),
+    ({"net_arch": ()}, "net_arch must be a list of layer sizes"),
+    ({"net_arch": 256}, "net_arch must be a list of layer sizes, but 256 was given"),
+    ({"net_arch": (256, 0)}, "net_arch must be a whole number of at least 1"),
+    ({"activation": "gelu"}, "activation must be one of silu, relu, tanh, but 'gelu' was given"),
+    ({"dtype": "float16"}, "dtype must be one of float32, float64"),
+    ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
+    ({"device": "cuda:99"}, "device must be one that this machine has"),
+    ({"seeds": ()}, "seeds must be one or more different integers"),
+    ({"seeds": (1, 1)}, "seeds must be one or more different integers"),
+    ({"seeds": (1.5,)}, "seeds must be whole numbers"),
+    ({"seeds": 11, "protocol": "pave"}, "seeds must be at most 10 with a protocol"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), MISTAKES, ids=[str(given) for given, _ in MISTAKES])
+def test_mistakes_are_told_in_one_sentence(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(DamperError, match=told) as error:
+        resolve(**{"env": "Pendulum", **given})
+    assert "\n" not in str(error.value)
+
+
+def test_every_field_is_a_setting() -> None:
+    fields = {name for name in Settings.__dataclass_fields__ if name not in ("env", "method", "method_settings")}
+    made = resolve("Pendulum")
+    for name in fields - {"backbone", "seeds", "steps", "protocol"}:
+        assert getattr(resolve("Pendulum", **{name: getattr(made, name)}), name) == getattr(made, name)
