@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from damper.engine.provenance import versions
 from damper.evaluation.rollout import Episode
 from damper.experiments.grids import Request, Wanted, wanted
 from damper.experiments.identity import deviations
@@ -26,9 +26,6 @@ def tiny(*experiments: str, **changes: Any) -> Request:
 def invented(agent: Wanted, level: float = 0.0, sm: float = 1.0, episodes: int = 10, **changes: Any) -> Record:
     """A record with made-up numbers: returns ``level`` to ``level + 0.9``, one smoothness, a short sine as trace."""
     who = {**agent.identity, "episodes": episodes}
-    t = np.linspace(0, 20, 200, dtype=np.float32)[:, None]
-    bound = np.ones(1, np.float32)
-    episode = Episode(178132, level, False, np.sin(t), np.sin(t), -bound, bound)
     table = {"seed": list(range(episodes)), "return": [level + 0.1 * i for i in range(episodes)]}
     table |= {"length": [200] * episodes, "terminated": [False] * episodes, "smoothness": [sm] * episodes}
     table |= {name: [0.1] * episodes for name in ("mean_change", "max_change", "total_variation")}
@@ -38,18 +35,30 @@ def invented(agent: Wanted, level: float = 0.0, sm: float = 1.0, episodes: int =
         curve |= {"cosine": [-0.1, 0.1], "conflict": [0.6, 0.4], "norm_ratio": [0.1, 0.2], "weight": [1.0, 1.0]}
     record = Record(
         identity=who,
-        deviations=deviations(who),
+        deviations=_deviations(agent),
         episodes=table,
         curve=curve,
-        trace=pack_trace(episode) if agent.rank < 2 else None,
+        trace=_sine() if agent.rank < 2 else None,
         frozen=None,
         run={"agents": 5, "seconds": 10.0, "steps_per_second": 100.0, "updates": 100, "resumed": [], "device": "cpu"},
-        versions=versions(),
+        versions={"torch": "2.13.0", **who["physics"]},
         hardware={"cpu": "test", "cores": 1, "threads": 1},
         commit=None,
         command="damper reproduce td3-table",
     )
     return replace(record, **changes)
+
+
+@functools.cache
+def _sine() -> dict[str, Any]:
+    t = np.linspace(0, 20, 200, dtype=np.float32)[:, None]
+    bound = np.ones(1, np.float32)
+    return pack_trace(Episode(178132, 0.0, False, np.sin(t), np.sin(t), -bound, bound))
+
+
+@functools.cache
+def _deviations(agent: Wanted) -> dict[str, Any]:
+    return deviations(agent.identity)
 
 
 def agents_of(*experiments: str, **changes: Any) -> list[Wanted]:

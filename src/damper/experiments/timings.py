@@ -1,0 +1,72 @@
+"""Measured update times in the results store: ``bench/backbone-method-digest.json``, written by ``damper bench``."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from damper.engine.files import write_bytes
+from damper.experiments.identity import digest
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """Milliseconds per update iteration of one backbone and method.
+
+    Attributes:
+        backbone: "td3" or "sac".
+        method: its name.
+        task: whose observation and action sizes were used.
+        milliseconds: mean over the timed iterations.
+        iterations: how many were timed.
+        agents: how many were updated at once.
+        batch_size: transitions per agent and update.
+        how: device, compiled or graphed, number format, implementation: timings are compared inside one of these only.
+        versions: of every library.
+        hardware: the machine in words.
+        commit: of the source tree.
+        command: what measures this again.
+    """
+
+    backbone: str
+    method: str
+    task: str
+    milliseconds: float
+    iterations: int
+    agents: int
+    batch_size: int
+    how: Mapping[str, Any]
+    versions: Mapping[str, str]
+    hardware: Mapping[str, Any]
+    commit: str | None
+    command: str
+
+    @property
+    def setting(self) -> str:
+        """What timings must share to be compared."""
+        gpu_or_cpu = self.hardware.get("gpu", self.hardware.get("cpu"))
+        return digest([self.task, self.agents, self.batch_size, self.how, gpu_or_cpu])[:8]
+
+
+def write_timing(results: Path, timing: Timing) -> Path:
+    """Keep a timing; a newer one of the same thing on the same machine replaces it."""
+    name = f"{timing.backbone}-{timing.method}-{timing.setting}.json"
+    path = results / "bench" / name
+    write_bytes(path, (json.dumps(asdict(timing), indent=1, sort_keys=True) + "\n").encode())
+    return path
+
+
+def read_timings(results: Path) -> list[Timing]:
+    """All whole timings, in the order of the paths."""
+    found = []
+    for path in sorted((results / "bench").glob("*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found.append(Timing(**{f.name: content[f.name] for f in fields(Timing)}))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            warnings.warn(f"{path} is no whole timing ({error}): delete it and measure again.", stacklevel=2)
+    return found
