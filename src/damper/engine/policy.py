@@ -49,6 +49,12 @@ class Policy:
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
         """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``."""
         inputs = torch.as_tensor(np.asarray(obs), dtype=self.row.dtype)
+        expected = self.layout.layers[0][1]
+        if inputs.ndim == 0 or inputs.shape[-1] != expected:
+            raise DamperError(
+                f"obs must have shape [..., {expected}], but has {tuple(inputs.shape)}: "
+                f"give observations of {self.info.env}."
+            )
         flat = inputs.reshape(1, -1, inputs.shape[-1])
         mu = StackedActor(self.weights, self.info.activation)(flat)[0]
         actions = self._low + (mu + 1.0) * 0.5 * (self._high - self._low)
@@ -61,18 +67,18 @@ class Policy:
     @classmethod
     def load(cls, path: Path | str) -> Policy:
         """Read a policy file; anything else is refused."""
+        if not Path(path).is_file():
+            raise DamperError(f"{path} must be a policy file, but is none: give a file of a run's policies/.")
         try:
             with safe_open(str(path), framework="pt") as file:
-                header = (file.metadata() or {}).get("damper_policy")
-                if header is None:
-                    raise DamperError(
-                        f"{path} is a safetensors file but no damper policy: give a file of a run's policies/."
-                    )
+                header = (file.metadata() or {})["damper_policy"]
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
-        except FileNotFoundError as error:
-            raise DamperError(f"{path} does not exist: give a policy file or a run's folder.") from error
         except SafetensorError as error:
             raise DamperError(f"{path} is damaged or no safetensors file ({error}).") from error
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DamperError(
+                f"{path} is a safetensors file but no damper policy of this version: give a file of a run's policies/."
+            ) from error
 
 
 def describe(spec: Spec, layout: Layout) -> dict[str, Any]:
