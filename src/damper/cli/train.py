@@ -11,6 +11,7 @@ from rich.console import Console
 
 from damper.cli.options import EngineOptions, MethodOptions, chosen_seeds, given
 from damper.engine.train import train
+from damper.methods import compose
 
 
 @dataclass
@@ -25,7 +26,13 @@ class Train:
     backbone: Literal["td3", "sac"] = "td3"
     """The actor-critic algorithm."""
     method: str = "damper"
-    """How to make it smooth: a name in damper.METHODS, or plain."""
+    """How to make it smooth: plain, damper, caps, ..., or parts joined as in damper+grad-caps+pave."""
+    auxiliary: str | None = None
+    """Instead of a method, its parts: whose actor loss (temporal, caps, grad-caps, asap, ...)."""
+    rule: str | None = None
+    """... which rule joins its gradient to the native one."""
+    critic: str | None = None
+    """... and whose critic loss (pave, l2c2)."""
     seeds: int = 1
     """How many seeds: the protocol's first ones, or 0, 1, ..."""
     seed_list: tuple[int, ...] = ()
@@ -44,13 +51,18 @@ class Train:
     options: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]
     """Settings of the method."""
 
+    def _method(self) -> str:
+        if self.auxiliary is None and self.rule is None and self.critic is None:
+            return self.method
+        return compose(self.auxiliary or "temporal", self.rule or "damper", self.critic).name
+
     def run(self) -> None:
         """Train, then say what to do next."""
         settings: dict[str, Any] = given(self.engine, self.options)
         run = train(
             self.env,
             self.backbone,
-            self.method,
+            self._method(),
             chosen_seeds(self.seeds, self.seed_list),
             self.steps,
             self.protocol,
