@@ -9,18 +9,16 @@ PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 CORE_EXTRAS := plot
 ALL_EXTRAS := plot,mujoco,box2d,envpool,sb3,report,onnx,ray,tensorboard,dev,docs
 
-# What `make demo` runs: one command a line, each from the repository's root.
-define DEMO_RUN
-$(BIN)/python -m damper figures --out demo
-$(BIN)/python -m damper demo
-endef
+# What `make demo` runs: plain TD3 against DAMPER on Pendulum-v1 with small networks, so that two CPU cores are enough.
+DEMO := compare Pendulum-v1 --methods plain damper --seeds 3 --steps 12000 --net-arch 64 64 --batch-size 128 \
+	--learning-rate 1e-3 --gamma 0.98 --learning-starts 500 --out demo
 
 .PHONY: setup demo test test-slow lint docs clean
 
 setup: $(VENV)/.all
 
 demo: $(VENV)/.core
-	$(DEMO_RUN)
+	$(BIN)/python -m damper $(DEMO)
 
 test: $(VENV)/.all
 	$(BIN)/pytest
