@@ -11,6 +11,7 @@ from rich.console import Console
 from damper.cli.compare import Compare
 from damper.cli.evaluate import Evaluate
 from damper.cli.figures import Figures
+from damper.cli.report import Report
 from damper.cli.reproduce import Reproduce
 from damper.cli.train import Train
 from damper.errors import DamperError
@@ -20,6 +21,7 @@ Command = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Figures, tyro.conf.subcommand("figures")]
 )
 

@@ -1,15 +1,17 @@
-"""Tables as people read them: in the terminal and in Markdown."""
+"""Tables as people read them: in the terminal, in Markdown, in LaTeX."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
+from rich.table import Table as Terminal
+
+from damper.report.result_tables import Entry, Table, number
 
 
-def terminal_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def terminal_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Terminal:
     """A table for the terminal: first column left, the others right."""
-    table = Table(title=title, title_justify="left")
+    table = Terminal(title=title, title_justify="left")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
@@ -22,3 +24,64 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     rule = ["---", *("---:" for _ in header[1:])]
     lines = ("| " + " | ".join(cell.replace("\n", " ") for cell in row) + " |" for row in (header, rule, *rows))
     return "\n".join(lines) + "\n"
+
+
+def markdown_results(table: Table) -> str:
+    """A results table in Markdown: mean (over seeds; pooled), the paper's mean (spread) below."""
+    rows = [[name, *(_markdown_entry(entry, table.measure) for entry in entries)] for name, entries in table.rows]
+    return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows)
+
+
+def _markdown_entry(entry: Entry, measure: str) -> str:
+    lines = []
+    if entry.ours:
+        mean, spread = _numbers(entry, measure)
+        lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
+    if entry.paper:
+        printed = number(entry.paper.mean, measure)
+        spread = f" ({number(entry.paper.std, measure, entry.paper.mean)})" if entry.paper.std is not None else ""
+        lines.append(f"<small>paper {printed}{spread}</small>")
+    return "<br>".join(lines)
+
+
+def _numbers(entry: Entry, measure: str) -> tuple[str, str]:
+    """Mean, and both spreads in brackets."""
+    assert entry.ours is not None
+    spreads = [number(s, measure, entry.ours.mean) for s in (entry.ours.over_seeds, entry.ours.pooled) if s is not None]
+    return number(entry.ours.mean, measure), f"({'; '.join(spreads)})" if spreads else ""
+
+
+def _seeds(entry: Entry) -> str:
+    """Say where a cell does not rest on five sound seeds."""
+    assert entry.ours is not None
+    notes = [] if entry.ours.seeds == 5 else [f"n={entry.ours.seeds}"]
+    notes += ["†"] if entry.frozen else []
+    return f" {' '.join(notes)}" if notes else ""
+
+
+_ESCAPES = {"−": "$-$", "×": r"$\times$", "η": r"$\eta$", "λ": r"$\lambda$", "Δ": r"$\Delta$", "†": r"\textdagger{}"}
+_ESCAPES |= {character: f"\\{character}" for character in "%&#_"}
+
+
+def latex(text: str) -> str:
+    """Text with LaTeX's special characters written its way."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def latex_results(table: Table) -> str:
+    """A results table in LaTeX (booktabs): mean over both spreads, the best in bold."""
+    lines = [r"\begin{table}[t]", rf"\caption{{{latex(table.caption)}. Mean (over seeds; pooled over episodes).}}"]
+    lines += [rf"\label{{tab:{table.name}}}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
+    lines += [r"\toprule", " & ".join(["Method", *(latex(column) for column in table.columns)]) + r" \\", r"\midrule"]
+    for name, entries in table.rows:
+        cells = [_latex_entry(entry, table.measure) for entry in entries]
+        lines.append(" & ".join([latex(name), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _latex_entry(entry: Entry, measure: str) -> str:
+    if not entry.ours:
+        return "--"
+    mean, spread = _numbers(entry, measure)
+    shown = rf"\textbf{{{latex(mean)}}}" if entry.best else latex(mean)
+    return rf"\shortstack{{{shown}{latex(_seeds(entry))}\\{{\scriptsize {latex(spread)}}}}}"

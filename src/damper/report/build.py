@@ -1,0 +1,111 @@
+"""``damper report``: tables, figures and page from the records, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from damper.engine.files import write_bytes
+from damper.experiments.grids import ETAS
+from damper.experiments.paper import title
+from damper.experiments.store import Store
+from damper.experiments.timings import Timing, read_timings
+from damper.report import result_tables as rt
+from damper.report.cells import MEASURES, Setup, setups
+from damper.report.claims import verdicts
+from damper.report.figures import draw_figures
+from damper.report.page import page
+from damper.report.page_data import page_data
+from damper.report.tables import latex_results, markdown_results, markdown_table
+
+
+def write_report(
+    results: str | Path = "results", out: str | Path = "docs/results", formats: Sequence[str] = ("svg", "png", "pdf")
+) -> list[Path]:
+    """Write ``report.html``, ``tables.md``, ``tables.tex`` and the figures; the same records give the same bytes.
+
+    Args:
+        results: the store's folder.
+        out: where to write.
+        formats: of the figures; none draws none.
+    """
+    results, out = Path(results), Path(out)
+    found, timings = setups(Store(results)), read_timings(results)
+    folders = slugs(found)
+    pictures = {s.key: draw_figures(s, out / "figures" / folders[s.key], formats) for s in found if formats}
+    files = {
+        "report.html": page(page_data(found, timings)),
+        "tables.md": _markdown(found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}),
+        "tables.tex": _latex(found),
+    }
+    for name, text in files.items():
+        write_bytes(out / name, text.encode())
+    return [*(out / name for name in files), *(path for paths in pictures.values() for path in paths)]
+
+
+def slugs(found: Sequence[Setup]) -> dict[str, str]:
+    """Folder names by setup: the protocol for the fullest setup that keeps to it, with the setup's key for others."""
+    names: dict[str, str] = {}
+    for setup in found:
+        name = setup.protocol or "none"
+        names[setup.key] = name if not setup.deviations and name not in names.values() else f"{name}-{setup.key}"
+    return names
+
+
+def _embed(paths: Sequence[Path], out: Path) -> str:
+    """Each figure once, in the format that a page shows best."""
+    best: dict[str, Path] = {}
+    for path in paths:
+        if path.suffix in (".svg", ".png"):
+            best.setdefault(path.stem, path)
+    return "\n".join(f"![{name}]({path.relative_to(out).as_posix()})\n" for name, path in best.items())
+
+
+def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
+    head = (
+        "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
+        "with two standard deviations, over seeds and pooled over all episodes, and below it what the paper prints. "
+        "*n* is given where a cell does not have five seeds; † marks a diverged seed.\n"
+    )
+    if not found:
+        return head + "\nNo records yet.\n"
+    parts = [head, *(_section(setup, found, timings, pictures.get(setup.key, "")) for setup in found)]
+    if timings:
+        cost = markdown_table(rt.COST_HEADER, rt.cost_rows(timings))
+        parts.append(f"## Update times\n\nMilliseconds per update, and relative to the plain backbone.\n\n{cost}")
+    return "\n".join(parts)
+
+
+def _section(setup: Setup, every: Sequence[Setup], timings: Sequence[Timing], pictures: str) -> str:
+    """One setup: claims, tables, sweeps, figures, and what is not in it."""
+    others = [f"{other.agents} agents with {other.title}" for other in every if other is not setup]
+    parts = [f"## {setup.title}\n", f"{setup.agents} agents, {setup.episodes} evaluation episodes each."]
+    parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "Nothing is left out.\n")
+    parts.append(markdown_table(["claim", "verdict"], [[v.text, v.verdict] for v in verdicts(setup, timings)]))
+    parts += [markdown_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))]
+    if rows := rt.sweep_rows(setup):
+        parts.append("**TD3, fixed weights**\n\n" + markdown_table(rt.SWEEP_HEADER, rows))
+    if rows := rt.eta_rows(setup):
+        parts.append("**TD3, mean sm over η**\n\n" + markdown_table(["task", *(f"η={eta:g}" for eta in ETAS)], rows))
+    if rows := _aggregate_rows(setup):
+        header = ["method", "backbone", "measure", "tasks", "P(DAMPER better)", "change against plain (IQM)"]
+        parts.append("**Over tasks, with 95 % intervals**\n\n" + markdown_table(header, rows))
+    return "\n".join([*parts, pictures])
+
+
+def _aggregate_rows(setup: Setup) -> list[list[str]]:
+    rows = []
+    for a in rt.aggregates(setup):
+        change = "{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change) if a.change and a.method != "plain" else ""
+        better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.method != "damper" else ""
+        words = (title(a.method, a.backbone), a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change)
+        rows.append([word.replace("-", "−") if i > 3 else word for i, word in enumerate(words)])
+    return rows
+
+
+def _latex(found: Sequence[Setup]) -> str:
+    parts = ["% Written by damper report; needs the booktabs package."]
+    for setup in found:
+        parts.append(f"% {setup.title}, {setup.agents} agents")
+        parts += [latex_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))]
+    return "\n".join(parts) + "\n"

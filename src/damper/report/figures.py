@@ -1,0 +1,209 @@
+"""The paper's figures from records, and the pictures its tables leave out: fronts, curves, sweeps, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
+from damper.experiments.paper import TASKS, title
+from damper.experiments.records import unpack_trace
+from damper.report.cells import Cell, Setup
+from damper.report.page_data import cell_curve
+from damper.report.statistics import normalised, pareto
+from damper.report.traces import pyplot
+
+STYLE = {
+    "plain": ("#6b7280", "s"),
+    "caps": ("#0e86a8", "^"),
+    "grad-caps": ("#0a8a5f", "D"),
+    "asap": ("#b7860b", "v"),
+    "l2c2": ("#d1345b", "P"),
+    "pave": ("#dd6b20", "X"),
+    "damper": ("#4f3be0", "o"),
+}
+GREY, ACCENT, BEST = "#475569", STYLE["damper"][0], STYLE["pave"][0]
+# Nothing in a file may depend on when or by which release it was drawn.
+_METADATA: dict[str, dict[str, None]] = {
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
+
+
+def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
+    """Every figure that the setup has records for, in each format."""
+    figures: dict[str, Callable[[], Any]] = {}
+    for backbone in ("td3", "sac"):
+        tasks = [task for task in setup.tasks(backbone) if setup.find(backbone, task, "damper")]
+        if tasks:
+            figures[f"fronts-{backbone}"] = partial(_fronts, setup, backbone, tasks)
+            figures[f"curves-{backbone}"] = partial(_curves, setup, backbone, tasks)
+    swept = [t for t in TASKS if any(setup.find("td3", t, "scalarization", weight=w) for w in WEIGHTS)]
+    if swept:
+        figures["weights"] = partial(_weights, setup, swept)
+    etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]
+    if etas:
+        figures["eta"] = partial(_etas, setup, etas)
+    walkers = {b: cells for b in ("td3", "sac") if len(cells := _walkers(setup, b)) == 2}
+    if walkers:
+        figures["walker-variation"] = partial(_variation, walkers)
+    paths = []
+    for name, draw in figures.items():
+        figure = draw()
+        paths += [_save(figure, folder / f"{name}.{ending}") for ending in formats]
+        pyplot().close(figure)
+    return paths
+
+
+def _save(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, metadata=_METADATA.get(path.suffix[1:]))
+    return path
+
+
+@contextmanager
+def _panels(count: int, height: float = 2.5, columns: int = 3) -> Iterator[tuple[Any, list[Any]]]:
+    """A figure with so many panels, three in a row; the unused ones are hidden."""
+    rows = -(-count // columns)
+    figure, axes = pyplot().subplots(
+        rows,
+        min(columns, count),
+        figsize=(3.3 * min(columns, count), height * rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    flat = list(axes.flat)
+    for axis in flat[count:]:
+        axis.set_visible(False)
+    yield figure, flat
+
+
+def _fronts(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
+    """Seeds and means of every method, and the front of the means that none beats in both measures."""
+    with _panels(len(tasks)) as (figure, axes):
+        for task, axis in zip(tasks, axes, strict=False):
+            means = []
+            for method in TABLE_METHODS:
+                cell = setup.find(backbone, task, method)
+                if cell is None:
+                    continue
+                colour, marker = STYLE[method]
+                sm, re = cell.means("smoothness"), cell.means("return")
+                axis.plot(sm, re, marker, color=colour, alpha=0.3, markersize=3)
+                axis.plot(sm.mean(), re.mean(), marker, color=colour, label=title(method, backbone), markersize=6)
+                means.append((float(re.mean()), float(sm.mean())))
+            front = [means[i] for i in pareto(means)]
+            axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color="#94a3b8", linewidth=1.2, zorder=0)
+            axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
+            _plain_log_ticks(axis.xaxis)
+        _legend(figure, axes[: len(tasks)])
+    return figure
+
+
+def _plain_log_ticks(axis: Any) -> None:
+    """Numbers as people write them, few enough not to touch."""
+    from matplotlib import ticker
+
+    low, high = axis.get_view_interval()
+    steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0,)
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_locator(ticker.NullLocator())
+
+
+def _legend(figure: Any, axes: Sequence[Any]) -> None:
+    """One legend for all panels, below them."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=min(7, len(found)), frameon=False
+    )
+
+
+def _curves(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
+    """Training return over steps: mean and range of the seeds."""
+    with _panels(len(tasks)) as (figure, axes):
+        for task, axis in zip(tasks, axes, strict=False):
+            for method in TABLE_METHODS:
+                cell = setup.find(backbone, task, method)
+                curve = cell_curve(cell.records) if cell else {}
+                if "return" not in curve:
+                    continue
+                steps = np.array(curve["step"])
+                mean, low, high = np.array(curve["return"], dtype=np.float64)
+                axis.plot(steps, mean, color=STYLE[method][0], label=title(method, backbone), linewidth=1.3)
+                axis.fill_between(steps, low, high, color=STYLE[method][0], alpha=0.1, linewidth=0)
+            axis.set(title=task, xlabel="step", ylabel="training return")
+        _legend(figure, axes[: len(tasks)])
+    return figure
+
+
+def _weights(setup: Setup, tasks: Sequence[str]) -> Any:
+    """Smoothness and return of the fixed weights; DAMPER dashed, the smoothest weight highlighted."""
+    figure, axes = pyplot().subplots(
+        2, len(tasks), figsize=(2.5 * len(tasks), 4.4), squeeze=False, sharex=True, layout="constrained"
+    )
+    for column, task in zip(axes.T, tasks, strict=True):
+        cells = {w: c for w in WEIGHTS if (c := setup.find("td3", task, "scalarization", weight=w)) is not None}
+        best, ours = min(cells, key=lambda w: cells[w].mean("smoothness")), setup.find("td3", task, "damper")
+        for axis, measure, label in zip(column, ("smoothness", "return"), ("sm", "return"), strict=True):
+            axis.plot(list(cells), [cell.mean(measure) for cell in cells.values()], "o-", color=GREY, markersize=3)
+            axis.plot(best, cells[best].mean(measure), "D", color=BEST, markersize=7)
+            if ours:
+                axis.axhline(ours.mean(measure), linestyle="--", color=ACCENT)
+            axis.set_ylabel(label)
+        column[0].set_title(task)
+        column[1].set_xlabel("λ")
+    return figure
+
+
+def _etas(setup: Setup, tasks: Sequence[str]) -> Any:
+    """Smoothness over η, normalised per task as in the paper."""
+    figure, axis = pyplot().subplots(figsize=(4.6, 3.2), layout="constrained")
+    for task, colour, marker in zip(tasks, (ACCENT, BEST, STYLE["grad-caps"][0]), "os^", strict=False):
+        cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
+        axis.plot(
+            ETAS,
+            normalised([cell.mean("smoothness") for cell in cells if cell]),
+            f"{marker}-",
+            color=colour,
+            label=task,
+        )
+    axis.set(xlabel="η", ylabel="normalised sm")
+    axis.legend(frameon=False)
+    return figure
+
+
+def _walkers(setup: Setup, backbone: str) -> list[Cell]:
+    cells = [setup.find(backbone, "Walker", method) for method in ("plain", "damper")]
+    return [cell for cell in cells if cell is not None and any(record.trace for record in cell.records)]
+
+
+def _variation(cells: dict[str, list[Cell]]) -> Any:
+    """How far the action moves per step along one episode: the longest on record of each policy."""
+    figure, axes = pyplot().subplots(
+        1, len(cells), figsize=(4.6 * len(cells), 2.9), squeeze=False, sharey=True, layout="constrained"
+    )
+    for axis, (backbone, pair) in zip(axes.flat, cells.items(), strict=True):
+        for cell in pair:
+            traces = [unpack_trace(record.trace) for record in cell.records if record.trace]
+            moves = np.linalg.norm(np.diff(max(traces, key=len), axis=0), axis=1)
+            axis.plot(
+                np.arange(1, len(moves) + 1),
+                moves,
+                color=STYLE[cell.method][0],
+                linewidth=0.7,
+                label=title(cell.method, backbone),
+            )
+        axis.set(title=f"Walker, {backbone.upper()}", xlabel="step")
+        axis.legend(frameon=False, ncols=2, loc="upper right")
+    axes[0, 0].set_ylabel("‖aₜ − aₜ₋₁‖")
+    return figure

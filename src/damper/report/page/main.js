@@ -1,0 +1,59 @@
+// Put it together; and, asked for by #selftest, try every control and say what happened.
+
+const LIVE = [];
+
+function render() {
+  const main = document.getElementById("main");
+  if (!DATA.setups.length) return void main.replaceChildren(section("empty", "No records yet", "damper reproduce td3-table fills results/; damper report then fills this page."));
+  settle();
+  LIVE.length = 0;
+  const open = new Set([...document.querySelectorAll("details[open]")].map((d) => d.textContent));
+  document.getElementById("tiles").replaceChildren(...tiles());
+  document.getElementById("controls").replaceChildren(...mainControls());
+  main.replaceChildren(...[claimsSection, tableSection, frontSection, curveSection, traceSection, gradientSection, weightSection, etaSection, aggregateSection, timeSection, sourceSection].map((make) => make()));
+  for (const details of document.querySelectorAll("details")) details.open = open.has(details.textContent);
+  LIVE.forEach((host) => host.draw());
+}
+
+let pending = 0;
+window.addEventListener("resize", () => { clearTimeout(pending); pending = setTimeout(() => LIVE.forEach((host) => host.draw()), 120); });
+window.addEventListener("hashchange", () => { Object.assign(state, DEFAULTS); readHash(); render(); });
+
+// Every value of every control, one after another; every section must draw or say why not.
+function selftest() {
+  const tried = [];
+  const look = (where) => {
+    for (const part of document.querySelectorAll("section")) {
+      if (part.querySelector("svg, table, details, .none, dl")) continue;
+      ERRORS.push(`${where}: section ${part.id} is empty`);
+    }
+    for (const host of LIVE) if (!host.querySelector(".mark, .none")) ERRORS.push(`${where}: chart ${host.textContent} is empty`);
+    for (const td of document.querySelectorAll("td[data-has=yes]")) if (!/\d/.test(td.textContent)) ERRORS.push(`${where}: a table cell is empty`);
+    if (/NaN|undefined|\[object/.test(document.getElementById("main").textContent)) ERRORS.push(`${where}: a number is not written`);
+    if (document.documentElement.scrollWidth > innerWidth + 1) ERRORS.push(`${where}: the page is wider than the window`);
+  };
+  const attempt = (where, action) => { try { action(); look(where); tried.push(where); } catch (error) { ERRORS.push(`${where}: ${error.message}`); } };
+  for (const one of DATA.setups) {
+    attempt(`setup ${one.key}`, () => choose({ setup: one.key }));
+    for (const name of ["backbone", "task", "pair", "spread", "paper", "curve", "first", "second", "seed", "dimension", "window", "hidden"]) {
+      const count = document.querySelectorAll(`select[data-state=${name}] option, button[data-state=${name}]`).length;
+      for (let i = 0; i < count; i++) {
+        attempt(`${one.key} ${name} ${i}`, () => {
+          const control = document.querySelectorAll(`select[data-state=${name}] option, button[data-state=${name}]`)[i];
+          if (!control) return;
+          if (control.tagName === "BUTTON") control.click();
+          else { control.parentNode.value = control.value; control.parentNode.dispatchEvent(new Event("change")); }
+        });
+      }
+      choose({ hidden: "" });
+    }
+    const cell = document.querySelector("button.cell");
+    if (cell) attempt(`${one.key} cell`, () => { cell.click(); if (!document.querySelector("dialog[open] code")) ERRORS.push("a cell shows no command"); document.getElementById("dialog").close(); });
+  }
+  const cells = document.querySelectorAll("td[data-has=yes]").length;
+  document.body.append(el("pre", { id: "selftest" }, JSON.stringify({ errors: unique(ERRORS), tried: tried.length, cells, width: innerWidth })));
+}
+
+readHash();
+render();
+if (location.hash === "#selftest") selftest();

@@ -1,0 +1,120 @@
+// Return against smoothness, learning curves, action traces with spectra, and what the gradients did.
+
+const visible = (cells) => cells.filter((c) => !hidden().has(c.method));
+
+function frontSection() {
+  const backbone = state.backbone, tasks = tasksOf(backbone);
+  const everyone = unique(tasks.flatMap((t) => shown(backbone, t).map((c) => c.method))).map((m) => cellsOf((c) => c.method === m && c.published && c.backbone === backbone)[0]);
+  return section("fronts", "Return against smoothness",
+    "Small points are seeds, large ones means; up and left is better. The line joins the means that no other method beats in both. Hollow points are the paper's means.",
+    legend(everyone), el("div", { class: "grid" }, tasks.map((t) => frontChart(t, visible(shown(backbone, t))))));
+}
+
+function front(points) {
+  const kept = [];
+  for (const p of [...points].sort((a, b) => b[1] - a[1] || a[0] - b[0])) if (!kept.length || p[0] < kept[kept.length - 1][0]) kept.push(p);
+  return kept;
+}
+
+function frontChart(task, cells) {
+  const both = cells.filter((c) => c.values.return && c.values.smoothness);
+  const means = both.map((c) => [c.values.smoothness[0], c.values.return[0]]);
+  const series = [{ name: "front", colour: "var(--faint)", points: front(means), dash: "2 3", width: 1.4 }];
+  both.forEach((c, i) => {
+    const marker = MARKERS[Math.max(0, KNOWN.indexOf(c.method)) % 4], seeds = c.agents.map((a) => [a.means.smoothness, a.means.return]).filter((p) => p[0] !== null && p[1] !== null);
+    series.push({ name: c.label, colour: colour(c.method), points: seeds, line: false, marker, size: 2.4, faint: true, labels: c.agents.map((a) => `${c.label}, seed ${a.seed}`) });
+    if (state.paper === "yes" && c.paper.return && c.paper.smoothness) series.push({ name: `${c.label}, the paper's`, colour: colour(c.method), points: [[c.paper.smoothness[0], c.paper.return[0]]], line: false, marker, size: 3.6, hollow: true });
+    series.push({ name: c.label, colour: colour(c.method), points: [means[i]], line: false, marker, size: 4.6 });
+  });
+  return chart({ title: task, series, x: { label: "sm", log: true, pad: 0.08 }, y: { label: "return" }, height: 230 });
+}
+
+// --- learning curves ----------------------------------------------------------------------------------------------
+
+const CURVES = { return: "return", sm: "sm", change: "mean |Δa|", length: "episode length" };
+
+function curveChart(name, cells) {
+  const series = cells.filter((c) => c.curve[name]).map((c) => {
+    const [mean, low, high] = c.curve[name];
+    const points = c.curve.step.map((s, i) => [s, mean[i]]).filter((p) => p[1] !== null);
+    const band = low ? c.curve.step.map((s, i) => [s, low[i], high[i]]).filter((p) => p[1] !== null) : [];
+    return { name: c.label, colour: colour(c.method), points, band, width: c.method === "damper" ? 2.4 : 1.5 };
+  });
+  return { series, x: { label: "step" }, byX: true };
+}
+
+function curveSection() {
+  const cells = shown(state.backbone, state.task);
+  const panels = state.curve.split(",").map((name) => chart({ ...curveChart(name, visible(cells)), title: CURVES[name], y: { label: CURVES[name], log: name === "sm" || name === "change" }, height: 260 }));
+  return section("curves", `Learning curves: ${state.task}, ${state.backbone.toUpperCase()}`,
+    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds, shades their range.",
+    el("div", { class: "controls" }, segments("Show", "curve", [["return,sm", "return and sm"], ["change,length", "|Δa| and length"]])),
+    legend(cells), el("div", { class: "grid two" }, panels));
+}
+
+// --- action traces ------------------------------------------------------------------------------------------------
+
+function unpack(trace) {
+  const text = atob(trace.data), [steps, dims] = trace.shape, out = [];
+  for (let d = 0; d < dims; d++) {
+    const row = new Float64Array(steps), span = trace.high[d] - trace.low[d];
+    for (let t = 0; t < steps; t++) {
+      const at = 2 * (d * steps + t);
+      let level = text.charCodeAt(at) | (text.charCodeAt(at + 1) << 8);
+      if (level > 32767) level -= 65536;
+      row[t] = trace.low[d] + (level / 65534 + 0.5) * span;
+    }
+    out.push(row);
+  }
+  return out;
+}
+
+function spectrum(row) {
+  const T = row.length, bins = Math.floor(T / 2), out = [];
+  for (let k = 0; k <= bins; k++) {
+    let re = 0, im = 0;
+    for (let t = 0; t < T; t++) { const a = (2 * Math.PI * ((k * t) % T)) / T; re += row[t] * Math.cos(a); im -= row[t] * Math.sin(a); }
+    const weight = k === 0 || (k === bins && T % 2 === 0) ? 1 : 2;
+    out.push([k / T, (weight * Math.hypot(re, im)) / T]);
+  }
+  return out.slice(1); // the mean is no motion
+}
+
+function variation(rows) {
+  const out = [];
+  for (let t = 1; t < rows[0].length; t++) out.push([t, Math.sqrt(rows.reduce((sum, row) => sum + (row[t] - row[t - 1]) ** 2, 0))]);
+  return out;
+}
+
+function traceSection() {
+  const traced = tracedCells(), title = `Actions: ${state.task}, ${state.backbone.toUpperCase()}`;
+  const what = "The first evaluation episode of one training seed: the action as sent, its amplitude spectrum, and how far the action moves per step, ‖aₜ − aₜ₋₁‖.";
+  if (!traced.length) return section("traces", title, what, nothing("No action trace on record for this task and backbone."));
+  const options = traced.map((c) => [c.method, c.label]), dims = traceDimensions();
+  const chosen = unique([state.first, state.second]).map((m) => traced.find((c) => c.method === m)).filter(Boolean)
+    .map((c) => ({ c, trace: c.traces.find((t) => String(t.agent) === state.seed) || c.traces[0] })).map((o) => ({ ...o, rows: unpack(o.trace) }));
+  const d = Number(state.dimension), length = state.window === "all" ? Infinity : Number(state.window);
+  const line = (o, points, extra) => ({ name: `${o.c.label}, seed ${o.trace.agent}`, colour: colour(o.c.method), points, width: 1.2, ...extra });
+  const window = (o) => [...o.rows[d]].slice(0, length).map((v, t) => [t, v]);
+  const bounds = [Math.min(...chosen.map((o) => o.trace.low[d])), Math.max(...chosen.map((o) => o.trace.high[d]))];
+  const traces = chosen.map((o) => chart({ title: o.c.label, series: [line(o, window(o), { step: true })], x: { label: "step" }, y: { label: `action ${d + 1}`, domain: bounds }, height: 170, byX: true }));
+  const shared = { byX: true, height: 220 };
+  return section("traces", title, what,
+    el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("beside", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
+      dims.length > 1 ? selectControl("dimension", "dimension", dims.map((v) => [v, String(Number(v) + 1)])) : null, segments("Steps", "window", [["200", "first 200"], ["all", "all"]])),
+    el("div", { class: "grid two" }, traces,
+      chart({ title: "Spectrum", series: chosen.map((o) => line(o, spectrum(o.rows[d]), {})), x: { label: "cycles per step" }, y: { label: "amplitude" }, ...shared }),
+      chart({ title: "Movement per step", series: chosen.map((o) => line(o, variation(o.rows), {})), x: { label: "step" }, y: { label: "‖Δa‖" }, ...shared })));
+}
+
+// --- gradients ----------------------------------------------------------------------------------------------------
+
+const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the native one's", "ratio"], weight: ["Weight given to the temporal direction", "weight"] };
+
+function gradientSection() {
+  const cells = shown(state.backbone, state.task).filter((c) => Object.keys(GRADIENTS).some((name) => c.curve[name]));
+  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Means over the updates between two points and over seeds, for methods that combine two gradients.";
+  if (!cells.length) return section("gradients", title, what, nothing("No method on record here combines two gradients."));
+  const panels = Object.entries(GRADIENTS).map(([name, [words, label]]) => chart({ ...curveChart(name, visible(cells)), title: words, y: { label, log: name === "norm_ratio" }, height: 200 }));
+  return section("gradients", title, what, legend(cells), el("div", { class: "grid two" }, panels));
+}

@@ -1,0 +1,95 @@
+// Sweeps over the fixed weight and over η, aggregates over tasks, times, and where everything came from.
+
+function weightCharts(task, cells) {
+  const sorted = cells.filter((c) => c.values.smoothness && c.values.return).sort((a, b) => a.settings.weight - b.settings.weight);
+  if (!sorted.length) return null;
+  const damper = published("td3", task, "damper"), best = sorted.reduce((a, b) => (b.values.smoothness[0] < a.values.smoothness[0] ? b : a));
+  const panel = (measure, label) => {
+    const point = (c) => [c.settings.weight, c.values[measure][0]];
+    const band = sorted.filter((c) => c.values[measure][4] !== null).map((c) => [c.settings.weight, c.values[measure][4], c.values[measure][5]]);
+    const series = [{ name: "fixed weight", colour: "var(--m-scalarization)", points: sorted.map(point), band, marker: "circle", size: 2.8, width: 1.2, labels: sorted.map((c) => c.label) },
+      { name: "smoothest", colour: "var(--m-pave)", points: [point(best)], marker: "diamond", size: 5, labels: [`smoothest: ${best.label}`] }];
+    const levels = damper && damper.values[measure] ? [{ y: damper.values[measure][0], colour: "var(--m-damper)" }] : [];
+    return chart({ title: measure === "smoothness" ? task : "", series, levels, x: { label: "λ", domain: [0, 1.05], ticks: [0, 0.25, 0.5, 0.75, 1] }, y: { label }, height: 165 });
+  };
+  return el("div", { class: "panel" }, panel("smoothness", "sm"), panel("return", "return"));
+}
+
+function weightSection() {
+  const cells = cellsOf((c) => c.backbone === "td3" && c.method === "scalarization"), tasks = unique(cells.map((c) => c.task));
+  return section("weights", "Fixed weights against DAMPER",
+    "TD3 on the native loss plus λ times the temporal loss, for twenty λ: mean and 95 % interval; the dashed line is DAMPER without such a weight, the diamond the smoothest weight.",
+    tasks.length ? el("div", { class: "grid" }, tasks.map((t) => weightCharts(t, cells.filter((c) => c.task === t)))) : nothing("No sweep over weights on record in this setup."));
+}
+
+function etaSection() {
+  const cells = cellsOf((c) => c.backbone === "td3" && c.method === "damper" && c.values.smoothness);
+  const tasks = unique(cells.map((c) => c.task)).filter((t) => unique(cells.filter((c) => c.task === t).map((c) => c.settings.eta)).length > 1);
+  const what = "TD3. Zero is the smoothest η of a task, one the roughest, as in the paper; beside it the scores themselves.";
+  if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No sweep over η on record in this setup."));
+  const lines = tasks.map((t, i) => {
+    const own = cells.filter((c) => c.task === t).sort((a, b) => a.settings.eta - b.settings.eta), values = own.map((c) => c.values.smoothness[0]);
+    const low = Math.min(...values), high = Math.max(...values), style = { name: t, colour: ["var(--m-damper)", "var(--m-pave)", "var(--m-grad-caps)", "var(--m-l2c2)", "var(--m-caps)", "var(--m-asap)"][i % 6], marker: MARKERS[i % 4], size: 3.6, width: 1.9, labels: own.map((c) => `${t}, η = ${c.settings.eta}`) };
+    return { style, normal: own.map((c, j) => [c.settings.eta, high > low ? (values[j] - low) / (high - low) : 0]), plain: own.map((c, j) => [c.settings.eta, values[j]]) };
+  });
+  const x = { label: "η", domain: [-0.03, 1.03], ticks: DATA.etas };
+  return section("etas", "The interpolation parameter η", what,
+    el("div", { class: "legend" }, lines.map((l) => el("span", {}, el("span", { class: "dot", style: `background:${l.style.colour}` }), l.style.name, " "))),
+    el("div", { class: "grid two" }, chart({ title: "Smoothness, normalised per task", series: lines.map((l) => ({ ...l.style, points: l.normal })), x, y: { label: "normalised sm" } }),
+      chart({ title: "Smoothness", series: lines.map((l) => ({ ...l.style, points: l.plain })), x, y: { label: "sm", log: true } })));
+}
+
+// --- aggregates ---------------------------------------------------------------------------------------------------
+
+function forest(title, rows, centre, format) {
+  const host = el("div", { class: "panel" }, el("h3", {}, title));
+  host.draw = () => {
+    while (host.lastChild.tagName !== "H3") host.lastChild.remove();
+    if (!rows.length) return void host.append(nothing("Nothing measured yet."));
+    const width = Math.max(host.clientWidth, 240), left = 84, right = 48, step = 25, height = rows.length * step + 26;
+    const domain = extent([centre, ...rows.flatMap((r) => r.value)], false, 0.05), X = scale(domain, [left, width - right], false);
+    const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": title });
+    root.append(svg("line", { x1: X(centre), x2: X(centre), y1: 0, y2: height - 20, class: "axis", "stroke-dasharray": "3 3" }));
+    rows.forEach((r, i) => {
+      const y = i * step + 13, [value, low, high] = r.value;
+      root.append(svg("text", { x: 0, y: y + 4 }, r.label), svg("line", { x1: X(low), x2: X(high), y1: y, y2: y, style: `stroke:${colour(r.method)}`, "stroke-width": 2.4, "stroke-linecap": "round" }), mark({ colour: colour(r.method), size: 4.4 }, X(value), y), svg("text", { x: width, y: y + 4, "text-anchor": "end" }, format(value)));
+    });
+    for (const v of ticks(...domain, false, 4)) root.append(svg("text", { x: X(v), y: height - 5, "text-anchor": "middle" }, format(v)));
+    return void host.append(root);
+  };
+  LIVE.push(host);
+  return host;
+}
+
+function aggregateSection() {
+  const rows = setup().aggregates.filter((a) => a.backbone === state.backbone), percent = (v) => `${Math.round(100 * v)} %`.replace("-", "−");
+  const names = { return: "return", smoothness: "sm", mean_change: "mean |Δa|" };
+  const title = (a) => published(state.backbone, tasksOf(state.backbone).find((t) => published(state.backbone, t, a.method)), a.method).title;
+  const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.method !== "damper").map((a) => ({ label: title(a), method: a.method, value: a.improvement })), 0.5, percent));
+  const change = ["return", "smoothness"].map((measure) => forest(`Change against ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.method !== "plain" && a.change).map((a) => ({ label: title(a), method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
+  const tasks = Math.max(0, ...rows.map((a) => a.tasks));
+  return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
+    `How likely a seed of DAMPER beats one of another method, mean over ${tasks} tasks; and the interquartile mean of the change against the plain backbone. Bars are 95 % intervals of a bootstrap that resamples seeds inside each task.`,
+    rows.length ? el("div", { class: "grid" }, panels, change) : nothing("Needs DAMPER and another method on the same task."));
+}
+
+// --- times and sources --------------------------------------------------------------------------------------------
+
+function plainTable(header, rows) {
+  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, header.map((h) => el("th", {}, h)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((text) => el("td", { class: "text" }, text)))))));
+}
+
+function timeSection() {
+  const speed = setup().speed;
+  return section("times", "Time", "Milliseconds per update and relative to the plain backbone, measured by damper bench; and how fast populations trained.",
+    DATA.cost.rows ? plainTable(DATA.cost.header, DATA.cost.rows) : nothing("No update times on record: damper bench writes them."),
+    el("details", {}, el("summary", { class: "what" }, `Training speed of ${speed.rows.length} populations`), plainTable(speed.header, speed.rows)));
+}
+
+function sourceSection() {
+  const counts = new Map();
+  for (const c of setup().cells) for (const a of c.agents) counts.set(a.source, (counts.get(a.source) || 0) + 1);
+  return section("sources", "Where this came from",
+    `This view: ${setup().title}, ${setup().episodes} episodes per agent. Other settings, budgets and simulator versions are never mixed into it` + (setup().others.length ? `; left out: ${setup().others.join("; ")}.` : "; there are none."),
+    [...counts].sort((a, b) => b[1] - a[1]).map(([i, n]) => el("div", { class: "sources" }, el("h3", {}, `${n} agents`), sourceList(DATA.sources[i]))));
+}

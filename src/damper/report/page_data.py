@@ -1,0 +1,192 @@
+"""What the page shows, as plain data: a pure function of the records, rounded to what can be seen."""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from damper.experiments.grids import ETAS, TABLE_METHODS, WEIGHTS
+from damper.experiments.paper import printed, title
+from damper.experiments.store import Record
+from damper.experiments.timings import Timing
+from damper.report.cells import MEASURES, Cell, Setup, published
+from damper.report.claims import verdicts
+from damper.report.result_tables import COST_HEADER, SPEED_HEADER, aggregates, cost_rows, speed_rows
+from damper.report.statistics import Array, known
+
+CURVE_POINTS = 60
+DIAGNOSTICS = ("cosine", "conflict", "norm_ratio", "weight")
+
+
+def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
+    """Everything that the page needs; provenance is kept once and referred to by number."""
+    sources: list[dict[str, Any]] = []
+    cost: dict[str, Any] = {"header": COST_HEADER, "rows": cost_rows(timings)} if timings else {}
+    return {
+        "setups": [_setup(setup, found, timings, sources) for setup in found],
+        "sources": sources,
+        "measures": MEASURES,
+        "table": list(TABLE_METHODS),
+        "etas": list(ETAS),
+        "weights": list(WEIGHTS),
+        "cost": cost,
+    }
+
+
+def _setup(
+    setup: Setup, every: Sequence[Setup], timings: Sequence[Timing], sources: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "key": setup.key,
+        "title": setup.title,
+        "protocol": setup.protocol,
+        "custom": bool(setup.deviations),
+        "agents": setup.agents,
+        "episodes": setup.episodes,
+        "others": [f"{other.agents} agents: {other.title}" for other in every if other is not setup],
+        "cells": [_cell(cell, sources) for cell in setup.cells],
+        "claims": [
+            {"id": v.id, "text": v.text, "verdict": v.verdict, "checks": [[c.text, c.ok] for c in v.checks]}
+            for v in verdicts(setup, timings)
+        ],
+        "aggregates": [
+            {
+                "backbone": a.backbone,
+                "measure": a.measure,
+                "method": a.method,
+                "tasks": a.tasks,
+                "improvement": rounded(a.improvement),
+                "change": rounded(a.change) if a.change else None,
+            }
+            for a in aggregates(setup)
+        ],
+        "speed": {"header": SPEED_HEADER, "rows": speed_rows(setup)},
+    }
+
+
+def _cell(cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    summaries = {name: cell.summary(name) for name in MEASURES}
+    papers = {name: printed(cell.backbone, cell.method, cell.task, name) for name in ("return", "smoothness")}
+    return {
+        "backbone": cell.backbone,
+        "task": cell.task,
+        "method": cell.method,
+        "title": title(cell.method, cell.backbone),
+        "label": label(cell),
+        "settings": cell.settings,
+        "published": cell.published,
+        "seeds": cell.seeds,
+        "frozen": cell.frozen,
+        "values": {
+            name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None))))
+            for name, s in summaries.items()
+            if s is not None
+        },
+        "paper": {name: list(value) for name, value in papers.items() if value and cell.published},
+        "agents": [_agent(record, sources) for record in cell.records],
+        "curve": cell_curve(cell.records),
+        "traces": [trace for record in cell.records if cell.published and (trace := _trace(record)) is not None],
+    }
+
+
+def label(cell: Cell) -> str:
+    """The method, with what differs from its published settings."""
+    own = published(cell.method, cell.task, cell.backbone)
+    changed = {
+        n: v for n, v in cell.settings.items() if own.get(n) != v or (cell.method == "scalarization" and n == "weight")
+    }
+    letters = {"eta": "η", "weight": "λ"}
+    extra = " ".join(f"{letters.get(name, name)}={value}" for name, value in changed.items())
+    return f"{title(cell.method, cell.backbone)} {extra}".strip()
+
+
+def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """One seed's means, and where they came from."""
+    source = {
+        "command": record.command,
+        "commit": record.commit,
+        "versions": dict(record.versions),
+        "hardware": dict(record.hardware),
+    }
+    if source not in sources:
+        sources.append(source)
+    means = {name: _mean(record.episodes[name]) for name in MEASURES}
+    run = {name: record.run.get(name) for name in ("agents", "seconds", "steps_per_second", "device", "compile")}
+    resumed = len(record.run.get("resumed", []))
+    return {
+        "seed": record.identity["seed"],
+        "means": means,
+        "frozen": record.frozen,
+        "run": {**run, "resumed": resumed},
+        "source": sources.index(source),
+        "digest": record.digest,
+    }
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    numbers = known(values)
+    return rounded(float(numbers.mean())) if len(numbers) else None
+
+
+def cell_curve(records: Sequence[Record]) -> dict[str, Any]:
+    """Training of a cell on common steps: mean, lowest and highest seed; diagnostics as means."""
+    grids = [record.curve["step"] for record in records if record.curve["step"]]
+    if not grids:
+        return {}
+    steps = _thin(max(grids, key=len))
+    out: dict[str, Any] = {"step": steps}
+    for name in ("return", "sm", "change", "length", *DIAGNOSTICS):
+        table = np.array([_on(steps, record.curve, name) for record in records if name in record.curve])
+        if not len(table):
+            continue
+        columns = [column[np.isfinite(column)] for column in table.T]
+        out[name] = [
+            [rounded(f(column)) if len(column) else None for column in columns] for f in (_average, *_EXTREMES)
+        ]
+        if name in DIAGNOSTICS:
+            out[name] = out[name][:1]
+    return out
+
+
+def _average(values: Array) -> float:
+    return float(values.mean())
+
+
+_EXTREMES = (lambda values: float(values.min()), lambda values: float(values.max()))
+
+
+def _thin(steps: Sequence[int]) -> list[int]:
+    places = np.unique(np.linspace(0, len(steps) - 1, min(CURVE_POINTS, len(steps))).astype(int))
+    return [steps[i] for i in places]
+
+
+def _on(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
+    """A seed's values at other steps, between its own ones; unknown outside them."""
+    own, values = np.array(curve["step"], dtype=np.float64), known(curve[name])
+    sound = np.isfinite(values)
+    if not sound.any():
+        return np.full(len(steps), np.nan)
+    return np.asarray(np.interp(steps, own[sound], values[sound], left=np.nan, right=np.nan))
+
+
+def _trace(record: Record) -> dict[str, Any] | None:
+    """A record's trace for the page: 16-bit levels without compression, which every browser can read at once."""
+    if record.trace is None:
+        return None
+    raw = zlib.decompress(base64.b64decode(record.trace["data"]))
+    kept = {name: record.trace[name] for name in ("shape", "low", "high", "seed")}
+    return {"agent": record.identity["seed"], **kept, "data": base64.b64encode(raw).decode()}
+
+
+def rounded(value: Any) -> Any:
+    """Numbers to five significant digits; what is not finite is unknown."""
+    if isinstance(value, tuple | list):
+        return [rounded(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return float(f"{value:.5g}") if math.isfinite(value) else None
