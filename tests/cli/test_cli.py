@@ -83,9 +83,9 @@ def test_seeds_follow_the_protocol_and_can_be_named(tmp_path):
         (("train", "CartPole-v1", "--steps", "10"), "continuous"),
         (("train", "Pendulum-v9", "--steps", "10"), "Pendulum-v1"),
         (("train", "MountainCarContinuous-v0"), "steps must be given"),
-        (("train", "Pendulum-v1", "--device", "cuda"), "no CUDA device"),
+        (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
         (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be a number or 'auto'"),
-        (("evaluate", "nowhere"), "does not exist"),
+        (("evaluate", "nowhere"), "must be a policy file"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
     ],
 )

@@ -9,6 +9,7 @@ import torch
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
+from damper.engine.nets import Layout
 from damper.engine.population import Population
 from damper.losses._interface import Batch
 
@@ -47,18 +48,19 @@ def layers(module) -> list[torch.nn.Linear]:
     return [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
 
 
-def row(linears) -> torch.Tensor:
+def row(linears, layout: Layout) -> torch.Tensor:
     """One flat row in our layout."""
-    return torch.cat([t for m in linears for t in (m.weight.detach().T.reshape(-1), m.bias.detach())])
+    return layout.join([t[None] for m in linears for t in (m.weight.detach().T, m.bias.detach()[None])])[0]
 
 
-def rows(made, backbone: str) -> dict[str, torch.Tensor]:
+def rows(made, population: Population, backbone: str) -> dict[str, torch.Tensor]:
     """SB3's parameters as our state tensors."""
-    found = {"actor": row(layers(made.actor))}
+    actor, critic = population.actor_layout, population.critic_layout
+    found = {"actor": row(layers(made.actor), actor)}
     for name in ("critic", "critic_target"):
-        found[name] = torch.cat([row(layers(q)) for q in getattr(made, name).q_networks])
+        found[name] = torch.cat([row(layers(q), critic) for q in getattr(made, name).q_networks])
     if backbone == "td3":
-        found["actor_target"] = row(layers(made.actor_target))
+        found["actor_target"] = row(layers(made.actor_target), actor)
     if getattr(made, "log_ent_coef", None) is not None:
         found["log_ent_coef"] = made.log_ent_coef.detach().reshape(1)
     return found
@@ -66,7 +68,7 @@ def rows(made, backbone: str) -> dict[str, torch.Tensor]:
 
 def load(population: Population, made, backbone: str) -> None:
     """Put SB3's weights into every agent of the population."""
-    for name, value in rows(made, backbone).items():
+    for name, value in rows(made, population, backbone).items():
         population.state[name].copy_(value.expand_as(population.state[name]))
 
 

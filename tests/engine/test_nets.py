@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from damper.engine import nets
-from damper.engine.nets import Layout, StackedActor, StackedCritic, flatten, leaves, rebuild, trunk_layers
+from damper.engine.nets import Layout, StackedActor, StackedCritic, leaves, rebuild, trunk_layers
 from damper.engine.population import Shape, layouts
 from damper.engine.streams import Streams
 from damper.errors import DamperError
@@ -46,7 +46,7 @@ def test_split_gives_views_and_flatten_takes_them_back() -> None:
     split = ACTOR.split(flat)
     assert [name for name, _, _ in ACTOR.layers] == list(split)
     assert sum(tensor[0].numel() for tensor in leaves(split)) == ACTOR.size == flat.shape[1]
-    assert torch.equal(flatten(leaves(split)), flat)
+    assert torch.equal(ACTOR.join(leaves(split)), flat)
     rebuilt = rebuild(ACTOR, leaves(split))
     assert all(rebuilt[name][i] is split[name][i] for name in split for i in (0, 1))
     split["mu"][0].zero_()
@@ -149,3 +149,14 @@ def test_a_head_more_does_not_change_the_others() -> None:
 def test_twins_start_apart() -> None:
     a, b = (CRITIC.initial(Streams([0]), f"critic.{j}", torch.float32) for j in (0, 1))
     assert not torch.isclose(a, b).any()
+
+
+def test_an_aligned_row_holds_the_same_layers_between_zeros() -> None:
+    aligned = Layout(ACTOR.layers, alignment=8)
+    compact, padded = (layout.initial(Streams([0, 1]), "test", torch.float64) for layout in (ACTOR, aligned))
+    assert aligned.size % 8 == 0
+    assert all(start % 8 == 0 for start, _ in aligned.spans)
+    for a, b in zip(leaves(ACTOR.split(compact)), leaves(aligned.split(padded)), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(aligned.join(leaves(aligned.split(padded))), padded)
+    assert padded.count_nonzero() == compact.count_nonzero()

@@ -8,6 +8,7 @@ import torch
 from damper.engine.nets import leaves
 from damper.engine.population import Population, Shape
 from damper.engine.streams import Streams
+from damper.losses._interface import Batch
 from damper.methods import METHODS
 
 sb3 = pytest.importorskip("stable_baselines3")
@@ -50,9 +51,9 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, monkeypatch):
         given = reference.batch(generator, dtype)
         reference.train_once(made, given, k, monkeypatch)
         noise = {name: draw[None] for name, draw in reference.noise(backbone, given, k).items()}
-        stacked = given._replace(**{f: getattr(given, f)[None] for f in ("obs", "action", "reward", "next_obs", "terminated")})
+        stacked = Batch(*(part[None] for part in given[:5]))
         population.update(stacked, noise, with_actor=backbone == "sac" or (k + 1) % 2 == 0)
-    for name, theirs in reference.rows(made, backbone).items():
+    for name, theirs in reference.rows(made, population, backbone).items():
         ours = population.state[name]
         assert not torch.equal(ours, before[name]), name
         for a, b in zip(tensors(population, name, ours), tensors(population, name, theirs[None]), strict=True):

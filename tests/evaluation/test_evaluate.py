@@ -81,7 +81,7 @@ def test_a_policy_file_and_a_callable_are_evaluated_alike(run):
     [
         (lambda run: damper.evaluate(lambda obs: obs), "env must be given"),
         (lambda run: damper.evaluate(run, episodes=0), "episodes must be at least 1"),
-        (lambda run: damper.evaluate("nowhere"), "does not exist"),
+        (lambda run: damper.evaluate("nowhere"), "must be a policy file"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
         (lambda run: run.policy(9), "agent must be 0 to 3"),
     ],

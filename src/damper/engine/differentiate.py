@@ -8,9 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from damper.engine.nets import Layout, flatten, leaves, rebuild
+from damper.engine.nets import Layout, Weights, leaves, rebuild
 
-Weights = dict[str, tuple[Tensor, Tensor]]
 Seen = tuple[Tensor, dict[str, Tensor]]  # a loss, one value per agent, and what its making showed
 Network = TypeVar("Network")
 
@@ -29,7 +28,9 @@ def differentiate(
         network = bind(rebuild(layout, tensors))
         values, seen = zip(*(loss(network) for loss in losses), strict=True)
         gradients = [
-            flatten(torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True))
+            layout.join(
+                torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True)
+            )
             for i, value in enumerate(values)
         ]
     return gradients, {name: value.detach() for part in seen for name, value in part.items()}
@@ -52,6 +53,6 @@ def _differentiate_traced(
             return value.sum(), seen
 
         gradient, seen = torch.func.grad(total, argnums=tuple(range(len(tensors))), has_aux=True)(*tensors)
-        gradients.append(flatten(gradient))
+        gradients.append(layout.join(gradient))
         found |= seen
     return gradients, found

@@ -20,30 +20,54 @@ from torch.nn import functional as F
 from damper.engine.streams import Streams
 from damper.errors import DamperError
 
+Weights = dict[str, tuple[Tensor, Tensor]]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu, "tanh": torch.tanh}
 LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which linear layers a network has: name -> (inputs, outputs), and where they lie in a flat row."""
+    """Which linear layers a network has, (name, inputs, outputs), and where they lie in a flat row.
+
+    Every weight and bias starts at a multiple of ``alignment`` numbers, and so does the next row: matrix kernels are
+    much slower on data that is not. What lies between is zero and stays zero.
+    """
 
     layers: tuple[tuple[str, int, int], ...]
+    alignment: int = 1
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Start and length of each weight and bias, in the order of ``leaves``."""
+        spans, start = [], 0
+        for _, inputs, outputs in self.layers:
+            for length in (inputs * outputs, outputs):
+                spans.append((start, length))
+                start += self._padded(length)
+        return spans
+
+    def _padded(self, length: int) -> int:
+        return -(-length // self.alignment) * self.alignment
 
     @cached_property
     def size(self) -> int:
-        """Parameters of one network."""
-        return sum(inputs * outputs + outputs for _, inputs, outputs in self.layers)
+        """Numbers in one row."""
+        return sum(self._padded(length) for _, length in self.spans)
 
-    def split(self, flat: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    def split(self, flat: Tensor) -> Weights:
         """Views of rows ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""
-        weights, start = {}, 0
-        for name, inputs, outputs in self.layers:
-            middle = start + inputs * outputs
-            weight = flat[:, start:middle].unflatten(1, (inputs, outputs))
-            weights[name] = weight, flat[:, middle : middle + outputs].unsqueeze(1)
-            start = middle + outputs
-        return weights
+        parts = iter([flat[:, start : start + length] for start, length in self.spans])
+        return {name: (next(parts).unflatten(1, (a, b)), next(parts).unsqueeze(1)) for name, a, b in self.layers}
+
+    def join(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Rows ``[M, n]`` from weights and biases, in the order of ``leaves``."""
+        filler = tensors[0].new_zeros(tensors[0].shape[0], self.alignment)
+        parts = []
+        for tensor, (_, length) in zip(tensors, self.spans, strict=True):
+            parts.append(tensor.flatten(1))
+            if gap := self._padded(length) - length:
+                parts.append(filler[:, :gap])
+        return torch.cat(parts, 1)
 
     def initial(self, streams: Streams, purpose: str, dtype: torch.dtype) -> Tensor:
         """Rows ``[P, n]`` drawn as PyTorch's ``nn.Linear``: weights and biases uniform in ±1/√inputs.
@@ -53,8 +77,8 @@ class Layout:
         parts = []
         for name, inputs, outputs in self.layers:
             draw = streams.uniform(f"init:{purpose}.{name}", 0, (inputs * outputs + outputs,), dtype)
-            parts.append(draw / math.sqrt(inputs))
-        return torch.cat(parts, 1)
+            parts += (draw / math.sqrt(inputs)).split((inputs * outputs, outputs), 1)
+        return self.join(parts)
 
 
 def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, int], ...]:
@@ -70,19 +94,14 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     return torch.bmm(x, weight) + bias
 
 
-def leaves(weights: dict[str, tuple[Tensor, Tensor]]) -> list[Tensor]:
+def leaves(weights: Weights) -> list[Tensor]:
     """All tensors of a split, in the flat row's order."""
     return [tensor for layer in weights.values() for tensor in layer]
 
 
-def rebuild(layout: Layout, tensors: Sequence[Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+def rebuild(layout: Layout, tensors: Sequence[Tensor]) -> Weights:
     """The inverse of ``leaves``."""
     return {name: (tensors[2 * i], tensors[2 * i + 1]) for i, (name, _, _) in enumerate(layout.layers)}
-
-
-def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Per-layer gradients as rows ``[M, n]``."""
-    return torch.cat([tensor.flatten(1) for tensor in tensors], 1)
 
 
 class StackedActor:
@@ -90,7 +109,7 @@ class StackedActor:
 
     def __init__(
         self,
-        weights: dict[str, tuple[Tensor, Tensor]],
+        weights: Weights,
         activation: str,
         average: StackedActor | None = None,
     ) -> None:
@@ -151,7 +170,7 @@ class StackedActor:
 class StackedCritic:
     """P pairs of critics with their weights bound: rows 2j and 2j+1 belong to agent j."""
 
-    def __init__(self, weights: dict[str, tuple[Tensor, Tensor]], activation: str) -> None:
+    def __init__(self, weights: Weights, activation: str) -> None:
         """Weights are stacked over ``2P`` networks."""
         self.weights, self.activation = weights, ACTIVATIONS[activation]
 
@@ -169,7 +188,7 @@ class StackedCritic:
         half = {name: (weight[::2], bias[::2]) for name, (weight, bias) in self.weights.items()}
         return self._forward(half, torch.cat((obs, action), -1))
 
-    def _forward(self, weights: dict[str, tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+    def _forward(self, weights: Weights, x: Tensor) -> Tensor:
         for name, layer in weights.items():
             x = linear(x, layer)
             x = x if name == "q" else self.activation(x)

@@ -23,6 +23,7 @@ from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method
 from damper.rules import apply_reported, combine_reported, find, has_memory
 
+ALIGNMENT = 32  # numbers: a GPU's 128-byte line in float32
 AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
 DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ratio", "conflict", "weight", "guard")
 
@@ -233,7 +234,7 @@ def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout
     last = shape.net_arch[-1]
     actor = trunk_layers(shape.obs_dim, shape.net_arch) + tuple((head, last, shape.act_dim) for head in heads)
     critic = (*trunk_layers(shape.obs_dim + shape.act_dim, shape.net_arch), ("q", last, 1))
-    return Layout(actor), Layout(critic)
+    return Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
 
 
 def _memory_tensors(state: Any) -> tuple[Tensor, ...]:

@@ -17,6 +17,7 @@ from damper.engine.envs import make_pool, spec_of
 from damper.engine.episodes import Episode, Episodes
 from damper.engine.learner import Learner
 from damper.engine.metrics_log import MetricsLog, episode_means, take_diagnostics
+from damper.engine.nets import Layout
 from damper.engine.policy import Policy, PolicyInfo, describe
 from damper.engine.population import Shape, layouts
 from damper.engine.provenance import memory_available, versions
@@ -164,8 +165,7 @@ class Trainer:
     def _finish(self) -> None:
         """One policy file per agent; then the checkpoints are no longer needed."""
         settings = self.settings
-        plain = layouts(settings.backbone, find_method("plain"), self.learner.population.shape)[0]
-        rows = self.learner.state()["actor"].to("cpu", torch.float32)
+        layout, rows = self._deployed()
         for index, agent in enumerate(settings.agents()):
             own = {name: value for name, value in agent.items() if name != "seed"}
             info = PolicyInfo(
@@ -176,13 +176,19 @@ class Trainer:
                 activation=settings.activation,
                 settings={**settings.method_settings, **own},
                 versions=versions(),
-                **describe(self.spec, plain),
+                **describe(self.spec, layout),
             )
-            # A second head serves training only, and lies behind the others in the row.
-            Policy(info, rows[index, : plain.size].clone()).save(self.run.policy_path(index))
+            Policy(info, rows[index].clone()).save(self.run.policy_path(index))
         died = {i: int(at) for i, at in enumerate(self.learner.state()["died_at"].tolist()) if at >= 0}
         self.run.update_manifest(finished=True, frozen=died, seconds=round(self._seconds(), 1))
         self.store.clear()
+
+    def _deployed(self) -> tuple[Layout, torch.Tensor]:
+        """The actors' layers that act, without gaps: a second head serves training only."""
+        trained = self.learner.population.actor_layout
+        weights = trained.split(self.learner.state()["actor"].to("cpu", torch.float32))
+        layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
+        return layout, layout.join([tensor for name, _, _ in layout.layers for tensor in weights[name]])
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
