@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from damper.errors import DamperError
 from damper.experiments.grids import TABLE_METHODS
 from damper.experiments.identity import canonical, digest
 from damper.experiments.paper import TASKS
@@ -49,7 +50,10 @@ class Cell:
     @property
     def published(self) -> bool:
         """Whether the settings are the method's published ones for the task."""
-        return self.settings == published(self.method, self.task, self.backbone)
+        try:
+            return self.settings == published(self.method, self.task, self.backbone)
+        except DamperError:  # a method that this installation does not have
+            return False
 
     @property
     def seeds(self) -> list[int]:

@@ -6,10 +6,12 @@ import base64
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from damper.errors import DamperError
 from damper.experiments.grids import ETAS, TABLE_METHODS, WEIGHTS
 from damper.experiments.paper import printed, title
 from damper.experiments.store import Record
@@ -96,13 +98,13 @@ def _cell(cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
 
 def label(cell: Cell) -> str:
     """The method, with what differs from its published settings."""
-    own = published(cell.method, cell.task, cell.backbone)
-    changed = {
-        n: v for n, v in cell.settings.items() if own.get(n) != v or (cell.method == "scalarization" and n == "weight")
-    }
+    own: Mapping[str, Any] = {}
+    with suppress(DamperError):  # a method that this installation does not have: all its settings are told
+        own = published(cell.method, cell.task, cell.backbone)
+    told = {"weight"} if cell.method == "scalarization" else set()
     letters = {"eta": "η", "weight": "λ"}
-    extra = " ".join(f"{letters.get(name, name)}={value}" for name, value in changed.items())
-    return f"{title(cell.method, cell.backbone)} {extra}".strip()
+    changed = [f"{letters.get(n, n)}={v}" for n, v in cell.settings.items() if n in told or own.get(n) != v]
+    return " ".join([title(cell.method, cell.backbone), *changed])
 
 
 def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -54,6 +54,13 @@ function curveSection() {
 
 // --- action traces ------------------------------------------------------------------------------------------------
 
+// Both are slow enough to be worth remembering: a spectrum is a plain sum over all pairs of step and frequency.
+const REMEMBERED = new Map();
+function remember(key, make) {
+  if (!REMEMBERED.has(key)) REMEMBERED.set(key, make());
+  return REMEMBERED.get(key);
+}
+
 function unpack(trace) {
   const text = atob(trace.data), [steps, dims] = trace.shape, out = [];
   for (let d = 0; d < dims; d++) {
@@ -92,7 +99,7 @@ function traceSection() {
   if (!traced.length) return section("traces", title, what, nothing("No action trace on record for this task and backbone."));
   const options = traced.map((c) => [c.method, c.label]), dims = traceDimensions();
   const chosen = unique([state.first, state.second]).map((m) => traced.find((c) => c.method === m)).filter(Boolean)
-    .map((c) => ({ c, trace: c.traces.find((t) => String(t.agent) === state.seed) || c.traces[0] })).map((o) => ({ ...o, rows: unpack(o.trace) }));
+    .map((c) => ({ c, trace: c.traces.find((t) => String(t.agent) === state.seed) || c.traces[0] })).map((o) => ({ ...o, rows: remember(o.trace, () => unpack(o.trace)) }));
   const d = Number(state.dimension), length = state.window === "all" ? Infinity : Number(state.window);
   const line = (o, points, extra) => ({ name: `${o.c.label}, seed ${o.trace.agent}`, colour: colour(o.c.method), points, width: 1.2, ...extra });
   const window = (o) => [...o.rows[d]].slice(0, length).map((v, t) => [t, v]);
@@ -103,7 +110,7 @@ function traceSection() {
     el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("beside", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
       dims.length > 1 ? selectControl("dimension", "dimension", dims.map((v) => [v, String(Number(v) + 1)])) : null, segments("Steps", "window", [["200", "first 200"], ["all", "all"]])),
     el("div", { class: "grid two" }, traces,
-      chart({ title: "Spectrum", series: chosen.map((o) => line(o, spectrum(o.rows[d]), {})), x: { label: "cycles per step" }, y: { label: "amplitude" }, ...shared }),
+      chart({ title: "Spectrum", series: chosen.map((o) => line(o, remember(o.rows[d], () => spectrum(o.rows[d])), {})), x: { label: "cycles per step" }, y: { label: "amplitude" }, ...shared }),
       chart({ title: "Movement per step", series: chosen.map((o) => line(o, variation(o.rows), {})), x: { label: "step" }, y: { label: "‖Δa‖" }, ...shared })));
 }
 
