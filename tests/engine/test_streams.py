@@ -36,7 +36,13 @@ def unsigned(bits: Tensor) -> list[int]:
 def test_bits_are_the_published_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Streams([0])
     monkeypatch.setitem(streams._keys, "published", torch.tensor([1234567]))
-    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    expected = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     # The reference moves its state before the first output; our element 0 is the state itself.
     assert unsigned(streams.bits("published", 0, (6,)))[1:] == expected
 

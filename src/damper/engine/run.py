@@ -80,9 +80,10 @@ def open_run(path: Path, settings: Settings) -> Run:
                 f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
                 f"{record[name]!r}; choose another folder, or repeat the settings to go on with it."
             )
+        if not run.finished:
+            _sweep(path, "**/.*.tmp")
         return run
-    for leftover in path.glob(".manifest.json.*.tmp"):
-        leftover.unlink()  # of a run killed while it wrote its first file
+    _sweep(path, ".manifest.json.*.tmp")
     if path.exists() and any(path.iterdir()):
         raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
     facts = {
@@ -96,3 +97,9 @@ def open_run(path: Path, settings: Settings) -> Run:
     }
     write_json(path / "manifest.json", facts)
     return run
+
+
+def _sweep(path: Path, pattern: str) -> None:
+    """Remove what a run killed within a write has left."""
+    for leftover in path.glob(pattern):
+        leftover.unlink()
