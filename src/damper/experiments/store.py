@@ -85,11 +85,12 @@ class Merged:
     different: list[str]
 
 
-@dataclass(frozen=True)
 class Store:
     """A folder of records."""
 
-    folder: Path
+    def __init__(self, folder: str | Path) -> None:
+        """The folder is made when first written to."""
+        self.folder = Path(folder)
 
     def path(self, who: Mapping[str, Any]) -> Path:
         """Where the record of this identity lies: ``protocol/task/backbone-method-seed-digest.json``."""
