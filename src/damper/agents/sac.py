@@ -6,7 +6,8 @@ Reductions and order follow Stable-Baselines3; a parity test holds them there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,9 +30,22 @@ def sample(policy: Policy, obs: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor
     return action, log_prob.sum(-1)
 
 
-def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
-    """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor."""
-    action, log_prob = sample(actor, batch.next_obs, noise["target"])
+Sampler = Callable[[Any, Any, Tensor], tuple[Tensor, Tensor]]
+
+
+def target(
+    actor: Policy,
+    critic: Critic,
+    batch: Batch,
+    noise: NoiseDraws,
+    hyper: Mapping[str, Tensor],
+    sampler: Sampler = sample,
+) -> Tensor:
+    """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor.
+
+    ``sampler`` draws ``a'`` and its log-probability; an actor with a distribution of its own brings one.
+    """
+    action, log_prob = sampler(actor, batch.next_obs, noise["target"])
     value = critic(batch.next_obs, action).amin(-2)
     value = value - spread(hyper["ent_coef"], value) * log_prob
     return batch.reward + (1.0 - batch.terminated) * spread(hyper["gamma"], value) * value
@@ -43,11 +57,17 @@ def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
 
 
 def actor_loss(
-    policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]
+    policy: Policy,
+    critic: Critic,
+    batch: Batch,
+    noise: NoiseDraws,
+    hyper: Mapping[str, Tensor],
+    sampler: Sampler = sample,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and the mean ``log π`` for the temperature."""
-    action, log_prob = sample(policy, batch.obs, noise["policy"])
-    value = critic(batch.obs, action).amin(-2)
+    action, log_prob = sampler(policy, batch.obs, noise["policy"])
+    # amin would share the gradient among equal values, where SB3 gives it to one of them.
+    value = critic(batch.obs, action).min(-2).values
     loss = (spread(hyper["ent_coef"], value) * log_prob - value).mean(-1)
     return loss, {"log_prob": log_prob.detach().mean(-1)}
 
