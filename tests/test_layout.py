@@ -28,7 +28,9 @@ STATIONS = [
     {"evaluation"},
     {"experiments"},
     {"report"},
-    {"sb3", "export"},
+    {"sb3"},
+    {"export"},
+    {"bench"},
     {"cli"},
     {"__init__", "__main__"},
 ]

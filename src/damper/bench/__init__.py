@@ -1,0 +1,1 @@
+"""Measurements of speed: each function measures side by side and prints what it found."""

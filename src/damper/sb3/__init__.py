@@ -1,0 +1,16 @@
+"""Stable-Baselines3's TD3 and SAC with one more argument: ``from damper.sb3 import TD3, SAC``."""
+
+from __future__ import annotations
+
+from damper.errors import DamperError
+
+try:
+    import stable_baselines3  # noqa: F401
+except ImportError as error:
+    raise DamperError('damper.sb3 needs Stable-Baselines3: pip install "damper[sb3]".') from error
+
+from damper.sb3.buffers import RemembersRows
+from damper.sb3.sac import SAC
+from damper.sb3.td3 import TD3
+
+__all__ = ["SAC", "TD3", "RemembersRows"]

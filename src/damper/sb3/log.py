@@ -1,0 +1,42 @@
+"""What ``train`` saw, read from the device once at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from damper.rules import GradientReport
+
+# SB3's own entries show the last call, as they do in SB3; the method's are means since the last dump, because a
+# conflict that happened or not says nothing until it is a rate.
+_DIAGNOSTICS = ("auxiliary_loss", "conflict_rate", "cosine", "norm_ratio", "weight")
+
+
+class Log:
+    """Scalars by name, one per gradient step, left on the device until ``write``."""
+
+    def __init__(self) -> None:
+        """Nothing seen."""
+        self.values: dict[str, list[Tensor]] = {}
+
+    def add(self, **scalars: Tensor) -> None:
+        """Keep one number of each name."""
+        for name, value in scalars.items():
+            self.values.setdefault(name, []).append(value.detach().reshape(()))
+
+    def add_report(self, report: GradientReport) -> None:
+        """Keep what happened between the two gradients."""
+        self.add(
+            conflict_rate=report.conflict, cosine=report.cosine, norm_ratio=report.norm_ratio, weight=report.weight
+        )
+
+    def write(self, logger: Any) -> None:
+        """Means under ``train/``; the only wait for the device."""
+        numbers = iter(torch.stack([v.double() for values in self.values.values() for v in values]).tolist())
+        for name, values in self.values.items():
+            mean = float(np.mean([next(numbers) for _ in values]))
+            record = logger.record_mean if name in _DIAGNOSTICS else logger.record
+            record(f"train/{name}", mean)

@@ -1,0 +1,156 @@
+"""Stable-Baselines3's actors and critics as the losses see them: a Policy and a Critic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from stable_baselines3.common.policies import BasePolicy, ContinuousCritic
+from stable_baselines3.sac.policies import Actor as SacActor
+from torch import Tensor, nn
+
+from damper.errors import DamperError
+from damper.sb3.state import MethodState
+
+
+class Policy:
+    """An actor with its present weights; calls on one observation tensor share one forward pass.
+
+    Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in for one that a loss
+    differentiates.
+    """
+
+    stochastic = False
+
+    def __init__(self, actor: BasePolicy, state: MethodState | None = None, still: bool = False) -> None:
+        """``still`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
+        self.actor: Any = actor
+        self.state, self.still = state, still
+        self._kept: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def _shared(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
+        # The observation is kept beside the value so that its id cannot be reused while the entry lives.
+        key = kind, id(obs)
+        if key in self._kept:
+            return self._kept[key][1]
+        with evaluating(self.actor) if self.still else nothing():
+            value = compute(obs)
+        if torch.is_grad_enabled():
+            self._kept[key] = obs, value
+        return value
+
+    def __call__(self, obs: Any) -> Tensor:
+        """``μ(s)`` in [-1, 1]."""
+        action: Tensor = self._shared("action", obs, self.actor)
+        return action
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Deterministic actors have none."""
+        raise DamperError("this loss needs a stochastic actor: use damper.sb3.SAC.")
+
+    def prediction(self, obs: Any) -> Tensor:
+        """The second head on the last hidden layer."""
+        assert self.state is not None
+        prediction: Tensor = self.state.head(self._shared("hidden", obs, lambda s: hidden(self.actor, s)))
+        return prediction
+
+    @torch.no_grad()
+    def averaged_prediction(self, obs: Any) -> Tensor:
+        """The same from the Polyak average, without gradient."""
+        assert self.state is not None
+        prediction: Tensor = self.state.average_head(hidden(self.state.average, obs))
+        return prediction
+
+
+class GaussianPolicy(Policy):
+    """SAC's actor, with independent Gaussian noise or state-dependent exploration."""
+
+    stochastic = True
+
+    def parameters(self, obs: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Mean before the tanh, logarithm of the deviation, and what gSDE needs beside them."""
+        found: tuple[Tensor, Tensor, dict[str, Tensor]]
+        found = self._shared("parameters", obs, self.actor.get_action_dist_params)
+        return found
+
+    def __call__(self, obs: Any) -> Tensor:
+        """``tanh`` of the mean."""
+        action: Tensor = self._shared("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
+        return action
+
+    def sample(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """An action and its log-probability, drawn from torch's global generator exactly as SB3 draws it."""
+        found: tuple[Tensor, Tensor] = self._shared("sample", obs, self._sample)
+        return found
+
+    def _sample(self, obs: Any) -> Any:
+        # A custom actor that samples in its own way is asked to.
+        if type(self.actor).action_log_prob is not SacActor.action_log_prob:
+            return self.actor.action_log_prob(obs)
+        mean, log_std, others = self.parameters(obs)
+        return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before the tanh; gSDE's deviation is the one its noise amounts to."""
+        mean, log_std, others = self.parameters(obs)
+        if others:
+            log_std = self.actor.action_dist.proba_distribution(mean, log_std, **others).distribution.stddev.log()
+        return mean, log_std
+
+
+class Critic:
+    """SB3's critics, values stacked before the batch axis: ``[2, B]``."""
+
+    def __init__(self, critic: ContinuousCritic) -> None:
+        """The module with its present weights."""
+        self.critic = critic
+
+    def __call__(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_j(s, a)``; an action of ``[2, B, A]`` gives each critic its own copy."""
+        values = self.critic(obs, action) if action.ndim == 2 else self._each(obs, action)
+        return torch.stack([value.squeeze(-1) for value in values], -2)
+
+    def _each(self, obs: Any, action: Tensor) -> list[Tensor]:
+        if len(self.critic.q_networks) != len(action):
+            raise DamperError(
+                f"n_critics must be {len(action)} for this method's critic loss, but the policy has "
+                f"{len(self.critic.q_networks)}: leave n_critics out of policy_kwargs."
+            )
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.critic.share_features_extractor):
+            features = self.critic.extract_features(obs, self.critic.features_extractor)
+        return [q(torch.cat((features, a), 1)) for q, a in zip(self.critic.q_networks, action, strict=True)]
+
+    def first(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1`` alone."""
+        return self.critic.q1_forward(obs, action).squeeze(-1)
+
+
+def hidden(actor: Any, obs: Any) -> Tensor:
+    """The actor's last hidden layer, on which a second head can stand."""
+    trunk = actor.latent_pi if hasattr(actor, "latent_pi") else actor.mu[:-2]
+    features: Tensor = trunk(actor.extract_features(obs, actor.features_extractor))
+    return features
+
+
+def has_modes(module: nn.Module) -> bool:
+    """Whether the module computes something else in training than at evaluation."""
+    moody = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    return any(isinstance(part, moody) for part in module.modules())
+
+
+@contextmanager
+def evaluating(actor: BasePolicy) -> Iterator[None]:
+    """Evaluation mode inside, training mode after."""
+    actor.set_training_mode(False)
+    try:
+        yield
+    finally:
+        actor.set_training_mode(True)
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    """No mode to change."""
+    yield

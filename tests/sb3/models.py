@@ -1,0 +1,64 @@
+"""What the adapter's tests share: small models, their weights as one vector, and an environment that counts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium
+import numpy as np
+import stable_baselines3
+import torch
+from stable_baselines3.common.logger import configure
+
+import damper.sb3
+
+OURS = {"td3": damper.sb3.TD3, "sac": damper.sb3.SAC}
+THEIRS = {"td3": stable_baselines3.TD3, "sac": stable_baselines3.SAC}
+SMALL: dict[str, Any] = {
+    "learning_starts": 50,
+    "buffer_size": 5000,
+    "batch_size": 32,
+    "seed": 1,
+    "device": "cpu",
+    "policy_kwargs": {"net_arch": [16, 16], "activation_fn": torch.nn.SiLU},
+}
+
+
+def make(kind: type, env: Any = "Pendulum-v1", **settings: Any) -> Any:
+    # SB3 writes into policy_kwargs, so each model gets its own.
+    return kind(settings.pop("policy", "MlpPolicy"), env, **copy.deepcopy({**SMALL, **settings}))
+
+
+def weights(model: Any) -> torch.Tensor:
+    """Every parameter of the policy, targets included."""
+    return torch.cat([p.detach().reshape(-1) for p in model.policy.parameters()])
+
+
+def quiet(model: Any) -> Any:
+    """A model whose ``train`` can be called outside ``learn``."""
+    model.set_logger(configure(None, []))
+    return model
+
+
+class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Observations (episode, step): what stands before and after each is known. Episodes end after ``length`` steps."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, length: int = 5, ends: str = "terminated") -> None:
+        self.length, self.ends, self.episode, self.count = length, ends, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.episode, self.count = self.episode + 1, 0
+        return self.observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        over = self.count == self.length
+        return self.observe(), 1.0, over and self.ends == "terminated", over and self.ends == "truncated", {}
+
+    def observe(self) -> np.ndarray:
+        return np.array([self.episode, self.count], np.float32)
