@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from damper.engine.nets import leaves
 from damper.engine.population import Population
 from tests.engine import small
 
@@ -67,6 +68,20 @@ def test_values_per_agent_reach_their_agent() -> None:
     small.train(same, SEEDS, 10)
     differs = (made.state["actor"] != same.state["actor"]).any(1)
     assert differs.tolist() == [False] + [True] * 7, "only agent 0 has η = 0 in both"
+
+
+@pytest.mark.parametrize("method", ["damper", "bloop", "nash-mtl"])
+def test_what_lies_between_the_layers_stays_zero(method: str) -> None:
+    made = small.population("sac", method, SEEDS, automatic=True)
+    small.train(made, SEEDS, 10)
+    for layout, names in ((made.actor_layout, ("actor", "actor.m")), (made.critic_layout, ("critic", "critic_target"))):
+        for name in names:
+            rows = made.state[name].reshape(-1, layout.size)
+            gaps = rows.clone()
+            for start, length in layout.spans:
+                gaps[:, start : start + length] = 0.0
+            assert layout.size > sum(length for _, length in layout.spans) and (gaps == 0).all()
+            assert torch.equal(layout.join(leaves(layout.split(rows))), rows)
 
 
 # --- an agent that is not finite -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 
 from damper.engine.run import Run
 from damper.engine.trainer import Trainer
+from damper.errors import DamperError
 from tests.engine import killed_run, small
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,49 @@ def test_checkpoints_and_logs_do_not_change_what_is_learned(tmp_path: Path, refe
         theirs.pop(name)
     assert ours == theirs
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "policies").iterdir()} == policies
+
+
+def interrupt(line: dict[str, Any]) -> None:
+    if line["step"] >= 100:
+        raise KeyboardInterrupt
+
+
+def stopped(folder: Path, **given: Any) -> Any:
+    """The settings of a run that was interrupted after its second checkpoint."""
+    made = small.settings(steps=150, checkpoint_every=40, **given)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(made, folder, (interrupt,)).train()
+    return made
+
+
+def test_envpool_goes_on_with_fresh_episodes_and_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("envpool")
+    trainer = Trainer(stopped(tmp_path / "run", envs="envpool", env_threads=1), tmp_path / "run")
+    assert trainer.step == 80
+    run = trainer.train()
+    assert run.finished and run.manifest["resumed"] == [{"step": 80, "environments": "fresh episodes"}]
+    first = trainer.learner.replay.rows[:, :, -1]
+    assert first.nonzero().tolist() == [[0, 0], [0, 1], [80, 0], [80, 1]], "the new episode has no predecessor"
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stopped(tmp_path / "run")
+    monkeypatch.setattr("damper.engine.population.ALIGNMENT", 64)
+    with pytest.raises(DamperError, match="must be of this version of damper, but its actor does not fit"):
+        Trainer(made, tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(tmp_path: Path) -> None:
+    whole = Trainer(small.settings(steps=150), tmp_path / "whole")
+    whole.train()
+    made = stopped(tmp_path / "run")
+    newest = tmp_path / "run" / "checkpoints" / "step-000000000080.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="checkpoint step-000000000080 is damaged"):
+        trainer = Trainer(made, tmp_path / "run")
+    assert trainer.step == 40
+    trainer.train()
+    assert killed_run.sums(trainer) == killed_run.sums(whole)
 
 
 @pytest.mark.slow

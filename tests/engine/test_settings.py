@@ -154,6 +154,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"activation": "gelu"}, "activation must be one of silu, relu, tanh, but 'gelu' was given"),
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
+    ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
     ({"device": "cuda:99"}, "device must be one that this machine has"),
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),

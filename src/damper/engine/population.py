@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from damper.agents import BACKBONES, sac
-from damper.engine.differentiate import Seen, Weights, differentiate
-from damper.engine.nets import Layout, StackedActor, StackedCritic, trunk_layers
+from damper.engine.differentiate import Seen, differentiate
+from damper.engine.nets import Layout, StackedActor, StackedCritic, Weights, trunk_layers
 from damper.engine.optimiser import Adam, polyak
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch, NoiseDraws

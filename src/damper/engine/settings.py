@@ -214,6 +214,8 @@ def check(settings: Settings) -> Settings:
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
     _check_device(settings.device)
+    if settings.graph and not settings.device.startswith("cuda"):
+        raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
     _check_method(settings)
     return settings
 

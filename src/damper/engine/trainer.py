@@ -136,7 +136,13 @@ class Trainer:
         facts = checkpoint.facts
         self.store.fill(self.learner.replay, checkpoint)
         for name, tensor in self.learner.state().items():
-            tensor.copy_(checkpoint.tensors[f"learner.{name}"])
+            kept = checkpoint.tensors.get(f"learner.{name}")
+            if kept is None or kept.shape != tensor.shape:
+                raise DamperError(
+                    f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
+                    "fit: finish the run with the version that began it, or choose another folder."
+                )
+            tensor.copy_(kept)
         self.step, self.learner.updates, self.due = facts["step"], facts["updates"], facts["due"]
         self.seconds_before = facts["seconds"]
         self.log.rewind(facts["metrics_offset"])
