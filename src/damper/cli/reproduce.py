@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from damper.cli.options import EngineOptions, given
 from damper.errors import DamperError
 from damper.experiments.grids import EXPERIMENTS, Request
+from damper.experiments.ray_runner import run_on_ray
 from damper.experiments.reproduce import overview, reproduce
 from damper.report.tables import terminal_table
 
@@ -49,12 +51,21 @@ class Reproduce:
     """Where runs live."""
     population: int | None = None
     """The most agents to train as one batch."""
+    ray: str | None = None
+    """Hand populations to a Ray cluster: its address, "auto", or "local"."""
+    ray_cores: int = 1
+    """Processor cores for each population there; with --device cuda each has a GPU to itself as well."""
     engine: EngineOptions = field(default_factory=EngineOptions)
 
     def run(self) -> None:
         """List, or train and record."""
         unset = dict.fromkeys(("compile", "tf32", "overlap"), False)
         settings = {name: value for name, value in given(self.engine).items() if unset.get(name) is not value}
+        runner = None
+        if self.ray is not None:
+            # The machines that train may have a device which this one lacks.
+            device = settings.pop("device", "cpu")
+            runner = partial(run_on_ray, address=self.ray, device=device, cores=self.ray_cores)
         seeds = self.seed_list or self.seeds
         request = Request(
             self.experiments, self.tasks, self.methods, self.backbones, seeds, self.protocol, self.steps, self.episodes,
@@ -65,7 +76,7 @@ class Reproduce:
         elif not self.experiments:
             raise DamperError(f"experiments must name one or more of {', '.join(EXPERIMENTS)}; --list describes them.")
         else:
-            outcome = reproduce(request, self.results, self.out, self.population)
+            outcome = reproduce(request, self.results, self.out, self.population, runner=runner)
             Console().print(
                 f"{outcome.wanted} agents: {outcome.there} were there, {outcome.added} added, {outcome.left} left"
                 + (" (another process is training them)" if outcome.left else "")

@@ -17,7 +17,7 @@ from damper.experiments.runner import plan, run_job
 from damper.experiments.store import Record, Store
 
 _ONLY_HERE = ("graph", "env_threads", "log_every", "checkpoint_every")  # change nothing in a record
-Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], list[Job]]
+Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ def reproduce(
     return Outcome(len(agents), len(agents) - len(missing), len(missing) - left, left)
 
 
-def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> list[Job]:
-    """One job after another; returns those that another process is at."""
-    return [job for job, folder in jobs if not run_job(job, folder, store, command, progress)]
+def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
+    """One job after another; one that another process is at is passed over."""
+    for job, folder in jobs:
+        for record in run_job(job, folder, command, progress) or ():
+            store.add(record)
 
 
 def command(request: Request) -> str:

@@ -10,15 +10,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from damper.engine.provenance import versions
 from damper.engine.run import Run
 from damper.engine.settings import Settings
 from damper.engine.train import run_settings
+from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
 from damper.experiments.grids import Wanted
 from damper.experiments.identity import EXECUTION, digest, identity, physics
 from damper.experiments.packing import Job, pack
 from damper.experiments.records import make_record
-from damper.experiments.store import Store
+from damper.experiments.store import Record
 
 
 @contextmanager
@@ -37,28 +39,36 @@ def held(folder: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def run_job(job: Job, folder: Path, store: Store, command: str, progress: bool = True) -> bool:
-    """Train a population, or go on with it, and record its agents; False if another process is at it."""
+def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
+    """Train a population, or go on with it, and evaluate its agents; None if another process is at it."""
+    check_physics(job)
     with held(folder) as alone:
         if not alone:
-            return False
-        run = run_settings(job.settings, folder, progress)
-        record_run(run, job, store, command)
-    return True
+            return None
+        return record_run(run_settings(job.settings, folder, progress), job, command)
 
 
-def record_run(run: Run, job: Job, store: Store, command: str) -> None:
-    """Evaluate a finished run on the fixed seeds and keep one record per agent."""
+def check_physics(job: Job) -> None:
+    """Refuse to train where the simulators are not the ones that the records would name."""
+    settings, wanted = job.settings, job.wanted[0].identity["physics"]
+    here = physics(settings.env_id, settings.envs, versions())
+    if here != wanted:
+        raise DamperError(f"this machine must simulate with {wanted}, but has {here}: install the same versions there.")
+
+
+def record_run(run: Run, job: Job, command: str) -> list[Record]:
+    """Evaluate a finished run on the fixed seeds: one record per wanted agent."""
     settings, first = job.settings, job.wanted[0].identity
     episodes = int(first["episodes"])
     evaluation = evaluate(run, settings.env, episodes, envs=settings.envs, env_threads=settings.env_threads)
     by_digest = {agent.digest: agent for agent in job.wanted}
-    record, installed = run.manifest["settings"], first["physics"]
+    manifest, records = run.manifest, []
     for index, row in enumerate(run.agents):
-        who = identity(record, row, installed, episodes)
+        who = identity(manifest["settings"], row, first["physics"], episodes)
         agent = by_digest.get(digest(who))
         if agent is not None:
-            store.add(make_record(run, evaluation, index, who, agent.rank, command))
+            records.append(make_record(run, evaluation, index, who, agent.rank, command))
+    return records
 
 
 def plan(missing: Sequence[Wanted], out: Path, most: int | None = None) -> list[tuple[Job, Path]]:

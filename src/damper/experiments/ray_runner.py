@@ -1,0 +1,102 @@
+"""Populations on more than one machine: Ray hands each to a GPU or to a group of cores, records come back here.
+
+A run's folder is where its checkpoints lie. If it is on storage that all machines share, a population whose worker is
+lost goes on elsewhere from its last checkpoint; if not, it starts anew. Records travel with the result either way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from damper.errors import DamperError
+from damper.experiments.packing import Job
+from damper.experiments.runner import run_job
+from damper.experiments.store import Record, Store
+
+RETRIES = 10  # of a population whose worker or machine is lost; a mistake in the settings is not tried again
+
+
+def run_on_ray(
+    jobs: Sequence[tuple[Job, Path]],
+    store: Store,
+    command: str,
+    progress: bool = True,
+    address: str = "auto",
+    device: str = "cpu",
+    cores: int = 1,
+) -> None:
+    """Run jobs on a Ray cluster, as many at once as it has room for, and keep each one's records as it ends.
+
+    Args:
+        jobs: populations with their folders.
+        store: where records go, on this machine.
+        command: what the records say made them.
+        progress: say when a population ends.
+        address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one, or host:port.
+        device: where the workers train; with "cuda" each population has a GPU to itself.
+        cores: processor cores for each population.
+    """
+    ray = _connect(address)
+    task = ray.remote(_work).options(num_cpus=cores, num_gpus=float(device.startswith("cuda")), max_retries=RETRIES)
+    waiting = {}
+    for job, folder in jobs:
+        job = Job(replace(job.settings, device=device), job.wanted)
+        waiting[task.remote(job, str(folder.absolute()), command)] = job
+    failed: list[tuple[Job, Exception]] = []
+    while waiting:
+        (done, *_), _ = ray.wait(list(waiting), num_returns=1)
+        job = waiting.pop(done)
+        try:
+            records: list[Record] | None = ray.get(done)
+        except Exception as error:
+            failed.append((job, error))
+            continue
+        for record in records or ():
+            store.add(record)
+        if progress:
+            settings, said = job.settings, "is being trained by another process" if records is None else "is done"
+            words = f"{settings.env_id} {settings.backbone} {settings.method} ×{len(job.wanted)} {said}"
+            Console().print(f"{words}; {len(waiting)} populations to go", highlight=False)
+    if failed:
+        raise _explained(failed)
+
+
+def _work(job: Job, folder: str, command: str) -> list[Record] | None:
+    """On a worker: train or go on, evaluate, send the records back."""
+    return run_job(job, Path(folder), command, progress=False)
+
+
+def _connect(address: str) -> Any:
+    """Ray, connected."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; silences its notice
+    try:
+        import ray
+    except ImportError as error:
+        raise DamperError('several machines need Ray: pip install "damper[ray]".') from error
+    try:
+        if not ray.is_initialized():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except (ConnectionError, ValueError) as error:
+        raise DamperError(
+            f"ray must be the address of a running cluster, but {address!r} does not answer: "
+            "start one with `ray start --head`, or give 'local'."
+        ) from error
+    return ray
+
+
+def _explained(failed: Sequence[tuple[Job, Exception]]) -> Exception:
+    """A user's mistake as its own sentence; anything else as Ray tells it."""
+    job, error = failed[0]
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, DamperError):
+        more = f" ({len(failed) - 1} other populations failed too)" if len(failed) > 1 else ""
+        return DamperError(f"{job.settings.env_id} {job.settings.backbone} {job.settings.method}: {cause}{more}")
+    return error

@@ -1,0 +1,88 @@
+"""Two machines, as far as one can be two: a local cluster of two Ray nodes, one of which dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from damper.engine.run import Run
+from damper.errors import DamperError
+from damper.experiments.grids import wanted
+from damper.experiments.packing import pack
+from damper.experiments.ray_runner import _connect, _explained
+from damper.experiments.runner import run_job
+from damper.experiments.store import Store
+from tests.experiments.helpers import tiny
+
+STEPS = 6000
+COMMAND = f"reproduce td3-table --tasks Pendulum --methods plain damper --seeds 1 --steps {STEPS} --net-arch 16"
+COMMAND += " --batch-size 16 --learning-starts 100 --log-every 500 --checkpoint-every 500 --episodes 2"
+# Ray's own code warns about itself.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    try:
+        yield nodes
+    finally:
+        nodes.shutdown()
+
+
+def wait_for(condition: Any, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_a_lost_machines_population_goes_on_elsewhere(cluster: Any, tmp_path: Path) -> None:
+    second = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+    places = f" --results {tmp_path}/results --out {tmp_path}/runs --ray {cluster.address}"
+    driver = subprocess.Popen([sys.executable, "-m", "damper", *(COMMAND + places).split()])
+    try:
+        # Both nodes are at work, each past a checkpoint, when one is lost.
+        wait_for(lambda: len({p.parent for p in (tmp_path / "runs").rglob("checkpoints/step-*.json")}) == 2)
+        cluster.remove_node(second, allow_graceful=False)
+        assert driver.wait(timeout=240) == 0
+    finally:
+        driver.kill()
+    assert len(list(Store(tmp_path / "results"))) == 2
+    runs = [Run(path.parent) for path in (tmp_path / "runs").rglob("manifest.json")]
+    resumed = [event["step"] for run in runs for event in run.manifest["resumed"]]
+    assert len(runs) == 2 and len(resumed) == 1 and resumed[0] >= 500
+
+
+def test_a_machine_with_other_simulators_is_refused(tmp_path: Path) -> None:
+    (job,) = pack(wanted(tiny()))
+    other = patch("damper.experiments.runner.versions", return_value={"gymnasium": "0.1"})
+    with other, pytest.raises(DamperError, match="install the same versions"):
+        run_job(job, tmp_path / "run", "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_ray_the_sentence_says_how_to_get_it() -> None:
+    with patch.dict(sys.modules, {"ray": None}), pytest.raises(DamperError, match="need Ray"):
+        _connect("auto")
+
+
+def test_a_workers_mistake_is_told_as_its_sentence() -> None:
+    (job,) = pack(wanted(tiny()))
+    wrapped = RuntimeError("a long story")
+    wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
+    assert str(_explained([(job, wrapped), (job, wrapped)])).startswith("Pendulum td3 damper: buffer_size")
+    bug = RuntimeError("a bug")
+    assert _explained([(job, bug)]) is bug
