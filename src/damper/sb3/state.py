@@ -30,8 +30,9 @@ class MethodState(nn.Module):
 
     def _add_head(self, policy: Any, generator: torch.Generator) -> None:
         actor, device = policy.actor, policy.device
-        layers = [m for m in getattr(actor, "mu", nn.Identity()).modules() if isinstance(m, nn.Linear)]
-        if not layers or not (hasattr(actor, "latent_pi") or isinstance(actor.mu, nn.Sequential)):
+        mu = getattr(actor, "mu", None)
+        layers = [m for m in mu.modules() if isinstance(m, nn.Linear)] if isinstance(mu, nn.Module) else []
+        if not layers or not (hasattr(actor, "latent_pi") or isinstance(mu, nn.Sequential)):
             raise DamperError(
                 "method 'asap' needs an actor whose last hidden layer can be found, as in SB3's own networks (mu, "
                 f"latent_pi), but {type(actor).__name__} has another layout: choose a method without a second head."

@@ -1,0 +1,188 @@
+"""What SB3 users rely on works with our classes: spaces, callbacks, wrappers, saving, seeds, progress."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+
+pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+from torch import nn
+
+from tests.sb3.models import OURS, THEIRS, Counter, make, quiet, weights
+
+STEPS = 80
+BACKBONES = pytest.mark.parametrize("backbone", ["td3", "sac"])
+OBS = gymnasium.spaces.Box(-2.0, 2.0, (4,), np.float32)
+
+
+def predictions(model, count: int = 20):
+    space = model.observation_space
+    obs = np.stack([space.sample() for _ in range(count)])
+    return obs, model.predict(obs, deterministic=True)[0]
+
+
+# --- spaces, networks, wrappers -------------------------------------------------------------------------------------
+
+
+@BACKBONES
+@pytest.mark.parametrize("method", ["damper", "grad-caps"])
+def test_dict_and_image_observations(backbone, method):
+    picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
+    for env, policy in ((SimpleMultiObsEnv(discrete_actions=False), "MultiInputPolicy"), (picture, "CnnPolicy")):
+        extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
+        kwargs = {"net_arch": [8], **extractor}
+        small = {"buffer_size": 200, "batch_size": 8, "learning_starts": 10, "policy_kwargs": kwargs}
+        make(OURS[backbone], env, policy=policy, method=method, **small).learn(20)
+
+
+@BACKBONES
+def test_hindsight_replay(backbone):
+    env = BitFlippingEnv(n_bits=3, continuous=True)
+    make(OURS[backbone], env, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer).learn(STEPS)
+
+
+@pytest.mark.parametrize("method", ["damper", "l2c2", "asap", "l2c2-released"])
+def test_state_dependent_exploration(method):
+    model = make(OURS["sac"], method=method, use_sde=True, use_sde_at_warmup=True, sde_sample_freq=8)
+    model.learn(STEPS)
+    assert weights(model).isfinite().all()
+
+
+class Noisy(BaseFeaturesExtractor):
+    """A features extractor whose training differs from its evaluation."""
+
+    def __init__(self, space):
+        super().__init__(space, 8)
+        self.body = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.SiLU())
+
+    def forward(self, obs):
+        return self.body(obs)
+
+
+@BACKBONES
+def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
+    """The smoothness loss looks at the policy that will run, so it draws no mask and moves no statistics."""
+    kwargs = {"features_extractor_class": Noisy, "net_arch": [8]}
+    theirs = make(THEIRS[backbone], policy_kwargs=kwargs).learn(STEPS)
+    ours = make(OURS[backbone], policy_kwargs=kwargs, rule="scalarization", weight=0.0).learn(STEPS)
+    difference = (weights(ours) - weights(theirs)).norm()
+    assert difference <= 1e-5 * weights(theirs).norm()
+    for mine, other in zip(ours.policy.buffers(), theirs.policy.buffers(), strict=True):
+        assert torch.allclose(mine, other, rtol=1e-4, atol=1e-6)
+
+
+@BACKBONES
+def test_vectorised_environments_and_normalisation(backbone):
+    env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=3), clip_obs=5.0)
+    noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
+    model = make(OURS[backbone], env, action_noise=noise, train_freq=2, gradient_steps=-1)
+    model.learn(3 * STEPS)
+    assert model._n_updates > 0
+    evaluate_policy(model, env, n_eval_episodes=1, warn=False)
+
+
+def test_training_by_episodes():
+    make(OURS["td3"], Counter(7), train_freq=(1, "episode"), gradient_steps=-1).learn(STEPS)
+
+
+# --- callbacks, log, progress ---------------------------------------------------------------------------------------
+
+
+def test_callbacks_run_and_can_stop(tmp_path):
+    class Stop(BaseCallback):
+        def _on_step(self) -> bool:
+            return self.num_timesteps < 70
+
+    env = make_vec_env("Pendulum-v1")
+    evaluation = EvalCallback(env, eval_freq=40, n_eval_episodes=1, verbose=0, best_model_save_path=str(tmp_path))
+    checkpoint = CheckpointCallback(30, str(tmp_path), name_prefix="point")
+    model = make(OURS["td3"]).learn(500, callback=[evaluation, checkpoint, Stop()])
+    assert model.num_timesteps == 70
+    assert (tmp_path / "best_model.zip").is_file() and (tmp_path / "point_60_steps.zip").is_file()
+
+
+def test_the_log_holds_rates_since_the_last_dump():
+    model = quiet(make(OURS["td3"])).learn(STEPS)
+    values = model.logger.name_to_value
+    assert 0.0 <= values["train/conflict_rate"] <= 1.0 and -1.0 <= values["train/cosine"] <= 1.0
+    assert model.logger.name_to_count["train/conflict_rate"] > 10
+
+
+def test_tensorboard_shows_the_method(tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    make(OURS["td3"], Counter(10), tensorboard_log=str(tmp_path)).learn(100, log_interval=1, tb_log_name="run")
+    read = events.EventAccumulator(str(tmp_path / "run_1"))
+    read.Reload()
+    assert {"train/auxiliary_loss", "train/conflict_rate", "train/actor_loss"} <= set(read.Tags()["scalars"])
+
+
+def test_the_progress_bar():
+    pytest.importorskip("tqdm")
+    make(OURS["td3"]).learn(60, progress_bar=True)
+
+
+def test_the_ramp_follows_sb3s_progress():
+    model = quiet(make(OURS["td3"], method="temporal-ramp")).learn(STEPS)
+    assert model._draw(4).native.progress == pytest.approx(1.0)
+
+
+# --- seeds, saving, loading -----------------------------------------------------------------------------------------
+
+
+@BACKBONES
+@pytest.mark.parametrize("method", ["damper", "caps", "asap"])
+def test_the_same_seed_twice_gives_the_same_weights(backbone, method):
+    runs = [weights(make(OURS[backbone], method=method).learn(STEPS)) for _ in range(2)]
+    assert torch.equal(*runs)
+
+
+@BACKBONES
+@pytest.mark.parametrize("method", ["damper", "asap", "bloop", "metabalance"])
+def test_saved_models_predict_alike_and_go_on(backbone, method, tmp_path):
+    model = make(OURS[backbone], method=method).learn(STEPS)
+    obs, actions = predictions(model)
+    model.save(tmp_path / "model")
+    loaded = OURS[backbone].load(tmp_path / "model", env=model.get_env())
+    assert np.array_equal(loaded.predict(obs, deterministic=True)[0], actions)
+    assert loaded.method == method and loaded.method_settings == model.method_settings
+    for mine, other in zip(
+        loaded.method_state.state_dict().items(), model.method_state.state_dict().items(), strict=True
+    ):
+        assert mine[0] == other[0] and torch.equal(mine[1], other[1])
+    before = weights(loaded).clone()
+    loaded.learn(STEPS)
+    assert not torch.equal(weights(loaded), before)
+
+
+def test_settings_can_change_at_loading(tmp_path):
+    make(OURS["td3"], eta=0.25).save(tmp_path / "model")
+    load = OURS["td3"].load
+    assert load(tmp_path / "model")._settings["rule"]["eta"] == 0.25
+    assert load(tmp_path / "model", eta=0.75)._settings["rule"]["eta"] == 0.75
+    assert load(tmp_path / "model", method="plain")._settings["rule"] == {}
+    assert load(tmp_path / "model", rule="pcgrad")._method.rule == "pcgrad"
+
+
+@BACKBONES
+def test_models_pass_between_sb3s_classes_and_ours(backbone, tmp_path):
+    theirs = make(THEIRS[backbone]).learn(STEPS)
+    obs, actions = predictions(theirs)
+    theirs.save(tmp_path / "theirs")
+    ours = OURS[backbone].load(tmp_path / "theirs", env=theirs.get_env())
+    assert ours.method == "damper"
+    assert np.array_equal(ours.predict(obs, deterministic=True)[0], actions)
+    ours.learn(STEPS)
+    ours.save(tmp_path / "ours")
+    back = THEIRS[backbone].load(tmp_path / "ours", env=theirs.get_env()).learn(STEPS)
+    assert isinstance(back, stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm)
