@@ -90,9 +90,11 @@ def show(request: Request, results: Path) -> None:
     rows = []
     for row in overview(request, results):
         missing = row.total - row.done
-        time = "–" if not missing else "unknown yet" if row.seconds is None else duration(row.seconds)
+        time = "unknown yet" if row.seconds is None else duration(row.seconds)
         done = f"{row.done} of {row.total}" + (f"\n(+{row.elsewhere} otherwise)" if row.elsewhere else "")
-        rows.append([f"{row.name}\n  {row.title}", done, str(missing), str(row.populations), time])
+        rows.append(
+            [f"{row.name}\n  {row.title}", done, str(missing), str(row.populations), time if row.populations else "–"]
+        )
     header = ["experiment", "agents done", "missing", "populations", "time left"]
     Console().print(terminal_table(f"protocol {request.protocol}, results in {results}", header, rows))
     Console().print(

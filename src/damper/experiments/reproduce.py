@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from damper.errors import DamperError
-from damper.experiments.grids import EXPERIMENTS, Request, Wanted, find_experiment, wanted
+from damper.experiments.grids import EXPERIMENTS, Experiment, Request, Wanted, find_experiment, wanted
 from damper.experiments.identity import digest
 from damper.experiments.packing import Job, pack
 from damper.experiments.runner import plan, run_job
 from damper.experiments.store import Record, Store
+from damper.experiments.timings import read_timings
 
 _ONLY_HERE = ("graph", "env_threads", "log_every", "checkpoint_every")  # change nothing in a record
 Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
@@ -64,6 +68,14 @@ def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progr
     for job, folder in jobs:
         for record in run_job(job, folder, command, progress) or ():
             store.add(record)
+        _release()
+
+
+def _release() -> None:
+    """Give the last population's memory back to the device, where the next one looks for room."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def command(request: Request) -> str:
@@ -113,6 +125,7 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
     for name in request.experiments or tuple(EXPERIMENTS):
         experiment = find_experiment(name)
         if not experiment.trained:
+            rows.append(_measured(name, experiment, request.protocol, Path(results)))
             continue
         one = Request(**{**vars(request), "experiments": (name,)})
         agents = wanted(one)
@@ -122,6 +135,13 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
         rows.append(Progress(name, experiment.title, request.protocol, done, len(agents), elsewhere, len(jobs),
                              estimate(jobs, records)))  # fmt: skip
     return rows
+
+
+def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -> Progress:
+    """How far an experiment is that ``damper bench`` fills."""
+    total = {(backbone, method) for backbone in experiment.backbones for method in experiment.variants}
+    done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
+    return Progress(name, experiment.title, protocol, len(done), len(total), 0, 0, None)
 
 
 def _loosely(who: Mapping[str, Any]) -> str:

@@ -121,10 +121,11 @@ def _extreme(setup: Setup, backbone: str, task: str, measure: str, methods: Sequ
     sign = 1 if lowest else -1
     if "damper" not in known:
         return Check(f"{what}, not yet measured", None)
-    best = min(known, key=lambda method: sign * known[method])
-    text = f"{what} is {title(best, backbone)}'s {_number(known[best])}; DAMPER {_number(known['damper'])}"
-    if best != "damper":
-        return Check(text, False)
+    ranked = sorted(known, key=lambda method: sign * known[method])
+    named = [f"{title(method, backbone)} {_number(known[method])}" for method in ranked]
+    if ranked[0] != "damper":
+        return Check(f"{what}: {named[0]}, before {named[ranked.index('damper')]}", False)
+    text = f"{what}: {named[0]}" + (f", before {named[1]}" if len(named) > 1 else "")
     missing = [title(method, backbone) for method in methods if method not in known]
     return Check(text + (f"; not yet measured: {', '.join(missing)}" if missing else ""), None if missing else True)
 

@@ -33,6 +33,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "setups": [_setup(setup, found, timings, sources) for setup in found],
         "sources": sources,
         "measures": MEASURES,
+        "order": list(MEASURES),
         "table": list(TABLE_METHODS),
         "etas": list(ETAS),
         "weights": list(WEIGHTS),

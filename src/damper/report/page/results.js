@@ -90,7 +90,7 @@ function sourceList(source) {
 
 function showCell(cell) {
   const dialog = document.getElementById("dialog"), body = document.getElementById("dialog-body");
-  const measures = Object.keys(DATA.measures);
+  const measures = DATA.order;
   const row = (a) => el("tr", {}, el("td", { class: "text" }, String(a.seed), a.frozen === null ? "" : ` † diverged at update ${a.frozen}`),
     measures.map((m) => el("td", { class: "text" }, number(a.means[m], m))),
     el("td", { class: "text" }, a.run.steps_per_second ? `${short(a.run.steps_per_second)}/s × ${a.run.agents}` : "–"));

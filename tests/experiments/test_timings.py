@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from damper.experiments.grids import Request
+from damper.experiments.reproduce import overview
+from damper.experiments.store import Store
+from damper.experiments.timings import Timing, read_timings, write_timing
+
+TIMING = Timing("td3", "plain", "Hopper", 0.5, 1000, 1, 256, {"device": "cuda"}, {}, {"gpu": "x"}, None, "damper bench")
+
+
+def test_timings_come_back_and_a_newer_one_replaces_its_like(tmp_path: Path) -> None:
+    write_timing(tmp_path, TIMING)
+    write_timing(tmp_path, replace(TIMING, milliseconds=0.4))
+    write_timing(tmp_path, replace(TIMING, hardware={"gpu": "y"}))
+    assert sorted(timing.milliseconds for timing in read_timings(tmp_path)) == [0.4, 0.5]
+    assert asdict(read_timings(tmp_path)[0])["how"] == {"device": "cuda"}
+    assert list(Store(tmp_path)) == []  # no agent's record
+
+
+def test_the_list_counts_them(tmp_path: Path) -> None:
+    write_timing(tmp_path, TIMING)
+    (row,) = overview(Request(("update-time",)), tmp_path)
+    assert (row.done, row.total, row.populations) == (1, 14, 0)
+
+
+def test_a_damaged_timing_is_named(tmp_path: Path) -> None:
+    write_timing(tmp_path, TIMING).write_text("{}")
+    with pytest.warns(UserWarning, match="no whole timing"):
+        assert read_timings(tmp_path) == []
