@@ -10,7 +10,8 @@ except ImportError as error:
     raise DamperError('damper.sb3 needs Stable-Baselines3: pip install "damper[sb3]".') from error
 
 from damper.sb3.buffers import RemembersRows
+from damper.sb3.convert import from_sb3, to_sb3
 from damper.sb3.sac import SAC
 from damper.sb3.td3 import TD3
 
-__all__ = ["SAC", "TD3", "RemembersRows"]
+__all__ = ["SAC", "TD3", "RemembersRows", "from_sb3", "to_sb3"]

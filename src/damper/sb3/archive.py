@@ -1,0 +1,129 @@
+"""SB3's zip files without unpickling: the actor's weights, and what is written about them in plain text.
+
+A zip's ``data`` holds pickled objects, and unpickling runs whatever code they carry. Beside each stands a description
+in plain text, and the weights lie in a file that torch reads without running anything (``weights_only=True``): for the
+usual policies that is enough to act.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import stable_baselines3
+import torch
+from numpy.typing import NDArray
+
+from damper.engine.policy import Policy
+from damper.errors import DamperError
+from damper.sb3.convert import Actor, make_policy, read_layers
+
+_POLICIES = ("stable_baselines3.td3.policies", "stable_baselines3.sac.policies")
+
+
+def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None, env: str | None = None) -> Policy:
+    """The actor of a TD3 or SAC zip, ours or SB3's, without unpickling anything.
+
+    Args:
+        path: the zip.
+        bounds: the action space's low and high; by default those that the zip's text gives.
+        env: the environment's id, for the policy's header.
+    """
+    archive = _open(path)
+    data = json.loads(archive.read("data"))
+    actor = Actor(_layers(archive, path, data), _activation(path, data))
+    low, high = bounds or (_bound(path, data, "low"), _bound(path, data, "high"))
+    facts = {
+        "env": env or "unknown",
+        "method": str(_plain(data.get("method"), "plain")),
+        "seed": int(_plain(data.get("seed"), -1)),
+        "steps": int(_plain(data.get("num_timesteps"), 0)),
+        "settings": _plain(data.get("method_settings"), {}),
+    }
+    return make_policy(actor, low, high, facts)
+
+
+def load_zip(path: Path | str) -> Any:
+    """The whole model, unpickled by SB3: only for files whose author you trust."""
+    data = json.loads(_open(path).read("data"))
+    if "ent_coef" in data and "target_entropy" in data:
+        return stable_baselines3.SAC.load(path, device="cpu")
+    if "target_policy_noise" in data:
+        return stable_baselines3.TD3.load(path, device="cpu")
+    raise DamperError(
+        f"{path} must hold a TD3 or SAC model, but holds another algorithm's: pass model.predict instead."
+    )
+
+
+def _open(path: Path | str) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError as error:
+        raise DamperError(f"{path} does not exist: give a zip that model.save() wrote.") from error
+    except zipfile.BadZipFile as error:
+        raise DamperError(f"{path} is damaged or no zip file: give a zip that model.save() wrote.") from error
+    if not {"data", "policy.pth"} <= set(archive.namelist()):
+        raise DamperError(f"{path} is no Stable-Baselines3 model: give a zip that model.save() wrote.")
+    return archive
+
+
+def _needs_trust(path: Path | str, why: str) -> DamperError:
+    return DamperError(
+        f"{path} {why}, so it can only be loaded by unpickling, which runs whatever code the file carries: if you "
+        "trust its author, add --trust (trust=True)."
+    )
+
+
+def _module(data: dict[str, Any]) -> str:
+    return str(_described(data.get("policy_class")).get("__module__"))
+
+
+def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) -> Any:
+    if _module(data) not in _POLICIES:
+        raise _needs_trust(path, f"has a policy class of its own ({_module(data)})")
+    if "Box" not in str(_described(data["observation_space"]).get(":type:")):
+        raise _needs_trust(path, "has observations other than a Box")
+    if "features_extractor_class" in _described(data["policy_kwargs"]):
+        raise _needs_trust(path, "has a features extractor of its own")
+    if _plain(data.get("use_sde"), False):
+        raise _needs_trust(path, "uses gSDE, whose bound on the mean is not written in plain text")
+    try:
+        state = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
+    except (RuntimeError, ValueError, EOFError, OSError) as error:
+        raise DamperError(f"{path} holds damaged weights: save the model again.") from error
+    try:
+        return read_layers(state)
+    except DamperError as error:
+        raise _needs_trust(path, "has layers that are not SB3's") from error
+
+
+def _activation(path: Path | str, data: dict[str, Any]) -> str:
+    text = str(_described(data["policy_kwargs"]).get("activation_fn", "torch.nn.modules.activation.ReLU"))
+    found = re.search(r"torch\.nn\.modules\.activation\.(SiLU|ReLU|Tanh)\b", text)
+    if found is None:
+        raise _needs_trust(path, f"has another activation than SiLU, ReLU or Tanh ({text})")
+    return found[1].lower()
+
+
+def _bound(path: Path | str, data: dict[str, Any], side: str) -> NDArray[np.float32]:
+    """A bound of the action space as its text tells it; text that may have been rounded is not believed."""
+    numbers = re.findall(r"[-+.\deinf]+", str(_described(data["action_space"]).get(side, "")))
+    digits = [len(re.sub(r"e.*|\D", "", number).strip("0")) for number in numbers]
+    if not numbers or max(digits) > 7 or "..." in numbers:
+        raise DamperError(f"{path} does not tell the action space's bounds exactly: name its environment with --env.")
+    return np.array([float(number) for number in numbers], np.float32)
+
+
+def _described(entry: Any) -> dict[str, Any]:
+    """What stands in plain text beside a pickled object, or the plain object itself."""
+    return entry if isinstance(entry, dict) else {}
+
+
+def _plain(entry: Any, default: Any) -> Any:
+    """A value that JSON holds; the default where it is missing or pickled."""
+    return default if entry is None or (isinstance(entry, dict) and ":serialized:" in entry) else entry

@@ -1,0 +1,156 @@
+"""Policies that pass between the engine and Stable-Baselines3: the same weights, the same actions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.sac.policies import Actor as SacActor
+from stable_baselines3.td3.policies import Actor as Td3Actor
+from torch import Tensor, nn
+
+from damper.engine.nets import Layout
+from damper.engine.policy import Policy, PolicyInfo
+from damper.engine.provenance import versions
+from damper.errors import DamperError
+
+_ACTORS = (Td3Actor, SacActor)
+ACTIVATIONS: dict[str, type[nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "tanh": nn.Tanh}
+
+
+class Actor(NamedTuple):
+    """An SB3 actor made of linear layers: their names and tensors, the activation, and gSDE's bound on the mean."""
+
+    layers: dict[str, tuple[Tensor, Tensor]]
+    activation: str
+    clip_mean: float | None = None
+
+
+def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+    """Weights ``[out, in]`` and biases of an SB3 actor by the engine's names, from its policy's state dict.
+
+    TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and ``log_std``.
+    """
+    names = [key.removesuffix(".weight") for key in state if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)]
+    names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
+    stochastic = any(name.startswith("actor.latent_pi") for name in names)
+    known = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {"actor.log_std"}
+    if unknown := [key for key in state if key.startswith("actor.") and key not in known]:
+        raise DamperError(
+            f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a features extractor or a "
+            "network of its own cannot be converted."
+        )
+    trunk = [name for name in names if name.startswith("actor.latent_pi")] if stochastic else names[:-1]
+    titles = [f"trunk.{i}" for i in range(len(trunk))]
+    titles += ["mu", "log_std"][: len(names) - len(trunk)]
+    return {title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in zip(titles, names, strict=True)}
+
+
+def read_actor(model: Any) -> Actor:
+    """A model's actor as layers; anything that layers do not say is refused."""
+    actor: Any = getattr(model.policy, "actor", None)
+    space = model.observation_space
+    if type(actor) not in _ACTORS or not isinstance(actor.features_extractor, FlattenExtractor):
+        raise DamperError(
+            "the actor must be SB3's own, without a features extractor, but is "
+            f"{type(actor).__name__} on {type(getattr(actor, 'features_extractor', None)).__name__}: others cannot be "
+            "converted."
+        )
+    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+        raise DamperError(
+            f"the observation space must be a Box of shape (n,), but is {space}: only such policies can be converted."
+        )
+    names = {kind: name for name, kind in ACTIVATIONS.items()}
+    activation = names.get(getattr(actor, "activation_fn", nn.Identity))
+    if activation is None:
+        raise DamperError(
+            f"activation_fn must be SiLU, ReLU or Tanh, but is {getattr(actor, 'activation_fn', None)}: others cannot "
+            "be converted."
+        )
+    clip = actor.clip_mean if getattr(actor, "use_sde", False) and actor.clip_mean > 0 else None
+    state = {name: tensor.detach().to("cpu") for name, tensor in model.policy.state_dict().items()}
+    return Actor(read_layers(state), activation, clip)
+
+
+def env_id(model: Any) -> str:
+    """The environment's id where the model's environment tells it, else "unknown"."""
+    env = model.get_env()
+    spec = env.get_attr("spec")[0] if env is not None else None
+    return str(spec.id) if spec is not None else "unknown"
+
+
+def from_sb3(model: Any) -> Policy:
+    """The deterministic policy of an SB3 model (TD3 or SAC, ours or theirs) as the engine's.
+
+    It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small file without
+    pickle, and evaluated by ``damper.evaluate``.
+    """
+    normalised = getattr(model, "_vec_normalize_env", None)
+    if normalised is not None and normalised.norm_obs:
+        raise DamperError(
+            "the model sees observations through VecNormalize, which a policy file does not hold: use damper.export, "
+            "which puts the statistics inside."
+        )
+    actor = read_actor(model)
+    if actor.clip_mean is not None:
+        raise DamperError("use_sde bounds the mean, which a policy file does not hold: use damper.export instead.")
+    facts = {
+        "env": env_id(model),
+        "method": str(getattr(model, "method", "plain")),
+        "seed": model.seed if model.seed is not None else -1,
+        "steps": int(model.num_timesteps),
+        "settings": dict(getattr(model, "method_settings", {})),
+    }
+    return make_policy(actor, model.action_space.low, model.action_space.high, facts)
+
+
+def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> Policy:
+    """The engine's policy with these layers."""
+    shapes = tuple((name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items())
+    row = Layout(shapes).join([t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])])[0]
+    info = PolicyInfo(
+        backbone="sac" if "log_std" in actor.layers else "td3",
+        activation=actor.activation,
+        low=[float(x) for x in np.ravel(low)],
+        high=[float(x) for x in np.ravel(high)],
+        layers=list(shapes),
+        versions=versions(),
+        **facts,
+    )
+    return Policy(info, row.float())
+
+
+@torch.no_grad()
+def to_sb3(policy: Policy, model: Any) -> None:
+    """Put an engine policy's weights into an SB3 model's actor (and TD3's target actor), in place.
+
+    The model must have the policy's layers, activation and action bounds; its critics stay as they are.
+    """
+    actor = read_actor(model)
+    own = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
+    given = {name: (a, b) for name, a, b in policy.layout.layers if name in own or name != "prediction"}
+    if own != given or actor.activation != policy.info.activation:
+        raise DamperError(
+            f"the model must have the policy's layers {given} and activation {policy.info.activation!r}, but has {own} "
+            f"and {actor.activation!r}: set net_arch and activation_fn in policy_kwargs."
+        )
+    space = model.action_space
+    bounds = np.array([policy.info.low, policy.info.high], np.float32)
+    if not (np.array_equal(np.ravel(space.low), bounds[0]) and np.array_equal(np.ravel(space.high), bounds[1])):
+        raise DamperError(
+            f"the model's action bounds must be the policy's, {policy.info.low} to {policy.info.high}, but are "
+            f"{space.low.tolist()} to {space.high.tolist()}: make it for {policy.info.env}."
+        )
+    for module in (model.policy.actor, getattr(model.policy, "actor_target", None)):
+        if module is None:
+            continue
+        layers = read_layers({f"actor.{name}": tensor for name, tensor in module.state_dict().items()})
+        for name, (weight, bias) in layers.items():
+            w, b = policy.weights[name]
+            weight.copy_(w[0].T)
+            bias.copy_(b[0, 0])

@@ -1,0 +1,163 @@
+"""Policies pass between the engine and SB3 with the same predictions, and zips are read without unpickling."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from damper.engine.nets import Layout, leaves
+from damper.engine.policy import Policy, PolicyInfo
+from damper.engine.population import Population, Shape
+from damper.engine.streams import Streams
+from damper.errors import DamperError
+from damper.methods import METHODS
+from damper.sb3 import from_sb3, to_sb3
+from damper.sb3.archive import load_zip, read_zip
+from tests.sb3.models import OURS, THEIRS, Counter, make
+
+BACKBONES = pytest.mark.parametrize("backbone", ["td3", "sac"])
+ACTIVATIONS = {"silu": torch.nn.SiLU, "relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
+OBS = np.random.default_rng(0).normal(0.0, 2.0, (500, 3)).astype(np.float32)
+
+
+def model(backbone: str, activation: str = "silu", kind=OURS, **settings):
+    kwargs = {"net_arch": [12, 10], "activation_fn": ACTIVATIONS[activation]}
+    return make(kind[backbone], policy_kwargs={**kwargs, **settings.pop("policy_kwargs", {})}, **settings)
+
+
+def engine_policy(backbone: str, activation: str, method: str = "damper") -> Policy:
+    """A policy as the engine writes it."""
+    hyper = {"learning_rate": 1e-3, "gamma": 0.99, "tau": 0.005, "ent_coef": 0.2, "target_policy_noise": 0.2}
+    hyper |= {"target_noise_clip": 0.5, "action_noise": 0.1}
+    population = Population(
+        backbone, METHODS[method], Shape(3, 1, (12, 10), activation), Streams([7]),
+        {name: torch.tensor([value]) for name, value in hyper.items()}, METHODS[method].route({}),
+    )  # fmt: skip
+    layout = population.actor_layout
+    row = Layout(layout.layers).join(leaves(layout.split(population.state["actor"])))[0]
+    info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})
+    return Policy(info, row)
+
+
+@BACKBONES
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_an_engine_policy_predicts_alike_in_sb3_and_back(backbone, activation, tmp_path):
+    policy = engine_policy(backbone, activation)
+    for kind in (OURS, THEIRS):
+        target = model(backbone, activation, kind)
+        to_sb3(policy, target)
+        assert np.abs(target.predict(OBS, deterministic=True)[0] - policy(OBS)).max() < 1e-5
+        back = from_sb3(target)
+        assert torch.equal(back.row, policy.row)
+        assert back.info.env == "Pendulum-v1" and back.info.backbone == backbone
+    back.save(tmp_path / "policy.safetensors")
+    assert np.array_equal(Policy.load(tmp_path / "policy.safetensors")(OBS), policy(OBS))
+    if backbone == "td3":
+        assert torch.equal(target.actor.mu[0].weight, target.actor_target.mu[0].weight)
+
+
+def test_a_second_head_stays_behind():
+    target = model("td3")
+    policy = engine_policy("td3", "silu", "asap")
+    to_sb3(policy, target)
+    assert np.abs(target.predict(OBS, deterministic=True)[0] - policy(OBS)).max() < 1e-5
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(DamperError, match="must have the policy's layers"):
+        to_sb3(engine_policy("td3", "silu"), model("td3", "relu"))
+    narrow = engine_policy("td3", "silu")
+    narrow.info.low[0] = -1.0
+    with pytest.raises(DamperError, match="action bounds must be the policy's"):
+        to_sb3(narrow, model("td3"))
+    with pytest.raises(DamperError, match="use_sde bounds the mean"):
+        from_sb3(model("sac", use_sde=True))
+    with pytest.raises(DamperError, match="through VecNormalize"):
+        from_sb3(make(OURS["td3"], VecNormalize(DummyVecEnv([Counter]))))
+    with pytest.raises(DamperError, match="activation_fn must be SiLU, ReLU or Tanh"):
+        from_sb3(make(OURS["td3"], policy_kwargs={"activation_fn": torch.nn.ELU}))
+
+    odd = model("td3")
+    odd.actor.features_extractor = torch.nn.Tanh()
+    with pytest.raises(DamperError, match="without a features extractor"):
+        from_sb3(odd)
+
+
+# --- zips -----------------------------------------------------------------------------------------------------------
+
+
+def poison(path: Path) -> Path:
+    """The same zip with every pickle replaced by one that must not be read."""
+    poisoned = path.with_name("poisoned.zip")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(poisoned, "w") as target:
+        data = json.loads(source.read("data"))
+        for entry in data.values():
+            if isinstance(entry, dict) and ":serialized:" in entry:
+                entry[":serialized:"] = "not a pickle"
+        target.writestr("data", json.dumps(data))
+        target.writestr("policy.pth", source.read("policy.pth"))
+    return poisoned
+
+
+@BACKBONES
+@pytest.mark.parametrize("kind", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_a_zip_is_read_without_unpickling(backbone, kind, tmp_path):
+    saved = model(backbone, "tanh", kind)
+    saved.save(tmp_path / "model.zip")
+    policy = read_zip(poison(tmp_path / "model.zip"))
+    assert np.abs(policy(OBS) - saved.predict(OBS, deterministic=True)[0]).max() < 1e-5
+    assert policy.info.low == [-2.0] and policy.info.seed == 1
+    assert policy.info.method == ("damper" if kind is OURS else "plain")
+
+
+def test_default_networks_are_read_too(tmp_path):
+    saved = THEIRS["td3"]("MlpPolicy", "Pendulum-v1", buffer_size=10)
+    saved.save(tmp_path / "model.zip")
+    assert np.abs(read_zip(tmp_path / "model.zip")(OBS) - saved.predict(OBS, deterministic=True)[0]).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"policy_kwargs": {"features_extractor_class": FlattenExtractor}}, "features extractor of its own"),
+        ({"use_sde": True}, "uses gSDE"),
+        ({"policy_kwargs": {"activation_fn": torch.nn.ELU}}, "has another activation"),
+    ],
+)
+def test_what_text_does_not_tell_needs_trust(settings, why, tmp_path):
+    saved = model("sac", **settings)
+    saved.save(tmp_path / "model.zip")
+    with pytest.raises(DamperError, match=f"{why}.* unpickling, which runs whatever code .* --trust"):
+        read_zip(tmp_path / "model.zip")
+    trusted = load_zip(tmp_path / "model.zip")
+    assert np.array_equal(trusted.predict(OBS, deterministic=True)[0], saved.predict(OBS, deterministic=True)[0])
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(DamperError, match="does not exist"):
+        read_zip(tmp_path / "missing.zip")
+    (tmp_path / "text.zip").write_text("no zip")
+    with pytest.raises(DamperError, match="damaged or no zip file"):
+        read_zip(tmp_path / "text.zip")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        other.writestr("data", "{}")
+    with pytest.raises(DamperError, match="no Stable-Baselines3 model"):
+        read_zip(tmp_path / "other.zip")
+
+
+def test_rounded_bounds_are_not_believed(tmp_path):
+    saved = model("td3")
+    saved.action_space.high[0] = 1.23456789
+    saved.save(tmp_path / "model.zip")
+    with pytest.raises(DamperError, match="bounds exactly: name its environment"):
+        read_zip(tmp_path / "model.zip")
+    assert read_zip(tmp_path / "model.zip", bounds=([-2.0], [2.0])).info.high == [2.0]
