@@ -10,6 +10,7 @@ from rich.console import Console
 
 from damper.cli.compare import Compare
 from damper.cli.evaluate import Evaluate
+from damper.cli.export import Export
 from damper.cli.figures import Figures
 from damper.cli.report import Report
 from damper.cli.reproduce import Reproduce
@@ -23,6 +24,7 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Figures, tyro.conf.subcommand("figures")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
 )
 
 

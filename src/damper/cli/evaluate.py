@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,21 +10,23 @@ import tyro
 from rich.console import Console
 
 from damper.engine.envs import find_task
+from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.evaluation.filters import parse_filter
+from damper.evaluation.filters import Filter, parse_filter
 from damper.experiments.compare import MEASURES
+from damper.export import open_source
 from damper.report.tables import terminal_table
 from damper.report.traces import draw_traces
 
 
 @dataclass
 class Evaluate:
-    """Deterministic episodes of a run or a policy: table, records, action traces, and a picture of them."""
+    """Deterministic episodes of any policy: table, records, action traces, and a picture of them."""
 
     source: tyro.conf.Positional[Path]
-    """A run's folder or a policy file."""
+    """A run's folder, a policy file, a Stable-Baselines3 zip, or an ONNX file."""
     env: str | None = None
-    """Another environment than the one it was trained on."""
+    """The environment, where the source does not tell it or another one is wanted."""
     episodes: int = 10
     """How many, on the protocol's fixed seeds."""
     seed_list: tuple[int, ...] = ()
@@ -34,20 +36,35 @@ class Evaluate:
     envs: Literal["gymnasium", "envpool"] = "gymnasium"
     """Who steps the environments."""
     out: Path | None = None
-    """Where to write; by default evaluation/ in the run's folder."""
+    """Where to write; by default evaluation/ in the run's folder, or beside the file."""
+    vecnormalize: Path | None = None
+    """Statistics that VecNormalize saved, for a Stable-Baselines3 zip."""
+    trust: bool = False
+    """Allow unpickling what cannot be read otherwise: it runs whatever code the file carries."""
 
     def run(self) -> None:
         """Evaluate, save, show."""
         chosen = parse_filter(self.filter) if self.filter else None
-        evaluation = evaluate(self.source, self.env, self.episodes, self.seed_list or None, chosen, self.envs)
-        base = self.source if self.source.is_dir() else self.source.parent
+        evaluation = self.evaluate(chosen)
         name = "evaluation" if self.filter is None else f"evaluation-{self.filter.replace(':', '-')}"
-        out = self.out or base / name
+        beside = self.source.with_name(f"{self.source.stem}-{name}")
+        out = self.out or (self.source / name if self.source.is_dir() else beside)
         evaluation.save(out)
         console = Console()
         console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
         picture = draw_first_episodes(evaluation, out / "traces.png")
         console.print(f"records, traces and picture in {out} ({picture.name})", highlight=False)
+
+    def evaluate(self, chosen: Filter | None) -> Evaluation:
+        """A run as the engine knows it; anything else through the policy that it holds."""
+        options = self.episodes, self.seed_list or None, chosen, self.envs
+        if self.source.is_dir() or self.source.suffix == ".safetensors":
+            return evaluate(self.source, self.env, *options)
+        opened = open_source(self.source, env=self.env, vecnormalize=self.vecnormalize, trust=self.trust)
+        if opened.env is None:
+            raise DamperError(f"{self.source} does not tell its environment: name it with --env.")
+        evaluation = evaluate(opened.act, opened.env, *options)
+        return replace(evaluation, agents=[{"seed": opened.facts.get("seed", 0)}])
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:

@@ -1,0 +1,50 @@
+"""A written policy against its original, on thousands of observations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.errors import DamperError
+from damper.export.contract import observation_ranges
+from damper.export.files import open_file
+from damper.export.network import Network
+from damper.export.sources import Source
+
+TOLERANCE = 1e-5
+COUNT = 4096
+
+
+def compare(source: Source, network: Network, path: Path) -> dict[str, float]:
+    """The largest difference between a file and its original; an error if it is above 1e-5.
+
+    For actions whose half range is above 1 that is in units of the half range: float32 has no more digits.
+    """
+    run, _ = open_file(path)
+    obs = observations(source, network.inputs)
+    # One observation alone must do as well as many: the batch axis is free.
+    worst = max(float(np.abs(run(part) - source.act(part)).max()) for part in (obs, obs[:1]))
+    half_range = float(np.max(np.subtract(source.high, source.low))) / 2
+    if not worst <= TOLERANCE * max(1.0, half_range):
+        raise DamperError(
+            f"{path} must give the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
+            "it was removed; please report this with the policy."
+        )
+    return {"observations": COUNT, "largest_difference": worst}
+
+
+def observations(source: Source, dim: int) -> NDArray[np.float32]:
+    """Small and large ones; within the observation space's bounds and around the normaliser's mean where known."""
+    generator, part = np.random.default_rng(0), COUNT // 4
+    obs = generator.normal(size=(COUNT, dim)) * generator.choice([0.1, 1.0, 10.0], size=(COUNT, 1))
+    ranges = observation_ranges(source)
+    if ranges is not None:
+        low, high = (np.ravel(bound).astype(np.float64) for bound in ranges)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        obs[:part, bounded] = generator.uniform(low[bounded], high[bounded], (part, int(bounded.sum())))
+    if source.normaliser is not None:
+        spread = 3.0 * generator.normal(size=(part, dim))
+        obs[part : 2 * part] = source.normaliser.mean + spread / source.normaliser.scale
+    return np.asarray(obs, np.float32)

@@ -1,0 +1,73 @@
+"""What whoever runs an exported policy must know, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.engine.envs import Spec, find_task, spec_of
+from damper.engine.provenance import versions
+from damper.errors import DamperError
+from damper.export.files import BATCH, INPUT, OUTPUT
+from damper.export.network import Network
+from damper.export.sources import Source
+
+FORMAT = "damper-policy-1"
+
+
+def make_contract(source: Source, network: Network) -> dict[str, Any]:
+    """Names, shapes, ranges, times and origin."""
+    ranges = observation_ranges(source)
+    return {
+        "format": FORMAT,
+        "env": source.env,
+        "deterministic": True,
+        "observation": {
+            "name": INPUT,
+            "dtype": "float32",
+            "shape": [BATCH, network.inputs],
+            "order": "as the environment returns it",
+            "low": _json(ranges[0]) if ranges else None,
+            "high": _json(ranges[1]) if ranges else None,
+            "normalisation": "inside" if source.normaliser else "none",
+        },
+        "action": {
+            "name": OUTPUT,
+            "dtype": "float32",
+            "shape": [BATCH, network.outputs],
+            "low": _json(np.ravel(source.low)),
+            "high": _json(np.ravel(source.high)),
+        },
+        "control_period_seconds": _environment(source.env)[1],
+        "smoothness": source.smoothness,
+        "training": source.facts,
+        "versions": versions(),
+    }
+
+
+def observation_ranges(source: Source) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """The observation space's bounds, from the environment or the model; None where neither is here."""
+    spec, _ = _environment(source.env)
+    if spec is not None:
+        return spec.obs_low, spec.obs_high
+    return source.obs_ranges
+
+
+def _environment(env: str | None) -> tuple[Spec | None, float | None]:
+    """Spaces and control period, where the environment is known and installed."""
+    if env is None:
+        return None, None
+    try:
+        spec = spec_of(env)
+    except (DamperError, ImportError, gymnasium.error.Error):
+        return None, find_task(env).period
+    return spec, spec.period or find_task(env).period
+
+
+def _json(values: Iterable[Any]) -> list[float | None]:
+    """Numbers for JSON, which has no infinity."""
+    return [float(value) if np.isfinite(value) else None for value in values]

@@ -1,0 +1,122 @@
+"""The file formats: ONNX, written node by node, and PyTorch's exported program."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from damper.engine.files import write_bytes
+from damper.errors import DamperError
+from damper.export.network import Array, Module, Network, Step
+
+INPUT, OUTPUT, BATCH = "observation", "action", "batch"
+OPSET, IR_VERSION = 17, 8  # old enough for runtimes in the field, new enough for every operation here
+CONTRACT = "damper_contract"
+Runner = Callable[[NDArray[Any]], Array]
+
+
+def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
+    """Write the format that the ending names; returns the content's SHA-256."""
+    writers = {".onnx": _onnx_bytes, ".pt2": _torch_bytes, ".pt": _torch_bytes}
+    if path.suffix not in writers:
+        raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
+    return write_bytes(path, writers[path.suffix](network, contract))
+
+
+def open_file(path: Path) -> tuple[Runner, dict[str, Any]]:
+    """A written policy as a function of observations ``[N, d]``, and its contract (empty where it carries none)."""
+    if not path.is_file():
+        raise DamperError(f"{path} does not exist: give a file that damper export wrote.")
+    return _open_onnx(path) if path.suffix == ".onnx" else _open_torch(path)
+
+
+# --- ONNX -----------------------------------------------------------------------------------------------------------
+
+
+def _extra(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError as error:
+        raise DamperError(f'ONNX files need {name}: pip install "damper[onnx]".') from error
+
+
+def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
+    onnx = _extra("onnx")
+    helper, nodes, value = onnx.helper, [], INPUT
+    constants: dict[str, Array] = {}
+    for i, step in enumerate(network.steps):
+        names = [f"{step.name.lower()}_{i}_{j}" for j in range(len(step.constants))]
+        constants |= dict(zip(names, step.constants, strict=True))
+        result = OUTPUT if i + 1 == len(network.steps) else f"value_{i}"
+        nodes += _nodes(helper, step, value, names, result)
+        value = result
+    tensor = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes,
+        "policy",
+        [helper.make_tensor_value_info(INPUT, tensor, [BATCH, network.inputs])],
+        [helper.make_tensor_value_info(OUTPUT, tensor, [BATCH, network.outputs])],
+        [onnx.numpy_helper.from_array(constant, name) for name, constant in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="damper")
+    model.ir_version = IR_VERSION
+    helper.set_model_props(model, {CONTRACT: json.dumps(contract, sort_keys=True)})
+    onnx.checker.check_model(model, full_check=True)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _nodes(helper: Any, step: Step, value: str, constants: list[str], result: str) -> list[Any]:
+    if step.name != "Silu":
+        return [helper.make_node(step.name, [value, *constants], [result])]
+    gate = f"{result}_gate"
+    return [helper.make_node("Sigmoid", [value], [gate]), helper.make_node("Mul", [value, gate], [result])]
+
+
+def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
+    runtime = _extra("onnxruntime")
+    try:
+        session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exceptions share no base but this
+        raise DamperError(f"{path} is damaged or no ONNX file: {error}") from error
+    name = session.get_inputs()[0].name
+
+    def run(obs: NDArray[Any]) -> Array:
+        action: Array = session.run(None, {name: np.asarray(obs, np.float32)})[0]
+        return action
+
+    return run, json.loads(session.get_modelmeta().custom_metadata_map.get(CONTRACT, "{}"))
+
+
+# --- PyTorch --------------------------------------------------------------------------------------------------------
+
+
+def _torch_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
+    example = (torch.zeros(2, network.inputs),)
+    shapes = {INPUT: {0: torch.export.Dim(BATCH)}}
+    program = torch.export.export(Module(network).eval(), example, dynamic_shapes=shapes)
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files={CONTRACT: json.dumps(contract, sort_keys=True)})
+    return buffer.getvalue()
+
+
+def _open_torch(path: Path) -> tuple[Runner, dict[str, Any]]:
+    extra = {CONTRACT: ""}
+    try:
+        program = torch.export.load(io.BytesIO(path.read_bytes()), extra_files=extra).module()
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise DamperError(f"{path} is damaged or no exported program of PyTorch: {error}") from error
+
+    @torch.no_grad()
+    def run(obs: NDArray[Any]) -> Array:
+        action: Array = program(torch.from_numpy(np.asarray(obs, np.float32))).numpy()
+        return action
+
+    return run, json.loads(extra[CONTRACT] or "{}")

@@ -1,0 +1,130 @@
+"""A policy as a short list of operations on one observation: what every file format is written from.
+
+From left to right: VecNormalize's statistics if there are any, linear layers with their activation, tanh, and the
+action's own range. All numbers are float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+Array = NDArray[np.float32]
+
+
+class Step(NamedTuple):
+    """One operation by its name in ONNX (and "Silu"), and its constants."""
+
+    name: str
+    constants: tuple[Array, ...] = ()
+
+
+class Normaliser(NamedTuple):
+    """VecNormalize's statistics: ``clip((s − mean)/√(variance + ε), ±clip)``."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    clip: float
+
+    @classmethod
+    def of(cls, normalise: Any) -> Normaliser:
+        """From an SB3 ``VecNormalize``."""
+        statistics = normalise.obs_rms
+        return cls(statistics.mean, 1.0 / np.sqrt(statistics.var + normalise.epsilon), float(normalise.clip_obs))
+
+    def __call__(self, obs: NDArray[Any]) -> Array:
+        """As SB3 computes it: in float64, then rounded."""
+        return np.clip((obs - self.mean) * self.scale, -self.clip, self.clip).astype(np.float32)
+
+    def steps(self) -> list[Step]:
+        """In float32: the mean in two parts, so that observations far from zero lose no digits."""
+        coarse = _f32(self.mean)
+        rest = _f32(self.mean - coarse)
+        bound = _f32(self.clip)
+        return [
+            Step("Sub", (coarse,)),
+            Step("Sub", (rest,)),
+            Step("Mul", (_f32(self.scale),)),
+            Step("Clip", (-bound, bound)),
+        ]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The operations, and how many numbers go in and come out."""
+
+    inputs: int
+    outputs: int
+    steps: tuple[Step, ...]
+
+
+def build(
+    layers: Iterable[tuple[ArrayLike, ArrayLike]],
+    activation: str,
+    low: ArrayLike,
+    high: ArrayLike,
+    clip_mean: float | None = None,
+    normaliser: Normaliser | None = None,
+) -> Network:
+    """``low + (tanh(W_k h + b_k) + 1)/2 · (high − low)`` on hidden layers ``h ← activation(W h + b)``.
+
+    Args:
+        layers: weights ``[in, out]`` and biases ``[out]``, the last being the action's.
+        activation: "silu", "relu" or "tanh".
+        low: the actions' lower bounds.
+        high: the actions' upper bounds.
+        clip_mean: gSDE's bound on what goes into tanh.
+        normaliser: statistics to normalise observations with.
+    """
+    pairs = [(_f32(weight), _f32(bias)) for weight, bias in layers]
+    bottom, half_range = _f32(low), _f32((_f32(high) - _f32(low)) * np.float32(0.5))
+    steps = normaliser.steps() if normaliser else []
+    for pair in pairs[:-1]:
+        steps += [Step("Gemm", pair), Step(activation.capitalize())]
+    steps += [Step("Gemm", pairs[-1])]
+    if clip_mean is not None:
+        steps += [Step("Clip", (_f32(-clip_mean), _f32(clip_mean)))]
+    steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), Step("Mul", (half_range,)), Step("Add", (bottom,))]
+    return Network(pairs[0][0].shape[0], pairs[-1][0].shape[1], tuple(steps))
+
+
+def _f32(values: ArrayLike) -> Array:
+    return np.array(values, dtype=np.float32, order="C")
+
+
+_TORCH: dict[str, Any] = {
+    "Sub": lambda x, c: x - c,
+    "Add": lambda x, c: x + c,
+    "Mul": lambda x, c: x * c,
+    "Clip": lambda x, low, high: torch.clamp(x, low, high),
+    "Gemm": lambda x, weight, bias: torch.addmm(bias, x, weight),
+    "Silu": nn.functional.silu,
+    "Relu": torch.relu,
+    "Tanh": torch.tanh,
+}
+
+
+class Module(nn.Module):
+    """The network in PyTorch: observations ``[batch, d]`` to actions ``[batch, A]``."""
+
+    def __init__(self, network: Network) -> None:
+        """Constants become buffers."""
+        super().__init__()
+        self.names = [step.name for step in network.steps]
+        for i, step in enumerate(network.steps):
+            for j, constant in enumerate(step.constants):
+                self.register_buffer(f"c{i}_{j}", torch.tensor(constant))
+        self._counts = [len(step.constants) for step in network.steps]
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Run the operations in order."""
+        x = observation
+        for i, (name, count) in enumerate(zip(self.names, self._counts, strict=True)):
+            x = _TORCH[name](x, *(getattr(self, f"c{i}_{j}") for j in range(count)))
+        return x

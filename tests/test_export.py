@@ -1,0 +1,221 @@
+"""Exported policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import damper
+from damper.cli import main
+from damper.engine.policy import Policy
+from damper.errors import DamperError
+from damper.export import export, open_file, open_source
+from damper.export.check import observations
+from damper.export.network import Module, Normaliser, build
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+FORMATS = pytest.mark.parametrize("ending", ["onnx", "pt2"])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two agents, trained for a moment and evaluated."""
+    out = tmp_path_factory.mktemp("run") / "pendulum"
+    settings = {"learning_starts": 50, "net_arch": (16, 16), "batch_size": 16}
+    found = damper.train("Pendulum-v1", "td3", seeds=2, steps=200, out=out, progress=False, **settings)
+    damper.evaluate(found, episodes=2).save(out / "evaluation")
+    return found
+
+
+def random_policy(run, activation: str, backbone: str = "td3") -> Policy:
+    """Weights large enough for tanh to bend and to saturate."""
+    policy = run.policy(0)
+    info = {**vars(policy.info), "activation": activation, "low": [-2.0], "high": [0.5]}
+    row = torch.randn(policy.row.shape, generator=torch.Generator().manual_seed(1)) * 0.5
+    return Policy(type(policy.info)(**info), row)
+
+
+@FORMATS
+@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+def test_files_give_the_originals_actions(run, activation, ending, tmp_path):
+    policy = random_policy(run, activation)
+    contract = export(policy, tmp_path / f"policy.{ending}")
+    act, inside = open_file(tmp_path / f"policy.{ending}")
+    obs = np.random.default_rng(3).normal(size=(3000, 3)).astype(np.float32)
+    assert np.abs(act(obs) - policy(obs)).max() < 1e-5
+    assert act(obs[:1]).shape == (1, 1) and act(obs).dtype == np.float32
+    assert act(obs).min() >= -2.0 and act(obs).max() <= 0.5 and np.ptp(act(obs)) > 2.0
+    assert contract["check"]["largest_difference"] < 1e-5
+    assert inside["env"] == "Pendulum-v1"
+
+
+def test_the_file_alone_drives_the_environment_alike(run, tmp_path):
+    """What a user on a robot does: nothing but the runtime and the file."""
+    export(run, tmp_path / "policy.onnx", agent=1)
+    original = damper.evaluate(run.policy(1), episodes=2)
+    session = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"])
+    env = gymnasium.make("Pendulum-v1")
+    for episode in original.episodes[0]:
+        obs, _ = env.reset(seed=episode.seed)
+        total, actions, over = 0.0, [], False
+        while not over:
+            action = session.run(None, {"observation": obs[None].astype(np.float32)})[0][0]
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total, over = total + reward, terminated or truncated
+            actions.append(action)
+        assert total == pytest.approx(episode.total, rel=1e-3)
+        assert damper.smoothness(np.array(actions)) == pytest.approx(
+            damper.smoothness(episode.executed), rel=1e-3, abs=1e-5
+        )
+    env.close()
+
+
+def test_the_contract_tells_what_a_user_must_know(run, tmp_path):
+    export(run.path, tmp_path / "policy.onnx", agent=1)
+    contract = json.loads((tmp_path / "policy.json").read_text())
+    assert contract["file"] == "policy.onnx"
+    assert contract["observation"]["shape"] == ["batch", 3] and contract["observation"]["high"] == [1.0, 1.0, 8.0]
+    assert contract["action"]["low"] == [-2.0] and contract["action"]["high"] == [2.0]
+    assert contract["control_period_seconds"] == 0.05
+    assert contract["training"]["seed"] == 1 and contract["training"]["method"] == "damper"
+    assert contract["smoothness"]["episodes"] == 2 and contract["smoothness"]["smoothness"] > 0
+    assert contract["versions"]["torch"] == torch.__version__
+
+
+def test_a_wrong_file_is_caught_and_removed(run, tmp_path, monkeypatch):
+    wrong = open_source(run, agent=1).network
+    monkeypatch.setattr("damper.export.open_source", lambda *a: replace(open_source(run), network=wrong))
+    with pytest.raises(DamperError, match="must give the original's actions, but differs by"):
+        export(run, tmp_path / "policy.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_programs_of_pytorch_are_opened_only_if_trusted(run, tmp_path):
+    export(run, tmp_path / "policy.pt2")
+    with pytest.raises(DamperError, match=r"may hold pickles, .* add --trust"):
+        open_source(tmp_path / "policy.pt2")
+    assert open_source(tmp_path / "policy.pt2", trust=True).env == "Pendulum-v1"
+
+
+def test_normalisation_keeps_its_digits_far_from_zero():
+    mean, scale = np.array([1e4, 0.0, -3.0]), 1.0 / np.array([0.1, 1.0, 2.0])
+    normaliser = Normaliser(mean, scale, 10.0)
+    generator = np.random.default_rng(0)
+    layers = [(generator.normal(size=(3, 8)), generator.normal(size=8)), (generator.normal(size=(8, 1)), np.zeros(1))]
+    module = Module(build(layers, "tanh", [-1.0], [1.0], normaliser=normaliser))
+    plain = Module(build(layers, "tanh", [-1.0], [1.0]))
+    obs = (mean + generator.normal(size=(500, 3)) / scale).astype(np.float32)
+    with torch.no_grad():
+        inside, outside = module(torch.from_numpy(obs)), plain(torch.from_numpy(normaliser(obs.astype(np.float64))))
+    assert (inside - outside).abs().max() < 1e-5
+
+
+def test_observations_to_compare_on_are_varied(run):
+    obs = observations(open_source(run), 3)
+    assert len(obs) == 4096 and np.abs(obs).max() > 20 and np.median(np.abs(obs)) < 5
+
+
+# --- Stable-Baselines3 ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sb3():
+    return pytest.importorskip("damper.sb3")
+
+
+def small(kind, env="Pendulum-v1", **settings):
+    kwargs = {"net_arch": [16, 16], **settings.pop("policy_kwargs", {})}
+    return kind("MlpPolicy", env, policy_kwargs=kwargs, buffer_size=500, learning_starts=30, seed=0, **settings)
+
+
+@FORMATS
+def test_vecnormalize_goes_inside(sb3, ending, tmp_path):
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]), clip_obs=2.0)
+    model = small(sb3.SAC, env).learn(60)
+    export(model, tmp_path / f"own.{ending}")
+    obs = np.random.default_rng(0).uniform([-1, -1, -8], [1, 1, 8], (2000, 3)).astype(np.float32)
+    expected = model.predict(env.normalize_obs(obs), deterministic=True)[0]
+    assert np.abs(open_file(tmp_path / f"own.{ending}")[0](obs) - expected).max() < 1e-5
+    model.save(tmp_path / "model.zip")
+    env.save(str(tmp_path / "statistics.pkl"))
+    with pytest.raises(DamperError, match=r"statistics.pkl is a pickle, .* add --trust"):
+        export(tmp_path / "model.zip", tmp_path / "no.onnx", vecnormalize=tmp_path / "statistics.pkl")
+    export(tmp_path / "model.zip", tmp_path / "zip.onnx", vecnormalize=tmp_path / "statistics.pkl", trust=True)
+    assert np.abs(open_file(tmp_path / "zip.onnx")[0](obs) - expected).max() < 1e-5
+
+
+def test_gsde_keeps_its_bound(sb3, tmp_path):
+    model = small(sb3.SAC, use_sde=True, policy_kwargs={"clip_mean": 0.3})
+    contract = export(model, tmp_path / "policy.onnx")
+    assert contract["check"]["largest_difference"] < 1e-5
+    act, _ = open_file(tmp_path / "policy.onnx")
+    assert np.abs(act(100.0 * np.ones((1, 3), np.float32))) <= 2.0 * np.tanh(0.3) + 1e-6
+
+
+def test_what_cannot_be_exported_is_refused(sb3, run, tmp_path):
+    with pytest.raises(DamperError, match=r"must end in .onnx, .pt2 or .pt"):
+        export(run, tmp_path / "policy.h5")
+    with pytest.raises(DamperError, match="activation_fn must be"):
+        export(small(sb3.TD3, policy_kwargs={"activation_fn": torch.nn.ELU}), tmp_path / "policy.onnx")
+    export(run, tmp_path / "policy.onnx")
+    with pytest.raises(DamperError, match="is an exported file already"):
+        export(tmp_path / "policy.onnx", tmp_path / "again.onnx")
+    with pytest.raises(DamperError, match="agent must be 0 to 1"):
+        export(run, tmp_path / "policy.onnx", agent=5)
+    (tmp_path / "bad.onnx").write_bytes(b"not a model")
+    with pytest.raises(DamperError, match="damaged or no ONNX file"):
+        open_file(tmp_path / "bad.onnx")
+
+
+def test_without_the_extra_a_sentence_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(DamperError, match=r'ONNX files need onnx: pip install "damper\[onnx\]"'):
+        export(run, tmp_path / "policy.onnx")
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def records(folder: Path):
+    return json.loads((folder / "episodes.json").read_text())["episodes"]
+
+
+def test_evaluate_anything(sb3, run, tmp_path, capsys):
+    """An engine run, an SB3 zip and an ONNX file: one policy, one table."""
+    target = small(sb3.TD3, policy_kwargs={"activation_fn": torch.nn.SiLU})
+    sb3.to_sb3(run.policy(0), target)
+    target.save(tmp_path / "model.zip")
+    main(["export", str(run.path), "--to", str(tmp_path / "policy.onnx"), "--check"])
+    assert "largest difference" in capsys.readouterr().out
+    main(["evaluate", str(run.policy_path(0)), "--episodes", "2", "--out", str(tmp_path / "policy")])
+    main(["evaluate", str(tmp_path / "policy.onnx"), "--episodes", "2", "--out", str(tmp_path / "onnx")])
+    main(["evaluate", str(tmp_path / "model.zip"), "--env", "Pendulum-v1", "--episodes", "2"])
+    expected = records(tmp_path / "policy")
+    for folder in (tmp_path / "onnx", tmp_path / "model-evaluation"):
+        assert (folder / "traces.png").is_file() and (folder / "traces.safetensors").is_file()
+        for mine, other in zip(records(folder), expected, strict=True):
+            assert mine["return"] == pytest.approx(other["return"], rel=1e-3)
+            assert mine["smoothness"] == pytest.approx(other["smoothness"], rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "sentence"),
+    [({}, [], "does not tell its environment"), ({"use_sde": True}, ["--env", "Pendulum-v1"], "add --trust")],
+)
+def test_evaluate_says_what_is_missing(sb3, settings, arguments, sentence, tmp_path, capsys):
+    small(sb3.SAC, **settings).save(tmp_path / "model.zip")
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", str(tmp_path / "model.zip"), *arguments])
+    assert sentence in capsys.readouterr().err
+    if "trust" in sentence:
+        main(["evaluate", str(tmp_path / "model.zip"), *arguments, "--trust", "--episodes", "1"])
