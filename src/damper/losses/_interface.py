@@ -10,8 +10,9 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints, overload
 
+import torch
 from torch import Tensor
 
 from damper.errors import DamperError
@@ -126,11 +127,25 @@ class Loss:
             self.relation(**values)
 
 
+@overload
+def spread(setting: Tensor, like: Tensor) -> Tensor: ...
+@overload
+def spread(setting: Setting, like: Tensor) -> Setting: ...
 def spread(setting: Setting, like: Tensor) -> Setting:
     """A per-agent setting ``[P]`` shaped to meet ``[P, ...]``; floats pass."""
     if not isinstance(setting, Tensor) or setting.ndim == 0:
         return setting
     return setting.reshape(setting.shape + (1,) * (like.ndim - setting.ndim))
+
+
+def length(x: Tensor) -> Tensor:
+    """``‖x‖₂`` over the last axis with gradient 0 at 0, where a square root's is not a number.
+
+    Not ``vector_norm``: torch 2.11 differentiates it wrongly inside ``torch.compile`` when that axis has one entry.
+    """
+    squared = x.square().sum(-1)
+    moved = squared > 0
+    return torch.where(moved, torch.where(moved, squared, 1.0).sqrt(), 0.0)
 
 
 def mean_square(x: Tensor) -> Tensor:

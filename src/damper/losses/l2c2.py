@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, spread
+from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, length, spread
 
 NOISE = {"l2c2": Noise("uniform", "obs")}
 
@@ -81,8 +81,7 @@ def _actor(
     if policy.stochastic:
         distance = hellinger(policy.distribution(batch.obs), policy.distribution(near.obs))
     else:
-        # vector_norm's gradient is 0 where the two actions coincide, a square root's is not a number.
-        distance = 0.5 * torch.linalg.vector_norm(policy(batch.obs) - policy(near.obs), dim=-1)
+        distance = 0.5 * length(policy(batch.obs) - policy(near.obs))
     return (near.weight * distance).mean(-1)
 
 

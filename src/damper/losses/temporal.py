@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Loss, NoiseDraws, Policy
+from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, length
 
 
 def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask: Tensor | None = None) -> Tensor:
@@ -60,9 +60,7 @@ def _temporal(
     mu_next, mu = policy(batch.next_obs), policy(batch.obs)
     if squared:
         return masked_distance(mu_next, mu, mask)
-    # The norm's gradient at zero is not a number; the shift keeps it at zero and is invisible elsewhere.
-    distance = ((mu_next - mu).square().sum(-1, keepdim=True) + 1e-12).sqrt()
-    return masked_mean(distance.squeeze(-1), mask)
+    return masked_mean(length(mu_next - mu), mask)
 
 
 temporal = Loss(_temporal)
