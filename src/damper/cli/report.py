@@ -21,6 +21,8 @@ class Report:
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; none draws none."""
+    readme: Path | None = None
+    """A Markdown file whose marked place gets the headline table."""
     merge: tuple[Path, ...] = ()
     """First copy into the store what these other stores have and it lacks."""
 
@@ -32,5 +34,5 @@ class Report:
             console.print(f"{other}: {merged.added} records added, {merged.same} were there", highlight=False)
             for name in merged.different:
                 console.print(f"  {name} differs there; this store's was kept", style="yellow", highlight=False)
-        paths = write_report(self.results, self.out, self.formats)
+        paths = write_report(self.results, self.out, self.formats, self.readme)
         console.print(f"{len(paths)} files in {self.out}; open {paths[0]}", highlight=False)

@@ -14,13 +14,17 @@ from damper.report import result_tables as rt
 from damper.report.cells import MEASURES, Setup, setups
 from damper.report.claims import verdicts
 from damper.report.figures import draw_figures
+from damper.report.headline import insert
 from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.tables import latex_results, markdown_results, markdown_table
 
 
 def write_report(
-    results: str | Path = "results", out: str | Path = "docs/results", formats: Sequence[str] = ("svg", "png", "pdf")
+    results: str | Path = "results",
+    out: str | Path = "docs/results",
+    formats: Sequence[str] = ("svg", "png", "pdf"),
+    readme: Path | None = None,
 ) -> list[Path]:
     """Write ``report.html``, ``tables.md``, ``tables.tex`` and the figures; the same records give the same bytes.
 
@@ -28,6 +32,7 @@ def write_report(
         results: the store's folder.
         out: where to write.
         formats: of the figures; none draws none.
+        readme: a Markdown file whose marked place gets the headline table.
     """
     results, out = Path(results), Path(out)
     found, timings = setups(Store(results)), read_timings(results)
@@ -40,6 +45,8 @@ def write_report(
     }
     for name, text in files.items():
         write_bytes(out / name, text.encode())
+    if readme is not None:
+        insert(readme, found)
     return [*(out / name for name in files), *(path for paths in pictures.values() for path in paths)]
 
 
