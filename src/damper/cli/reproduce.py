@@ -14,7 +14,8 @@ from damper.cli.options import EngineOptions, given
 from damper.errors import DamperError
 from damper.experiments.grids import EXPERIMENTS, Request
 from damper.experiments.ray_runner import run_on_ray
-from damper.experiments.reproduce import overview, reproduce
+from damper.experiments.reproduce import Runner, overview, reproduce
+from damper.experiments.workers import run_in_workers
 from damper.report.tables import terminal_table
 
 
@@ -51,6 +52,8 @@ class Reproduce:
     """Where runs live."""
     population: int | None = None
     """The most agents to train as one batch."""
+    workers: int = 1
+    """How many populations to train at once, each in a process of its own on this machine."""
     ray: str | None = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
     ray_cores: int = 1
@@ -61,7 +64,7 @@ class Reproduce:
         """List, or train and record."""
         unset = dict.fromkeys(("compile", "tf32", "overlap"), False)
         settings = {name: value for name, value in given(self.engine).items() if unset.get(name) is not value}
-        runner = None
+        runner: Runner | None = partial(run_in_workers, workers=self.workers) if self.workers != 1 else None
         if self.ray is not None:
             # The machines that train may have a device which this one lacks.
             device = settings.pop("device", "cpu")
