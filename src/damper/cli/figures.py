@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from damper.report import theory_figures
+from damper.report.method_pictures import draw_method_pictures
 
 
 @dataclass
@@ -18,8 +19,16 @@ class Figures:
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png")
     """File formats."""
+    methods: bool = False
+    """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
+    results: Path = Path("results")
+    """The store of records that these come from."""
 
     def run(self) -> None:
         """Draw all."""
-        for path in theory_figures.draw(self.out, self.formats):
+        if self.methods:
+            paths = draw_method_pictures(self.results, self.out, self.formats)
+        else:
+            paths = theory_figures.draw(self.out, self.formats)
+        for path in paths:
             Console().print(str(path), highlight=False)

@@ -1,0 +1,91 @@
+"""A small picture per method: what its policy does on Pendulum, beside the plain one's and DAMPER's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from damper.engine.envs.spec import find_task
+from damper.errors import DamperError
+from damper.experiments.paper import title
+from damper.experiments.records import unpack_trace
+from damper.experiments.store import Record, Store
+from damper.methods import METHODS
+from damper.metrics import smoothness
+from damper.report.cells import Setup, setups
+from damper.report.figures import GREY, STYLE
+from damper.report.traces import pyplot
+
+TASK = "Pendulum"
+Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a record per method
+
+
+def draw_method_pictures(results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+    """``<method>.svg`` for every method whose agents are on record; the same records give the same pictures.
+
+    Args:
+        results: the store's folder.
+        folder: where to write.
+        formats: of the pictures.
+    """
+    found = setups(Store(results))
+    chosen = {method: rows for method in METHODS if method != "plain" and (rows := compared(found, method))}
+    if not chosen:
+        raise DamperError(
+            f"results must hold traced {TASK} records of plain and damper, but {str(results)!r} does not: "
+            "run damper reproduce first."
+        )
+    # Words stay words in the file: small, and found by whoever searches the page.
+    with pyplot().rc_context({"svg.fonttype": "none", "font.size": 8}):
+        return [path for method, rows in chosen.items() for path in _draw(rows, folder / method, formats)]
+
+
+def compared(found: Sequence[Setup], method: str) -> list[Row]:
+    """Per backbone the first setup and seed with an episode of plain, the method and DAMPER: all made alike."""
+    rows = []
+    for backbone in ("td3", "sac"):
+        candidates = ((setup, _traced(setup, backbone, method)) for setup in found)
+        row = next(((setup, backbone, records) for setup, records in candidates if records), None)
+        if row is not None:
+            rows.append(row)
+    return rows
+
+
+def _traced(setup: Setup, backbone: str, method: str) -> dict[str, Record]:
+    """A record of each method from the first training seed of which all have one; empty where there is none."""
+    by_seed = {}
+    for name in dict.fromkeys(("plain", method, "damper")):
+        cell = setup.find(backbone, TASK, name)
+        by_seed[name] = {r.identity["seed"]: r for r in cell.records if r.trace} if cell else {}
+    seeds = [seed for seed in by_seed["plain"] if all(seed in own for own in by_seed.values())]
+    return {name: own[seeds[0]] for name, own in by_seed.items()} if seeds else {}
+
+
+def _draw(rows: Sequence[Row], stem: Path, formats: Sequence[str]) -> list[Path]:
+    """A row per backbone, a panel per method."""
+    figure = pyplot().figure(figsize=(8.4, 1.75 * len(rows)), layout="constrained")
+    for part, row in zip(np.atleast_1d(figure.subfigures(len(rows), 1)), rows, strict=True):
+        _panels(part, *row)
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in formats]
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        figure.savefig(path, dpi=130, metadata={"Date": None, "Creator": None} if path.suffix == ".svg" else None)
+    pyplot().close(figure)
+    return paths
+
+
+def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record]) -> None:
+    """The executed actions over time on one scale, the action's range; above them which agents and episode."""
+    axes, period = part.subplots(1, len(records), sharey=True, squeeze=False)[0], find_task(TASK).period or 1.0
+    for axis, (method, record) in zip(axes, records.items(), strict=True):
+        trace = record.trace or {}
+        actions, colour = unpack_trace(trace)[:, 0], STYLE[method][0] if method in STYLE else GREY
+        axis.step(np.arange(len(actions)) * period, actions, where="post", color=colour, linewidth=0.9)
+        axis.set_title(f"{title(method, backbone)}   sm {smoothness(actions):.3f}", loc="left", fontsize=8)
+        axis.set(xlabel="time (s)", ylim=(1.05 * trace["low"][0], 1.05 * trace["high"][0]))
+    axes[0].set_ylabel("action")
+    seeds = f"training seed {record.identity['seed']}, episode seed {trace['seed']}"
+    part.suptitle(f"{TASK}, {backbone.upper()}, protocol {setup.protocol}, {seeds}", x=0.01, ha="left", fontsize=9)
