@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from dataclasses import dataclass
@@ -91,7 +92,9 @@ def measure_overhead(
 
 def _model(kind: Any, settings: dict[str, Any], rows: int = 5000) -> Any:
     """A model with a replay buffer full of random transitions."""
-    model = kind("MlpPolicy", _Spaces(), seed=0, buffer_size=rows, **{"device": "cpu", **settings})
+    # SB3 writes into policy_kwargs, so each model gets its own.
+    own = copy.deepcopy({"device": "cpu", **settings})
+    model = kind("MlpPolicy", _Spaces(), seed=0, buffer_size=rows, **own)
     model.set_logger(configure(None, []))
     buffer, generator = model.replay_buffer, np.random.default_rng(0)
     for array in (buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards):

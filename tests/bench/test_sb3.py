@@ -1,0 +1,31 @@
+"""The overhead is measured side by side: equal work has a ratio near one, more work a larger one."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("stable_baselines3")
+from damper.bench.sb3 import Overhead, measure_overhead
+from damper.errors import DamperError
+
+TINY = {"rounds": 3, "updates": 2, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_both_classes_are_timed_and_told(backbone, capsys):
+    overhead = measure_overhead(backbone, **TINY)
+    assert overhead.plain_ms > 0 and overhead.ours_ms > 0
+    assert overhead.ratio == pytest.approx(overhead.ours_ms / overhead.plain_ms, rel=1.0)
+    assert capsys.readouterr().out == f"{overhead}\n"
+
+
+def test_the_ratio_is_that_of_the_times(monkeypatch):
+    seconds = iter([1.0, 3.0, 2.0, 1.0, 1.0, 2.0])  # turns alternate: plain first, ours first, plain first
+    monkeypatch.setattr("damper.bench.sb3._seconds", lambda *arguments: next(seconds))
+    overhead = measure_overhead("td3", show=False, **TINY)
+    assert overhead == Overhead("td3", "damper", plain_ms=500.0, ours_ms=1000.0, ratio=2.0)
+
+
+def test_an_unknown_backbone_is_refused():
+    with pytest.raises(DamperError, match="backbone must be 'td3' or 'sac', but 'ppo' was given"):
+        measure_overhead("ppo")
