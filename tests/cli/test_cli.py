@@ -75,6 +75,38 @@ def test_seeds_follow_the_protocol_and_can_be_named(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        (("--auxiliary", "grad-caps", "--rule", "damper", "--critic", "pave"), "damper+grad-caps+pave"),
+        (("--auxiliary", "caps"), "damper+caps"),
+        (("--critic", "pave"), "damper+pave"),
+        (("--method", "caps", "--rule", "damper"), "damper+caps"),
+        (("--method", "caps", "--critic", "pave"), "caps+pave"),
+        (("--method", "pave", "--rule", "pcgrad"), "pcgrad+pave"),
+        (("--method", "damper+caps+pave", "--rule", "bloop"), "bloop+caps+pave"),
+    ],
+)
+def test_parts_replace_the_method_s_own(tmp_path, words, method):
+    call("train", "Pendulum-v1", *words, "--steps", "55", "--out", tmp_path / "run", *TINY)
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["settings"]["method"] == method
+
+
+def test_a_composed_method_s_parts_have_their_own_settings(tmp_path):
+    call("train", "Pendulum-v1", "--method", "caps+pave", "--sigma", "0.3", "--critic-sigma", "0.02", "0.05",
+         "--steps", "55", "--out", tmp_path / "run", *TINY)  # fmt: skip
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["settings"]["method_settings"]["sigma"] == 0.3
+    assert [agent["critic_sigma"] for agent in manifest["agents"]] == [0.02, 0.05]
+
+
+def test_temperatures_are_a_population_too(tmp_path):
+    call("train", "Pendulum-v1", "--backbone", "sac", "--ent-coef", "0.1", "0.2", "--steps", "55",
+         "--out", tmp_path / "run", *TINY)  # fmt: skip
+    agents = json.loads((tmp_path / "run" / "manifest.json").read_text())["agents"]
+    assert [agent["ent_coef"] for agent in agents] == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("train", "Pendulum-v1", "--eta", "1.5"), "eta must be in [0, 1], but 1.5"),
@@ -84,7 +116,8 @@ def test_seeds_follow_the_protocol_and_can_be_named(tmp_path):
         (("train", "Pendulum-v9", "--steps", "10"), "Pendulum-v1"),
         (("train", "MountainCarContinuous-v0"), "steps must be given"),
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
-        (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be a number or 'auto'"),
+        (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be numbers, or 'auto'"),
+        (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use --method pave, or name an auxiliary"),
         (("evaluate", "nowhere"), "must be a policy file"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
     ],

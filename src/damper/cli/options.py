@@ -41,7 +41,7 @@ class EngineOptions:
     """TD3: its bound."""
     action_noise: Numbers = ()
     """TD3: exploration noise."""
-    ent_coef: str | None = None
+    ent_coef: tuple[str, ...] = ()
     """SAC: the temperature, or "auto"."""
     net_arch: tuple[int, ...] = ()
     """Hidden layers."""
@@ -70,18 +70,25 @@ class EngineOptions:
 def _method_fields() -> list[tuple[str, Any, Any]]:
     """One option per setting of any method, with the methods that take it as its help."""
     takers: dict[str, list[str]] = {}
-    kinds: dict[str, Any] = {}
+    defaults: dict[str, list[Any]] = {}
     for name, method in METHODS.items():
-        for setting, default in method.settings().items():
+        known = {setting: default for setting, default in method.settings().items() if default is not None}
+        for setting, default in known.items():
             takers.setdefault(setting, []).append(name)
-            kinds[setting] = {bool: bool | None, str: str | None}.get(type(default), Numbers)
-    everyone = len(METHODS) - 1
-    fields = []
-    for setting, names in takers.items():
-        words = "Of every method." if len(names) == everyone else "Of " + ", ".join(names) + "."
-        default = () if kinds[setting] is Numbers else None
-        fields.append((setting, Annotated[kinds[setting], tyro.conf.arg(help=words)], field(default=default)))
-    return fields
+            defaults.setdefault(setting, []).append(default)
+    words = {setting: "Of " + ", ".join(names) + "." for setting, names in takers.items()}
+    words |= {setting: "Of every method." for setting, names in takers.items() if len(names) == len(METHODS) - 1}
+    for setting in {name for method in METHODS.values() for name in method.parts()["critic"]}:
+        if any(default != defaults[setting][0] for default in defaults[setting]):
+            defaults[f"critic_{setting}"] = defaults[setting]
+            words[f"critic_{setting}"] = f"The critic loss's own {setting}, where a composed method has two."
+    return [(setting, *_option(values[0], words[setting])) for setting, values in sorted(defaults.items())]
+
+
+def _option(default: Any, words: str) -> tuple[Any, Any]:
+    """An option's type and default: lists of numbers, single words and switches."""
+    kind: Any = {bool: bool | None, str: str | None}.get(type(default), Numbers)
+    return Annotated[kind, tyro.conf.arg(help=words)], field(default=() if kind is Numbers else None)
 
 
 MethodOptions = make_dataclass("MethodOptions", _method_fields())
@@ -94,11 +101,16 @@ def given(*options: Any) -> dict[str, Any]:
     """What the user wrote, without what was left out."""
     written = {name: value for option in options for name, value in asdict(option).items()}
     values = {name: value for name, value in written.items() if value is not None and value != ()}
-    if "ent_coef" in values and values["ent_coef"] != "auto":
+    if values.get("ent_coef") == ("auto",):
+        values["ent_coef"] = "auto"
+    elif "ent_coef" in values:
         try:
-            values["ent_coef"] = float(values["ent_coef"])
+            values["ent_coef"] = tuple(float(word) for word in values["ent_coef"])
         except ValueError as error:
-            raise DamperError(f"ent_coef must be a number or 'auto', but {values['ent_coef']!r} was given.") from error
+            words = " ".join(values["ent_coef"])
+            raise DamperError(
+                f"ent_coef must be numbers, or 'auto' for all agents, but {words!r} was given."
+            ) from error
     return values
 
 

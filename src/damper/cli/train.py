@@ -11,7 +11,8 @@ from rich.console import Console
 
 from damper.cli.options import EngineOptions, MethodOptions, chosen_seeds, given
 from damper.engine.train import train
-from damper.methods import compose
+from damper.errors import DamperError
+from damper.methods import components, compose
 
 
 @dataclass
@@ -28,11 +29,11 @@ class Train:
     method: str = "damper"
     """How to make it smooth: plain, damper, caps, ..., or parts joined as in damper+grad-caps+pave."""
     auxiliary: str | None = None
-    """Instead of a method, its parts: whose actor loss (temporal, caps, grad-caps, asap, ...)."""
+    """Instead of the method's own actor loss another's (temporal, caps, grad-caps, asap, ...)."""
     rule: str | None = None
-    """... which rule joins its gradient to the native one."""
+    """Instead of its own rule another to join that loss's gradient to the native one."""
     critic: str | None = None
-    """... and whose critic loss (pave, l2c2)."""
+    """Instead of its own critic loss another's (pave, l2c2)."""
     seeds: int = 1
     """How many seeds: the protocol's first ones, or 0, 1, ..."""
     seed_list: tuple[int, ...] = ()
@@ -52,9 +53,18 @@ class Train:
     """Settings of the method."""
 
     def _method(self) -> str:
-        if self.auxiliary is None and self.rule is None and self.critic is None:
+        """The method with the parts named instead of its own."""
+        named = {"auxiliary": self.auxiliary, "rule": self.rule, "critic": self.critic}
+        changed = {part: value for part, value in named.items() if value is not None}
+        if not changed:
             return self.method
-        return compose(self.auxiliary or "temporal", self.rule or "damper", self.critic).name
+        auxiliary, rule, critic = components(self.method)._replace(**changed)
+        if auxiliary is None and rule is None:
+            raise DamperError(
+                f"critic must join an actor loss, but method {self.method!r} has none: use --method {critic}, or name "
+                "an auxiliary too."
+            )
+        return compose(auxiliary or "temporal", rule, critic).name
 
     def run(self) -> None:
         """Train, then say what to do next."""
