@@ -52,6 +52,9 @@ class TestSmoothness:
         direct = [2 / T * sum(abs(dft(column, k)) * k / T for k in range(T // 2)) for column in actions.T]
         assert smoothness(actions) == pytest.approx(np.mean(direct), rel=1e-12, abs=1e-15)
 
+    def test_fewer_than_two_actions_score_nothing(self) -> None:
+        assert [smoothness([]), smoothness(np.zeros((0, 3))), smoothness([0.7]), smoothness([[0.7, 2.0]])] == [0] * 4
+
     def test_hole_one_it_grows_with_the_square_root_of_the_length(self) -> None:
         lengths = np.array([100, 200, 400, 800, 1600, 3200])
         slope, _ = np.polyfit(np.log(lengths), np.log([smoothness(noise(T)) for T in lengths]), 1)
@@ -188,7 +191,8 @@ class TestArguments:
         ("call", "message"),
         [
             (lambda: smoothness([0.0, math.nan]), "actions must be finite"),
-            (lambda: smoothness([]), "at least one action"),
+            (lambda: metrics.mean_change([]), "at least one action"),
+            (lambda: metrics.summary([], -1, 1), "at least one action"),
             (lambda: smoothness(np.zeros((5, 0))), "at least one action"),
             (lambda: smoothness(np.zeros((2, 5, 1))), "one episode at a time"),
             (lambda: smoothness(0.5), "one episode at a time"),
@@ -197,7 +201,7 @@ class TestArguments:
             (lambda: metrics.mean_change([0.0, 1.0], low=0), "given together"),
             (lambda: metrics.mean_change([0.0, 1.0], 1, -1), "low must be below high, but low=1 and high=-1"),
             (lambda: metrics.mean_change([[0.0, 1.0]], [0, 1], [1, 1]), "for dimension 1"),
-            (lambda: metrics.mean_change([0.0, 1.0], -math.inf, math.inf), "low must be finite"),
+            (lambda: metrics.mean_change([0.0, 1.0], -math.inf, math.inf), "low must be finite, .* clipped to"),
             (lambda: metrics.mean_change([0.0, 1.0], [0, 0, 0], 1), "low must be one number or one per dimension"),
             (lambda: metrics.saturation([0.0], -1, 1, tolerance=0.5), "tolerance must be"),
             (lambda: metrics.saturation([0.0], None, None), "needs low and high"),

@@ -24,12 +24,15 @@ Bound = ArrayLike | torch.Tensor | None
 def smoothness(actions: Actions) -> float:
     r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
 
-    ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit. It has two holes, so never
-    read it alone: it grows as √T on noise of one strength, so an early fall looks smooth; and it leaves out the Nyquist
-    bin, so +1, −1, +1, … scores 0 for even T. ``mean_change`` and ``spectral_roughness`` have neither.
+    ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit; fewer than two actions score
+    0. It has two holes, so never read it alone: it grows as √T on noise of one strength, so an early fall looks smooth;
+    and it leaves out the Nyquist bin, so +1, −1, +1, … scores 0 for even T. ``mean_change`` and ``spectral_roughness``
+    have neither.
     """
-    a = _actions(actions)
+    a = _actions(actions, shortest=0)
     T = len(a)
+    if T < 2:
+        return 0.0
     k = np.arange(T // 2)
     magnitude = np.abs(np.fft.rfft(a, axis=0))[: T // 2]
     return float((2 / T * (k / T) @ magnitude).mean())
@@ -117,16 +120,17 @@ def _array(name: str, values: Any) -> Array:
     except (TypeError, ValueError):
         raise DamperError(f"{name} must be numbers in a regular array, but {type(values).__name__} is not.") from None
     if not np.isfinite(array).all():
-        raise DamperError(f"{name} must be finite, but NaN or infinity was given: look for a diverged policy.")
+        fix = "look for a diverged policy" if name == "actions" else "give the bounds that actions are clipped to"
+        raise DamperError(f"{name} must be finite, but NaN or infinity was given: {fix}.")
     return array
 
 
-def _actions(actions: Actions) -> Array:
-    """``[T, A]``, checked."""
+def _actions(actions: Actions, shortest: int = 1) -> Array:
+    """``[T, A]``, checked: T at least ``shortest``."""
     a = _array("actions", actions)
     if a.ndim not in (1, 2):
         raise DamperError(f"actions must be [T] or [T, A], but have shape {a.shape}: score one episode at a time.")
-    if a.size == 0:
+    if len(a) < shortest or 0 in a.shape[1:]:
         raise DamperError(f"actions must hold at least one action, but have shape {a.shape}: was the episode recorded?")
     return a[:, None] if a.ndim == 1 else a
 
