@@ -239,6 +239,9 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(primary, auxiliary, [])
     with mistake(r"parameters must be tensors, but a tuple was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, actor.named_parameters())  # type: ignore[arg-type]
+    for given, kind in ((actor[0], "Linear"), (None, "NoneType")):
+        with mistake(rf"parameters must be tensors, but a {kind} was given: pass module.parameters\(\)"):
+            damper.backward(primary, auxiliary, given)  # type: ignore[arg-type]
     with mistake(r"parameters must take part in a loss, but neither loss depends on any"):
         damper.backward(primary, auxiliary, [nn.Parameter(torch.ones(2))])
     with mistake(r"rule must name one of .*, but 'dampr' was given: did you mean 'damper'"):

@@ -62,7 +62,8 @@ def backward(
 
 def _leaves(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     """The parameters that can have a gradient, each once."""
-    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    single = isinstance(parameters, Tensor) or not isinstance(parameters, Iterable)
+    given: list[Any] = [parameters] if single else list(parameters)
     for item in given:
         if not isinstance(item, Tensor):
             raise DamperError(

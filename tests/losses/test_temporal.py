@@ -102,3 +102,9 @@ def test_mistakes_are_told() -> None:
         damper.temporal_loss(double, OBS, NEXT_OBS[:2])
     with pytest.raises(DamperError, match=r"^mask must have the batch's shape \(3,\), but has \(2,\): "):
         damper.temporal_loss(double, OBS, NEXT_OBS, torch.ones(2))
+    with pytest.raises(
+        DamperError, match=r"^policy must return the actions as one tensor, but returned a tuple: wrap it"
+    ):
+        damper.temporal_loss(lambda obs: (obs, obs), OBS, NEXT_OBS)  # type: ignore[arg-type,return-value]
+    with pytest.raises(DamperError, match=r"^mask must be a tensor, but a list was given: "):
+        damper.temporal_loss(double, OBS, NEXT_OBS, [True, True, False])  # type: ignore[arg-type]

@@ -59,3 +59,5 @@ def test_half_precision_averages_in_float32() -> None:
 def test_a_state_of_another_shape_is_refused() -> None:
     with pytest.raises(DamperError, match=r"state must have primary's shape \(3,\), but has \(2,\): .*None"):
         bloop(torch.ones(3), torch.ones(3), torch.ones(2))
+    with pytest.raises(DamperError, match=r"state must have primary's shape \(3,\), but is of type int: .*None"):
+        bloop(torch.ones(3), torch.ones(3), 3)  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_every_number_among_the_settings_is_checked() -> None:
                     RULES[name](ONES, ONES, **{setting: -1.0})
 
 
-@pytest.mark.parametrize("bad", ["1.0", None, [0.5, 0.5]])
+@pytest.mark.parametrize("bad", ["1.0", None, [0.5, 0.5], 1j, torch.tensor([0.5, 0.5j])])
 def test_a_setting_that_is_no_number(bad: Any) -> None:
     with pytest.raises(DamperError, match=r"^eta must be a number or a tensor, but .+ was given: "):
         combine(ONES, ONES, bad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -65,3 +67,11 @@ def test_a_state_of_another_shape_is_refused() -> None:
     _, state = metabalance(torch.ones(5), torch.ones(5))
     with pytest.raises(DamperError, match=r"state must hold averages of shape \(2,\), but holds \(1,\)"):
         metabalance(torch.ones(5), torch.ones(5), state, sizes=(2, 3))
+    with pytest.raises(DamperError, match=r"state must hold averages of shape \(1,\), but is of type Tensor: "):
+        metabalance(torch.ones(5), torch.ones(5), torch.ones(5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sizes", [5, "ab", [None]])
+def test_sizes_that_are_no_numbers_are_refused(sizes: Any) -> None:
+    with pytest.raises(DamperError, match=r"sizes must be a list of whole numbers, one per part, but .+ was given: "):
+        metabalance(torch.ones(5), torch.ones(5), sizes=sizes)

@@ -132,3 +132,17 @@ def test_any_callable_is_a_rule() -> None:
     _, report = combine_reported(rule, g_R, g_T, report.state)
     assert report.state == 2
     assert combine_reported(anything, g_R, g_T, times=2.0)[0].tolist() == [2.0, 0.0]
+
+
+def forgetful(primary: Tensor, auxiliary: Tensor) -> tuple[Tensor, None]:
+    return primary, None
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"), [(forgetful, "a tuple"), (lambda primary, auxiliary: primary.sum(), r"shape \(\)")]
+)
+def test_a_rule_of_ones_own_that_returns_no_gradient(rule: Any, given: str) -> None:
+    with pytest.raises(
+        DamperError, match=rf"^rule must return a gradient of primary's shape \(2,\), but returned {given}"
+    ):
+        combine_reported(rule, torch.ones(2), torch.ones(2))

@@ -25,7 +25,13 @@ def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask
     Returns:
         A scalar, or one value per agent ``[P]``; 0 where no pair is kept.
     """
-    return masked_distance(policy(next_obs), policy(obs), mask)
+    mu_next, mu = policy(next_obs), policy(obs)
+    if not isinstance(mu, Tensor):
+        raise DamperError(
+            f"policy must return the actions as one tensor, but returned a {type(mu).__name__}: "
+            "wrap it, as in lambda obs: actor(obs)[0].tanh()."
+        )
+    return masked_distance(mu_next, mu, mask)
 
 
 def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
@@ -42,6 +48,8 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     """Mean over the batch of the values kept; 0 where none is."""
     if mask is None:
         return values.mean(-1)
+    if not isinstance(mask, Tensor):
+        raise DamperError(f"mask must be a tensor, but a {type(mask).__name__} was given: wrap it in torch.as_tensor.")
     keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
     if keep.shape != values.shape:
         raise DamperError(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from damper.errors import DamperError
 from damper.rules._span import Gram, Rule, measure, unit, working
 
 
@@ -41,6 +42,12 @@ def apply_reported(
     combined, state = (
         rule(primary, auxiliary, state=state, **settings) if memory else (rule(primary, auxiliary, **settings), None)
     )
+    if not isinstance(combined, Tensor) or combined.shape != primary.shape:
+        given = f"shape {tuple(combined.shape)}" if isinstance(combined, Tensor) else f"a {type(combined).__name__}"
+        raise DamperError(
+            f"rule must return a gradient of primary's shape {tuple(primary.shape)}, but returned {given}: "
+            "combine the two entry by entry; only a rule with a state argument returns (combined, state)."
+        )
     g_R = working(primary)
     change = unit(working(combined) - g_R)
     return combined, _tell(measure(g_R, working(auxiliary)).gram, change.m * change.k, g_R.dtype, state)

@@ -53,7 +53,7 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
     """Refuse a setting outside [low, high] or not finite; a device tensor is not read."""
     if not is_readable(value):
         return
-    if not isinstance(value, Tensor | Real):
+    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
         raise DamperError(f"{name} must be a number or a tensor, but {value!r} was given: convert it first.")
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]

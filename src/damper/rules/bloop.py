@@ -47,9 +47,10 @@ def bloop(
 def _average(state: Tensor | None, g_R: Tensor) -> Tensor:
     if state is None:
         return torch.zeros_like(g_R)
-    if state.shape != g_R.shape:
+    if not isinstance(state, Tensor) or state.shape != g_R.shape:
+        given = f"has {tuple(state.shape)}" if isinstance(state, Tensor) else f"is of type {type(state).__name__}"
         raise DamperError(
-            f"state must have primary's shape {tuple(g_R.shape)}, but has {tuple(state.shape)}: pass what the previous "
+            f"state must have primary's shape {tuple(g_R.shape)}, but {given}: pass what the previous "
             "call returned, or None to start afresh."
         )
     return state

@@ -55,9 +55,14 @@ def metabalance(
     if state is None:
         zeros = torch.zeros(shape, dtype=wide(primary), device=primary.device)
         state = NormAverages(zeros, zeros)
-    if state.m_R.shape != shape:
+    if not isinstance(state, NormAverages) or state.m_R.shape != shape:
+        given = (
+            f"holds {tuple(state.m_R.shape)}"
+            if isinstance(state, NormAverages)
+            else f"is of type {type(state).__name__}"
+        )
         raise DamperError(
-            f"state must hold averages of shape {shape}, but holds {tuple(state.m_R.shape)}: "
+            f"state must hold averages of shape {shape}, but {given}: "
             "pass what the previous call returned, or None to start afresh."
         )
     gradients = zip(working(primary).split(parts, -1), working(auxiliary).split(parts, -1), strict=True)
@@ -83,7 +88,13 @@ def _balance(
 
 
 def _check_sizes(sizes: Sequence[int] | None, n: int) -> list[int]:
-    parts = [n] if sizes is None else [int(size) for size in sizes]
+    try:
+        parts = [n] if sizes is None else [int(size) for size in sizes]
+    except (TypeError, ValueError):
+        wanted = "a list of whole numbers, one per part"
+        raise DamperError(
+            f"sizes must be {wanted}, but {sizes!r} was given: use [p.numel() for p in parameters]."
+        ) from None
     if min(parts, default=0) < 1 or sum(parts) != n:
         raise DamperError(
             f"sizes must be positive and add up to the gradient's length {n}, but {parts} was given: "
