@@ -45,7 +45,26 @@ def test_the_first_action_passes_and_a_wide_open_filter_changes_nothing():
     shaking.sign = 1
     filtered = damper.evaluate(shaking, "Pendulum-v1", episodes=1, filter=LowPass(1.0))
     np.testing.assert_array_equal(plain.episodes[0][0].executed, filtered.episodes[0][0].executed)
-    assert "raw_smoothness" not in filtered.records()[0]
+    assert "raw_smoothness" not in plain.records()[0]
+    record = filtered.records()[0]
+    assert record["raw_smoothness"] == record["smoothness"]
+
+
+def kicked_first(obs):
+    """One jump, in the first of the environments only."""
+    kicked_first.calls += 1
+    actions = np.zeros((len(obs), 1), np.float32)
+    actions[0] = 2.0 if kicked_first.calls > 1 else -2.0
+    return actions
+
+
+def test_a_filter_that_bites_in_some_episodes_only_is_reported_in_all():
+    kicked_first.calls = 0
+    evaluation = damper.evaluate(kicked_first, "Pendulum-v1", episodes=2, filter=SlewRate(0.5))
+    bitten, free = evaluation.records()
+    assert bitten["raw_max_change"] == 1.0 and bitten["max_change"] == 0.5
+    assert free["raw_max_change"] == free["max_change"] == 0.0
+    assert evaluation.summary()["all"]["raw_max_change"]["mean"] == 0.5
 
 
 @pytest.mark.parametrize(

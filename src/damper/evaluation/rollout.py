@@ -27,6 +27,7 @@ class Episode:
     executed: NDArray[np.float32]
     low: NDArray[np.float32]
     high: NDArray[np.float32]
+    filtered: bool = False
 
     @property
     def length(self) -> int:
@@ -47,7 +48,7 @@ class Episode:
             "terminated": self.terminated,
             **scores,
         }
-        if not np.array_equal(self.raw, self.executed):
+        if self.filtered:
             raw = metrics.summary(self.raw, self.low, self.high)
             record |= {f"raw_{name}": value for name, value in raw.items() if name != "length"}
         return record
@@ -77,6 +78,7 @@ def rollout(
             executed[: lengths[i], i],
             spec.low,
             spec.high,
+            filter is not None,
         )
         for i, seed in enumerate(seeds)
     ]
