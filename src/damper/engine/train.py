@@ -13,6 +13,7 @@ from damper.engine.progress import Progress
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
 from damper.engine.tensorboard import TensorBoard
+from damper.engine.threads import fitting_threads, threads
 from damper.engine.trainer import Listener, Trainer
 from damper.methods import Method
 
@@ -52,7 +53,9 @@ def train(
 
 def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboard: bool = False) -> Run:
     """Train complete settings into a folder."""
+    rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
+        stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
         listeners: list[Listener] = []
         trainer = Trainer(settings, out)
         if progress and not trainer.run.finished:

@@ -19,6 +19,7 @@ from damper.engine.nets import StackedActor
 from damper.engine.policy import Policy
 from damper.engine.provenance import versions
 from damper.engine.run import Run
+from damper.engine.threads import threads
 from damper.errors import DamperError
 from damper.evaluation.filters import Filter
 from damper.evaluation.rollout import Act, Episode, rollout
@@ -116,7 +117,8 @@ def evaluate(
     if env is None:
         raise DamperError("env must be given: this policy does not say which environment it was trained on.")
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
-    found, spec = rollout(act, env, [seed for _ in agents for seed in seeds], envs, env_threads, filter)
+    with threads(1):  # a product per step is too small to share
+        found, spec = rollout(act, env, [seed for _ in agents for seed in seeds], envs, env_threads, filter)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
     return Evaluation(spec.id, agents, table, versions())
 
