@@ -1,13 +1,14 @@
 """How many processor threads a matrix product deserves.
 
-Threads that wait for each other cost more than a small product takes, and many times more where other programs share the
-cores: three small agents on two busy cores trained fourteen times slower with two threads than with one.
+Threads that wait for each other cost more than a small product takes, and many times more where other programs share
+the cores: three small agents on two busy cores trained fourteen times slower with two threads than with one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 import torch
 
@@ -16,7 +17,7 @@ WORTH_SHARING = 3e7  # floating-point operations of the largest product; half a 
 
 def fitting_threads(rows: int, layers: Sequence[int]) -> int:
     """1 for products too small to share, torch's own number otherwise."""
-    largest = max((a * b for a, b in zip(layers, layers[1:], strict=False)), default=layers[0] if layers else 1)
+    largest = max((a * b for a, b in pairwise(layers)), default=layers[0] if layers else 1)
     return 1 if 2.0 * rows * largest < WORTH_SHARING else torch.get_num_threads()
 
 
