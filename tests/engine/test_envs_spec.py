@@ -76,6 +76,8 @@ def test_spec_of_a_callable() -> None:
         ("Hopper-v99", "got 'Hopper-v99'; did you mean 'Hopper-v"),
         ("zzzzzz", "got 'zzzzzz'; choose one of LunarLander, Pendulum"),
         ("no_module:Env-v0", "must be importable, but No module named 'no_module'"),
+        (5, "env must be an id, or a callable that returns a new gymnasium.Env, but 5 was given"),
+        (lambda: 3, "env must be an id, or a callable that returns a new gymnasium.Env, but <function"),
         ("CartPole-v1", r"'CartPole-v1' must have a continuous Box action of shape \(n,\), got Discrete\(2\)"),
         (with_spaces(BOX, Discrete(3)), "must have a continuous Box action"),
         (with_spaces(BOX, Box(0, 3, (2,), np.int32)), "must have a continuous Box action"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -94,6 +95,14 @@ def test_a_list_of_one_is_its_value_and_one_value_is_no_column() -> None:
     assert made.routed(torch.device("cpu"), torch.float32)["rule"] == {"eta": 0.5}
 
 
+def test_arrays_and_tensors_are_lists_too() -> None:
+    made = resolve("Pendulum", eta=np.linspace(0, 1, 3), gamma=torch.tensor([0.5, 0.25]), steps=np.int64(70))
+    assert made.method_settings["eta"] == (0.0, 0.5, 1.0) and made.gamma == (0.5, 0.25) and made.steps == 70
+    assert resolve("Pendulum", eta=np.float32(0.5), batch_size=np.int64(8)) == resolve(
+        "Pendulum", eta=0.5, batch_size=8
+    )
+
+
 def test_temperatures_may_differ_and_automatic_starts_at_one() -> None:
     fixed = resolve("Pendulum", "sac", "plain", seeds=1, ent_coef=[0.1, 0.2])
     torch.testing.assert_close(fixed.hyper()["ent_coef"], torch.tensor([0.1, 0.2], dtype=torch.float64))
@@ -153,6 +162,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"net_arch": (256, 0)}, "net_arch must be a whole number of at least 1"),
     ({"activation": "gelu"}, "activation must be one of silu, relu, tanh, but 'gelu' was given"),
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),
+    ({"envs": "brax"}, "envs must be one of gymnasium, envpool, but 'brax' was given"),
+    ({"overlap": "yes"}, "overlap must be one of True, False, but 'yes' was given"),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
     ({"device": "cuda:99"}, "device must be one that this machine has"),

@@ -76,6 +76,18 @@ def test_a_policy_file_and_a_callable_are_evaluated_alike(run):
     assert wrapped.episodes[0][0].total == pytest.approx(from_file.episodes[0][0].total, rel=1e-6)
 
 
+def shortened():
+    return gymnasium.wrappers.TimeLimit(gymnasium.make("Pendulum-v1").unwrapped, 50)
+
+
+def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
+    small = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
+    own = damper.train(shortened, out=tmp_path / "run", **small)
+    with pytest.raises(damper.DamperError, match="env must be given"):
+        damper.evaluate(own, episodes=1)  # as Pendulum-v1, whose name it carries, it would be four times as long
+    assert damper.evaluate(own, shortened, episodes=1).episodes[0][0].length == 50
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

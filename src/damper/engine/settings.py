@@ -31,7 +31,13 @@ _RANGES: dict[str, tuple[float, float]] = {
 _SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every"), 0) | dict.fromkeys(
     ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every"), 1
 )
-_CHOICES = {"activation": ("silu", "relu", "tanh"), "dtype": ("float32", "float64")}
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "activation": ("silu", "relu", "tanh"),
+    "dtype": ("float32", "float64"),
+    "envs": ("gymnasium", "envpool"),
+    **dict.fromkeys(("compile", "tf32", "overlap"), (True, False)),
+    "graph": (True, False, None),
+}
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ def resolve(
         "env": env,
         "backbone": backbone,
         "method": chosen.name,
-        "steps": steps,
+        "steps": steps.item() if hasattr(steps, "item") else steps,
         "protocol": protocol,
     }
     main["seeds"] = pick_seeds(seeds, protocol)
@@ -182,9 +188,10 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, a list of one as its value; net_arch stays a tuple."""
+    """Lists as tuples, a list of one as its value, numpy's and torch's as Python's; net_arch stays a tuple."""
     out = {}
     for name, value in values.items():
+        value = value.tolist() if hasattr(value, "tolist") else value
         if isinstance(value, list | tuple):
             value = tuple(value)
             value = value[0] if len(value) == 1 and name != "net_arch" else value
@@ -206,7 +213,7 @@ def check(settings: Settings) -> Settings:
         _check_integer(name, values[name], low)
     for name, choices in _CHOICES.items():
         if values[name] not in choices:
-            raise DamperError(f"{name} must be one of {', '.join(choices)}, but {values[name]!r} was given.")
+            raise DamperError(f"{name} must be one of {', '.join(map(str, choices))}, but {values[name]!r} was given.")
     if not isinstance(settings.net_arch, tuple) or not settings.net_arch:
         raise DamperError(f"net_arch must be a list of layer sizes, but {settings.net_arch!r} was given.")
     for size in settings.net_arch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
+from damper.engine.envs import find_task
 from damper.engine.files import write_bytes, write_json
 from damper.engine.groups import groups
 from damper.engine.nets import StackedActor
@@ -39,7 +40,7 @@ class Evaluation:
 
     env: str
     agents: list[dict[str, Any]]
-    episodes: list[list[Episode]]
+    episodes: list[list[Episode]] = field(repr=False)
     versions: dict[str, str]
 
     def records(self) -> list[dict[str, Any]]:
@@ -115,7 +116,7 @@ def evaluate(
     act, agents, known = _actor(run_or_policy)
     env = env if env is not None else known
     if env is None:
-        raise DamperError("env must be given: this policy does not say which environment it was trained on.")
+        raise DamperError("env must be given: the policy names no environment that can be made again by its id.")
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
         found, spec = rollout(act, env, [seed for _ in agents for seed in seeds], envs, env_threads, filter)
@@ -130,7 +131,9 @@ def _actor(source: Run | Policy | Callable[..., Any] | str | Path) -> tuple[Act,
         source = Run(path) if path.is_dir() else Policy.load(path)
     if isinstance(source, Run):
         policies = [source.policy(index) for index in range(len(source.agents))]
-        return _stacked(policies), source.agents, policies[0].info.env
+        trained, named = source.manifest["settings"]["env"], policies[0].info.env
+        # A callable may have changed the environment whose id it carries: only an id can be made again.
+        return _stacked(policies), source.agents, named if find_task(trained) == find_task(named) else None
     if isinstance(source, Policy):
         return _stacked([source]), [{"seed": source.info.seed}], source.info.env
     if callable(source):

@@ -34,7 +34,10 @@ EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}
 def make_env(env: str | Callable[[], Env], **env_kwargs: Any) -> Env:
     """One environment from a task's name, an id, or a callable that makes a new one at each call."""
     if not isinstance(env, str):
-        return env(**env_kwargs)
+        made: Any = env(**env_kwargs) if callable(env) else None
+        if isinstance(made, gymnasium.Env):
+            return made
+        raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
     task = find_task(env)
     try:
         with warnings.catch_warnings():
