@@ -21,6 +21,15 @@ def gradients(dtype: torch.dtype, steps: int = 50) -> Tensor:
     return (draws * scales).to(dtype)
 
 
+@pytest.fixture(params=["by row", "at once"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A CPU steps row by row, everything else all rows at once: both forms must be Adam."""
+    if request.param == "at once":
+        monkeypatch.setattr(Adam, "_step_by_row", Adam._step_at_once)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_adam_equals_torch(dtype: torch.dtype, tolerance: float) -> None:
     ours = torch.randn(P, N, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
@@ -41,6 +50,7 @@ def test_adam_equals_torch(dtype: torch.dtype, tolerance: float) -> None:
     assert adam.t == 50
 
 
+@pytest.mark.usefixtures("form")
 def test_a_row_that_is_not_kept_stays_and_disturbs_no_other() -> None:
     start = torch.randn(P, N, generator=torch.Generator().manual_seed(1))
     kept = torch.tensor([True, False, True])

@@ -51,19 +51,20 @@ class Learner:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Choose how the functions run: as they are, compiled, or as CUDA graphs."""
-        settings = self.settings
-        graph = self.device.type == "cuda" if settings.graph is None else settings.graph
+        """Choose how acting and learning run."""
         # Keys are hashed on the host, which neither torch.compile nor a recording can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)
-        self._learn: dict[bool, Callable[[], Any]] = {}
-        for with_actor in (False, True):
-            function = self._learning(with_actor)
-            if settings.compile:
-                function = torch.compile(function, fullgraph=True)
-            self._learn[with_actor] = Graphed(function, self.state) if graph else function
-        self._act: Callable[[], Tensor] = Graphed(self._choose, self.state) if graph else self._choose
+        compiled = self.settings.compile
+        self._learn = {with_actor: self.prepare(self._learning(with_actor), compiled) for with_actor in (False, True)}
+        self._act: Callable[[], Tensor] = self.prepare(self._choose, False)
+
+    def prepare(self, function: Callable[[], Any], compiled: bool) -> Callable[[], Any]:
+        """A function of this learner's tensors, ready to be called many times: compiled, then as a CUDA graph."""
+        graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
+        if compiled:
+            function = torch.compile(function, fullgraph=True)
+        return Graphed(function, self.state) if graph else function
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""

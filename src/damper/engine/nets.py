@@ -22,6 +22,7 @@ from damper.errors import DamperError
 
 Weights = dict[str, tuple[Tensor, Tensor]]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu, "tanh": torch.tanh}
+NARROW = 16  # outputs
 LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
 
 
@@ -90,8 +91,14 @@ def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, in
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
-    # Not baddbmm: on a GPU it first copies the bias over the whole output; an addition joins the activation's kernel.
-    return torch.bmm(x, weight) + bias
+    if not x.is_cpu or torch.compiler.is_compiling():
+        # Not baddbmm: on a GPU it first copies the bias over the output; an addition joins the activation's kernel.
+        return torch.bmm(x, weight) + bias
+    if weight.shape[-1] >= NARROW:
+        return torch.baddbmm(bias, x, weight)
+    # A CPU's batched product with few columns is several times slower than one product after the other.
+    agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
+    return torch.stack([F.linear(*agent) for agent in agents])
 
 
 def leaves(weights: Weights) -> list[Tensor]:

@@ -29,19 +29,35 @@ class Adam:
 
     def step(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
         """Move the rows where ``keep`` ``[P]`` is true; the others' parameters and moments stay."""
-        keep = keep.unsqueeze(1)
         self.t += 1
+        if parameters.is_cpu and not torch.compiler.is_compiling():
+            self._step_by_row(parameters, gradient, learning_rate, keep)
+        else:
+            self._step_at_once(parameters, gradient, learning_rate, keep)
+
+    def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
+        """All rows in place, no value read: what is not kept has the gradient, the rates and the step 0."""
+        on = keep.unsqueeze(1).to(parameters.dtype)
+        gradient = gradient.nan_to_num(0.0, 0.0, 0.0) * on
         beta_1, beta_2 = BETAS
-        m = torch.lerp(gradient, self.m, beta_1)
-        v = torch.addcmul(self.v * beta_2, gradient, gradient, value=1.0 - beta_2)
-        size = (learning_rate / (1.0 - beta_1**self.t)).to(m.dtype).unsqueeze(1)
-        root = (1.0 - beta_2**self.t).sqrt().to(m.dtype)
-        moved = parameters - size * m / (v.sqrt() / root + EPSILON)
-        for old, new in ((parameters, moved), (self.m, m), (self.v, v)):
-            old.copy_(torch.where(keep, new, old))
+        self.m.lerp_(gradient, (1.0 - beta_1) * on)
+        self.v.mul_(1.0 - (1.0 - beta_2) * on).addcmul_(gradient, gradient, value=1.0 - beta_2)
+        # The moments' corrections are numbers per agent: they need no pass over the parameters.
+        root = (1.0 - beta_2**self.t).sqrt()
+        size = (learning_rate * root / (1.0 - beta_1**self.t)).to(on.dtype).unsqueeze(1)
+        length = self.v.sqrt().add_((EPSILON * root).to(on.dtype))
+        parameters.addcmul_(self.m / length, -size * on)
+
+    def _step_by_row(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
+        """The same with PyTorch's fused kernel: a CPU waits for memory here, and this passes through it once."""
+        t, (beta_1, beta_2) = self.t.float(), BETAS
+        for row, (kept, rate) in enumerate(zip(keep.tolist(), learning_rate.tolist(), strict=True)):
+            if kept:
+                theta, g, m, v = ([tensor[row]] for tensor in (parameters, gradient, self.m, self.v))
+                torch._fused_adam_(theta, g, m, v, [], [t], lr=rate, beta1=beta_1, beta2=beta_2, weight_decay=0.0,
+                                   eps=EPSILON, amsgrad=False, maximize=False)  # fmt: skip
 
 
 def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
     """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``keep`` ``[P]`` is false, θ' stays."""
-    moved = torch.lerp(target, online, tau.unsqueeze(1).to(target.dtype))
-    target.copy_(torch.where(keep.unsqueeze(1), moved, target))
+    target.lerp_(online.nan_to_num(), (tau * keep).to(target.dtype).unsqueeze(1))

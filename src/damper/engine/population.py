@@ -41,7 +41,8 @@ class Shape:
 class Population:
     """The parameters of P agents and the functions that change them.
 
-    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place.
+    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``diagnosing`` says whether
+    updates add to the sums behind the log; timings switch it off.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Population:
         """
         self.backbone, self.method, self.shape = BACKBONES[backbone], method, shape
         self.rule = find(method.rule) if method.rule else None
-        self.settings, self.automatic_entropy = settings, automatic_entropy
+        self.settings, self.automatic_entropy, self.diagnosing = settings, automatic_entropy, True
         self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
         self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
         self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
@@ -141,11 +142,20 @@ class Population:
 
     def update(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
         """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
+        self.step_networks(batch, noise, with_actor)
+        self.move_targets(with_actor)
+
+    def step_networks(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
+        """Forward passes, losses, gradients and optimiser steps: an update without its Polyak copies."""
         self.state["updates"] += 1
         hyper = self._hyper()
         self._update_critic(batch, noise, hyper)
         if with_actor:
             self._update_actor(batch, noise, hyper)
+
+    def move_targets(self, with_actor: bool) -> None:
+        """The Polyak copies after a step: targets with the actor, ASAP's average every time."""
+        if with_actor:
             for name in ("actor", "critic"):
                 if f"{name}_target" in self.state:
                     polyak(self.state[f"{name}_target"], self.state[name], self.hyper["tau"], self.state["alive"])
@@ -207,10 +217,10 @@ class Population:
     def _step(self, name: str, gradient: Tensor) -> None:
         """An optimiser step for the agents whose gradient is finite; the others are frozen from here on.
 
-        Its square must be finite too: an infinite second moment would hold the agent still without a word.
+        Its squares must be finite too: an infinite second moment would hold the agent still without a word.
         """
         state = self.state
-        state["alive"].logical_and_(gradient.square().isfinite().all(1))
+        state["alive"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
         newly = ~state["alive"] & (state["died_at"] < 0)
         state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
         self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
@@ -222,6 +232,8 @@ class Population:
 
     def _diagnose(self, kind: int, seen: Mapping[str, Tensor]) -> None:
         """Add what was seen to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
+        if not self.diagnosing:
+            return
         for i, name in enumerate(DIAGNOSTICS):
             if name in seen:
                 self.state["diagnostics"][i] += seen[name].detach().to(torch.float64)

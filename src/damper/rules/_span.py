@@ -33,11 +33,15 @@ class Gram(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A gradient over its largest entry, with the norm left: ``û = x / k`` and ``n = m k`` without overflow."""
+    """A gradient over its largest entry, with the norm left: ``û = x / k`` and ``n = m k`` without overflow.
+
+    ``wide`` is ``x`` in the dtype of sums.
+    """
 
     x: Tensor
     k: Tensor
     m: Tensor
+    wide: Tensor
 
 
 class Measured(NamedTuple):
@@ -62,17 +66,18 @@ def unit(gradient: Tensor) -> Unit:
     """Scale by the largest entry before taking the norm."""
     m = gradient.abs().amax(-1)
     x = gradient / torch.where(m > 0, m, 1.0).unsqueeze(-1)
-    return Unit(x, x.to(wide(x)).square().sum(-1).sqrt(), m.to(wide(m)))
+    broad = x.to(wide(x))
+    return Unit(x, torch.linalg.vector_norm(broad, dim=-1), m.to(broad.dtype), broad)
 
 
 def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     """Norms and cosine of the pair at any scale (inputs in float32 or float64)."""
-    dtype, largest = wide(primary), torch.finfo(primary.dtype).max
+    largest = torch.finfo(primary.dtype).max
     R, T = unit(primary), unit(auxiliary)
     n_R, n_T = R.m * R.k, T.m * T.k
     usable_R, usable_T = (n_R >= TINY) & (n_R <= largest), (n_T >= TINY) & (n_T <= largest)
     # Products in float64: near |c| = 1 a float32 sum would be wrong by its own square root in the angle.
-    cosine = (R.x.to(dtype) * T.x.to(dtype)).sum(-1) / (R.k * T.k)
+    cosine = (R.wide * T.wide).sum(-1) / (R.k * T.k)
     gram = Gram(
         torch.where(usable_R, n_R, 0.0),
         torch.where(usable_T, n_T, 0.0),
