@@ -9,6 +9,7 @@ import torch
 
 from damper.engine.nets import leaves
 from damper.engine.population import Population
+from damper.methods import METHODS
 from tests.engine import small
 
 SEEDS = (5, 3, 8, 1, 9, 2, 7, 4)
@@ -35,6 +36,12 @@ CASES = [
     *(("td3", False, method) for method in ("scalarization", "bloop", "metabalance", "asap", "pave")),
     *(("sac", True, method) for method in ("scalarization", "metabalance")),
 ]
+# Every other method with both backbones; `tests/test_methods.py` has a shorter round of them for every day.
+REST = [
+    pytest.param(case, marks=pytest.mark.slow)
+    for case in ((backbone, backbone == "sac", method) for method in METHODS for backbone in ("td3", "sac"))
+    if case not in CASES
+]
 
 
 def build(case: tuple[str, bool, str], dtype: torch.dtype, members: tuple[int, ...] = tuple(range(8))) -> Population:
@@ -45,7 +52,7 @@ def build(case: tuple[str, bool, str], dtype: torch.dtype, members: tuple[int, .
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *REST], ids=str)
 def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype: torch.dtype) -> None:
     together = build(case, dtype)
     small.train(together, SEEDS, UPDATES)
