@@ -18,7 +18,7 @@ from damper.report.result_tables import (
     sweep_rows,
 )
 from damper.report.statistics import summarise
-from damper.report.tables import latex_results, markdown_results
+from damper.report.tables import latex_results, markdown_results, markdown_table
 from tests.experiments.helpers import agents_of, invented
 
 
@@ -92,3 +92,8 @@ def test_latex_is_escaped_and_whole() -> None:
     text = latex_results(Table("t", "A & B", "smoothness", ["x_1", "y", "z"], [("100 %", entries())]))
     assert r"\textbf{1.500}" in text and r"x\_1" in text and r"100 \%" in text and r"A \& B" in text
     assert text.count(r"\begin{") == text.count(r"\end{") and " & -- " in text
+
+
+def test_a_bar_within_a_cell_does_not_end_it() -> None:
+    lines = markdown_table(["method", "mean|Δa|"], [["plain", "0.1\n(0; 0)"]]).splitlines()
+    assert lines == ["| method | mean\\|Δa\\| |", "| --- | ---: |", "| plain | 0.1 (0; 0) |"]

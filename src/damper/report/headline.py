@@ -12,7 +12,7 @@ from damper.report.result_tables import number
 from damper.report.tables import markdown_table
 
 BEGIN, END = "<!-- headline: written by damper report -->", "<!-- headline ends -->"
-MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean\\|Δa\\|"}
+MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|"}
 
 
 def headline(found: Sequence[Setup]) -> str:

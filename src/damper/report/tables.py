@@ -20,9 +20,10 @@ def terminal_table(title: str, header: Sequence[str], rows: Sequence[Sequence[st
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same in Markdown."""
+    """The same in Markdown; a bar within a cell, as in |Δa|, would end the cell."""
     rule = ["---", *("---:" for _ in header[1:])]
-    lines = ("| " + " | ".join(cell.replace("\n", " ") for cell in row) + " |" for row in (header, rule, *rows))
+    cells = ([cell.replace("\n", " ").replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
+    lines = ("| " + " | ".join(row) + " |" for row in cells)
     return "\n".join(lines) + "\n"
 
 
