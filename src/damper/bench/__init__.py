@@ -1,1 +1,1 @@
-"""Measurements of speed: each function measures side by side and prints what it found."""
+"""Measurements of speed: what is compared runs side by side in one process, turn by turn."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from damper.cli.bench import Bench
 from damper.cli.compare import Compare
 from damper.cli.evaluate import Evaluate
 from damper.cli.export import Export
@@ -25,6 +26,7 @@ Command = (
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Figures, tyro.conf.subcommand("figures")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 

@@ -1,0 +1,122 @@
+"""Training as users run it: steps per second of the whole loop, and where its time goes."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from damper.bench.found import Found
+from damper.bench.subjects import MODES, How
+from damper.bench.turns import wait
+from damper.engine.settings import Settings, resolve
+from damper.engine.trainer import Trainer
+from damper.errors import DamperError
+
+SCOPE = (
+    "The real training loop, `damper` protocol, one update per step. Steps/s of each agent: median over stretches "
+    "after learning has begun. Shares: a second run in which every part waits for the device; the rest is storing."
+)
+NEEDS = {"LunarLander": "Box2D", "Reacher": "mujoco", "Ant": "mujoco", "Hopper": "mujoco", "Walker": "mujoco"}
+
+
+def backends(task: str) -> list[str]:
+    """Who can step a task here."""
+    found = ["gymnasium"] if task not in NEEDS or find_spec(NEEDS[task]) else []
+    return [*found, "envpool"] if find_spec("envpool") else found
+
+
+def end_to_end(
+    how: How,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    tasks: Sequence[str],
+    agents: int,
+    steps: int,
+    overlap: bool,
+) -> Found:
+    """Train every task a little with every back end that is installed."""
+    rows = []
+    for task in tasks:
+        if not backends(task):
+            raise DamperError(
+                f"tasks must be ones that can be stepped here, but {task!r} cannot: install damper[mujoco]."
+            )
+        for backend in backends(task):
+            for backbone in backbones:
+                for method in methods:
+                    settings = _settings(how, task, backend, backbone, method, agents, steps, overlap)
+                    row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
+                    row |= {"method": method, "agents": agents, "steps/s": speed(settings)}
+                    rows.append({**row, **shares(settings)})
+    record = {**how.record(), "steps": steps, "overlap": overlap}
+    return Found("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), record)
+
+
+def _settings(
+    how: How, task: str, backend: str, backbone: str, method: str, agents: int, steps: int, overlap: bool
+) -> Settings:
+    return resolve(
+        task,
+        backbone,
+        method,
+        range(agents),
+        steps,
+        "damper",
+        batch_size=how.batch_size,
+        device=how.device,
+        tf32=how.tf32,
+        envs=backend,
+        overlap=overlap,
+        learning_starts=steps // 6,
+        log_every=max(1, steps // 12),
+        checkpoint_every=0,
+        **MODES[how.mode],
+    )
+
+
+def speed(settings: Settings) -> float:
+    """Steps per second of every agent, while learning."""
+    lines: list[tuple[int, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        clock = time.perf_counter
+        Trainer(settings, Path(folder) / "run", (lambda line: lines.append((line["step"], clock())),)).train()
+    # The first stretch with updates holds compilation and graph capture.
+    learning = [line for line in lines if line[0] > settings.learning_starts + settings.log_every]
+    return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(learning))
+
+
+def shares(settings: Settings) -> dict[str, float]:
+    """Per cent of the time spent stepping, acting and updating."""
+    spent = dict.fromkeys(("stepping %", "acting %", "updating %"), 0.0)
+    begun: list[tuple[float, dict[str, float]]] = []
+
+    def start(line: dict[str, Any]) -> None:
+        if not begun and line["step"] > settings.learning_starts + settings.log_every:
+            begun.append((time.perf_counter(), dict(spent)))
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(settings, Path(folder) / "run", (start,))
+        parts = ((trainer.pool, "step"), (trainer.learner, "act"), (trainer.learner, "learn"))
+        for (owner, part), name in zip(parts, spent, strict=True):
+            setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
+        trainer.train()
+    at, before = begun[0]
+    total = time.perf_counter() - at
+    return {name: 100.0 * (seconds - before[name]) / total for name, seconds in spent.items()}
+
+
+def _timed(function: Callable[..., Any], spent: dict[str, float], name: str, device: str) -> Any:
+    def timed(*arguments: Any) -> Any:
+        start = time.perf_counter()
+        result = function(*arguments)
+        wait(device)
+        spent[name] += time.perf_counter() - start
+        return result
+
+    return timed

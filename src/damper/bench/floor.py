@@ -1,0 +1,103 @@
+"""How far an update is from what the machine allows: operations over its matrix rate, bytes over its bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from damper.bench.found import Found
+from damper.bench.subjects import How, Transitions, make_learner, networks_step, paper_update
+from damper.bench.turns import Plan, take_turns
+from damper.engine.learner import Learner
+
+SCOPE = (
+    "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: parameters and both "
+    "moments of what is stepped, read and written once, and the targets read once. Rates: the best of several matrix "
+    "products and copies, measured in the same run. Limit: the longer of the two times."
+)
+WARM_UP = 10
+PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))  # batch, rows, inner, columns
+
+
+def floor(
+    data: Transitions,
+    how: How,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    sizes: Sequence[int],
+    plan: Plan,
+) -> Found:
+    """Measured time over the machine's limit, for each backbone, method and population size."""
+    rows = []
+    torch.backends.cuda.matmul.allow_tf32 = how.tf32
+    rate, bandwidth = matrix_rate(plan), copy_rate(plan)
+    for backbone in backbones:
+        for agents in sizes:
+            learners = {m: make_learner(data, backbone, m, how, agents) for m in methods}
+            counted = {m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()}
+            subjects = {m: paper_update(learner) for m, learner in learners.items()}
+            taken = take_turns(subjects, plan, WARM_UP)
+            for method, (flops, moved) in counted.items():
+                times = {"ms by operations": 1e3 * flops / rate, "ms by bytes": 1e3 * moved / bandwidth}
+                ms, limit = taken.median_ms(method), max(times.values())
+                row = {"backbone": backbone.upper(), "method": method, "agents": agents, "ms": ms, **times}
+                base = counted[methods[0]][0]
+                row |= {"× limit": ms / limit, "Mflop": flops / 1e6, "operations × first": flops / base}
+                rows.append({**row, "MB": moved / 1e6})
+    record: dict[str, Any] = how.record() | plan.record()
+    record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
+    title = f"Distance from the limit: {rate / 1e9:,.0f} Gflop/s, {bandwidth / 1e9:,.0f} GB/s"
+    return Found("floor", title, SCOPE, rows, ("ms", "× limit"), record)
+
+
+def operations(learner: Learner) -> float:
+    """Floating-point operations of one iteration's matrix products, counted while it runs; TD3: the mean of both."""
+    counts = []
+    for with_actor in (True,) if learner.settings.backbone == "sac" else (False, True):
+        with FlopCounterMode(display=False) as counter:
+            networks_step(learner, with_actor)()
+        counts.append(float(counter.get_total_flops()))
+    if len(counts) == 1:
+        return counts[0]
+    share = 1.0 / learner.settings.policy_delay
+    return (1.0 - share) * counts[0] + share * counts[1]
+
+
+def least_bytes(learner: Learner) -> float:
+    """What an iteration must move at the least: parameters and moments in and out, target networks in."""
+    state, sac = learner.state(), learner.settings.backbone == "sac"
+    size = {name: float(state[name].numel() * state[name].element_size()) for name in ("actor", "critic")}
+    share = 1.0 if sac else 1.0 / learner.settings.policy_delay
+    targets = size["critic"] + (size["actor"] if "actor_target" in state else 0.0)
+    return 6.0 * (size["critic"] + share * size["actor"]) + targets
+
+
+def matrix_rate(plan: Plan) -> float:
+    """Operations per second of the fastest of some matrix products, those of a layer among them."""
+    rates = []
+    for batch, rows, inner, columns in PRODUCTS:
+        a = torch.randn(batch, rows, inner, device=plan.device)
+        b = torch.randn(batch, inner, columns, device=plan.device)
+        rates.append(2.0 * batch * rows * inner * columns / _seconds(lambda a=a, b=b: torch.bmm(a, b), plan))  # type: ignore[misc]
+    return max(rates)
+
+
+def copy_rate(plan: Plan) -> float:
+    """Bytes per second, read and written, of a copy too large for any cache."""
+    source = torch.randn(2**26 if plan.device == "cpu" else 2**28, device=plan.device)
+    target = torch.empty_like(source)
+    return 2.0 * source.numel() * source.element_size() / _seconds(lambda: target.copy_(source), plan)
+
+
+def _seconds(function: Callable[[], object], plan: Plan, repetitions: int = 5) -> float:
+    """The fastest of some calls: a limit is what the machine can do, not what it does when disturbed."""
+    function()
+    times = []
+    for _ in range(repetitions):
+        start = plan.now()
+        function()
+        times.append(plan.now() - start)
+    return min(times)

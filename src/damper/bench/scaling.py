@@ -1,0 +1,63 @@
+"""How the cost grows with the population: time per iteration and per agent, and memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from damper.bench.found import Found
+from damper.bench.subjects import How, Transitions, make_learner, whole_update
+from damper.bench.turns import Plan, take_turns
+from damper.engine.learner import Learner
+
+SCOPE = (
+    "Whole updates; the methods of one size take turns. State: parameters, targets and moments. Peak: the most that "
+    "the GPU's allocator held (all methods of that size together), the replay of 2,000 transitions per agent included."
+)
+WARM_UP = 6
+
+
+def scaling(
+    data: Transitions,
+    how: How,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    sizes: Sequence[int],
+    plan: Plan,
+) -> Found:
+    """Time populations of each size; the plan's iterations are for one agent, on a CPU larger populations do fewer."""
+    rows = []
+    for backbone in backbones:
+        for agents in sizes:
+            fewer = max(1, plan.iterations // agents) if how.device == "cpu" else plan.iterations
+            rows += _size(data, how, backbone, methods, agents, replace(plan, iterations=fewer))
+    record = how.record() | plan.record()
+    return Found("scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record)
+
+
+def _size(
+    data: Transitions, how: How, backbone: str, methods: Sequence[str], agents: int, plan: Plan
+) -> list[dict[str, object]]:
+    cuda = how.device.startswith("cuda")
+    gc.collect()
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    learners = {method: make_learner(data, backbone, method, how, agents) for method in methods}
+    subjects = {method: whole_update(learner) for method, learner in learners.items()}
+    taken = take_turns(subjects, plan, WARM_UP)
+    peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
+    rows = []
+    for method, learner in learners.items():
+        ms = taken.median_ms(method)
+        row: dict[str, object] = {"backbone": backbone.upper(), "method": method, "agents": agents, "ms": ms}
+        row |= {"µs per agent": 1e3 * ms / agents, "× first": taken.ratio(method, methods[0])}
+        rows.append({**row, "state MiB": _state_bytes(learner) / 2**20, "peak MiB": peak})
+    return rows
+
+
+def _state_bytes(learner: Learner) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in learner.state().values())

@@ -1,0 +1,135 @@
+"""What is timed: updates of the engine on a task's random transitions, whole or in the paper's scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from damper.bench.turns import Subject
+from damper.engine.envs import Spec, make_pool
+from damper.engine.learner import Learner
+from damper.engine.replay import Replay
+from damper.engine.settings import resolve
+
+MODES: dict[str, dict[str, Any]] = {
+    "eager": {"compile": False, "graph": False},
+    "compile": {"compile": True, "graph": False},
+    "graph": {"compile": False, "graph": True},
+    "compile-graph": {"compile": True, "graph": True},
+}
+ROWS = 2000  # transitions: every batch of 256 is a fair draw, and filling them takes a second
+
+
+@dataclass(frozen=True)
+class How:
+    """Where and how the engine's updates run; shared by everything in one measurement."""
+
+    device: str = "cpu"
+    mode: str = "eager"
+    tf32: bool = False
+    batch_size: int = 256
+
+    def record(self) -> dict[str, Any]:
+        """For the files: timings are compared inside one of these only."""
+        return {"device": self.device, "mode": self.mode, "tf32": self.tf32, "threads": torch.get_num_threads()}
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Consecutive steps of one environment under uniformly random actions, as the replay packs them ``[n, D]``."""
+
+    env: str
+    spec: Spec
+    rows: Tensor
+
+
+def backend() -> str:
+    """Who steps MuJoCo here: Gymnasium if it has MuJoCo, else EnvPool."""
+    return "envpool" if find_spec("mujoco") is None and find_spec("envpool") is not None else "gymnasium"
+
+
+def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) -> Transitions:
+    """Steps with actions drawn uniformly, in the order in which they happened."""
+    pool, generator = make_pool(env, [seed], backend()), np.random.default_rng(seed)
+    low, high = pool.spec.low, pool.spec.high
+    obs, first, rows = pool.reset(), np.array([True]), []
+    for _ in range(count):
+        action = generator.uniform(-1.0, 1.0, (1, pool.spec.act_dim)).astype(np.float32)
+        step = pool.step(low + (action + 1.0) * 0.5 * (high - low))
+        parts = (obs, action, step.obs_next, step.reward, step.terminated, first)
+        rows.append(Replay.pack(*(torch.from_numpy(np.asarray(part)) for part in parts)))
+        obs, first = step.obs, step.terminated | step.truncated
+    pool.close()
+    return Transitions(env, pool.spec, torch.cat(rows))
+
+
+def make_learner(data: Transitions, backbone: str, method: str, how: How, agents: int = 1, **settings: Any) -> Learner:
+    """Fresh agents with the paper's networks and the method's published settings; the replay holds ``data``."""
+    torch.backends.cuda.matmul.allow_tf32 = how.tf32
+    if method == "damper":
+        settings.setdefault("eta", 0.0)  # as the paper times it
+    made = resolve(
+        data.env,
+        backbone,
+        method,
+        range(agents),
+        len(data.rows),
+        "damper",
+        batch_size=how.batch_size,
+        device=how.device,
+        **MODES[how.mode],
+        **settings,
+    )
+    learner = Learner(made, data.spec)
+    learner.replay.rows.copy_(data.rows.unsqueeze(1))
+    learner.replay.stored = len(data.rows)
+    learner.replay.stored_on_device.fill_(len(data.rows))
+    return learner
+
+
+def whole_update(learner: Learner) -> Subject:
+    """What training does at every step: sampling, noise, update, target copies, sums for the log."""
+
+    def run(iterations: int) -> None:
+        for _ in range(iterations):
+            learner.learn()
+
+    return run
+
+
+def paper_update(learner: Learner) -> Subject:
+    """The paper's scope: forward passes, losses, gradients, optimiser steps (and their noise) on one fixed batch.
+
+    Target copies and what the log would read are left out; TD3's actor has its turn at every second iteration.
+    """
+    population, delay = learner.population, learner.settings.policy_delay
+    population.diagnosing = False
+    step = {actor: learner.prepare(networks_step(learner, actor), learner.settings.compile) for actor in (False, True)}
+    done = 0
+
+    def run(iterations: int) -> None:
+        nonlocal done
+        for _ in range(iterations):
+            done += 1
+            step[learner.settings.backbone == "sac" or done % delay == 0]()
+
+    return run
+
+
+def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
+    """One update on a fixed batch, without target copies."""
+    size, population = learner.settings.batch_size, learner.population
+    batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
+
+    def step() -> None:
+        with torch.no_grad():
+            noise = learner.noise(population.state["updates"], size)
+        population.step_networks(batch, noise, with_actor)
+
+    return step

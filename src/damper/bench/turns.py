@@ -1,0 +1,82 @@
+"""Taking turns: what is compared runs alternately, so that a busy machine slows everyone alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+Subject = Callable[[int], None]  # runs that many iterations
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Seconds per iteration of each subject, one number per round."""
+
+    seconds: Mapping[str, list[float]]
+
+    def mean_ms(self, name: str) -> float:
+        """Mean over all timed iterations, in milliseconds: what the paper reports."""
+        return 1e3 * statistics.fmean(self.seconds[name])
+
+    def median_ms(self, name: str) -> float:
+        """Median over the rounds, in milliseconds."""
+        return 1e3 * statistics.median(self.seconds[name])
+
+    def ratio(self, name: str, base: str) -> float:
+        """Median over the rounds of the round's own ratio, which a busy machine moves least."""
+        pairs = zip(self.seconds[name], self.seconds[base], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How subjects take turns.
+
+    Attributes:
+        iterations: how many timed ones each, over all rounds.
+        rounds: how often everyone has a turn.
+        clock: "wall", or "processor" for this process's time on the CPU (of all threads together), which others on
+            the same machine hardly move.
+        device: a GPU answers before it is done, so it is waited for before the clock is read.
+    """
+
+    iterations: int
+    rounds: int = 20
+    clock: str = "wall"
+    device: str = "cpu"
+
+    def now(self) -> float:
+        """Seconds on the clock, once the device is done."""
+        wait(self.device)
+        return CLOCKS[self.clock]()
+
+    def record(self) -> dict[str, int | str]:
+        """For the files."""
+        return {"iterations": self.iterations, "rounds": self.rounds, "clock": self.clock}
+
+
+def wait(device: str) -> None:
+    """Until a GPU is done."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def take_turns(subjects: Mapping[str, Subject], plan: Plan, warm_up: int) -> Turns:
+    """Warm every subject up (compilation, graph capture, caches), then let them take turns; who goes first rotates."""
+    for subject in subjects.values():
+        subject(warm_up)
+    # An even number, so that TD3's actor has its share of every turn.
+    each, names = 2 * max(1, plan.iterations // plan.rounds // 2), list(subjects)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(max(1, min(plan.rounds, plan.iterations // each))):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = plan.now()
+            subjects[name](each)
+            seconds[name].append((plan.now() - start) / each)
+    return Turns(seconds)

@@ -1,0 +1,43 @@
+"""Whole updates of the engine beside those of other implementations, on the same machine and transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from damper.bench import peers
+from damper.bench.found import Found
+from damper.bench.subjects import How, Transitions, make_learner, whole_update
+from damper.bench.turns import Plan, Subject, take_turns
+
+SCOPE = (
+    "A whole update as training does it: sampling, noise, forward passes, losses, gradients, optimiser steps, target "
+    "copies, sums for the log. Every row has the same networks, batch size and transitions; DAMPER with η = 0."
+)
+WARM_UP = 20
+
+
+def versus(data: Transitions, how: How, backbones: Sequence[str], methods: Sequence[str], plan: Plan) -> Found:
+    """Time ours, SB3's and SBX's updates in turns; what is not installed has no row."""
+    rows: list[dict[str, object]] = []
+    for backbone in backbones:
+        subjects = _subjects(data, how, backbone, methods)
+        taken = take_turns(subjects, plan, WARM_UP)
+        base = "SB3 plain" if "SB3 plain" in subjects else next(iter(subjects))
+        for name in subjects:
+            row = {"backbone": backbone.upper(), "implementation": name, "ms": taken.median_ms(name)}
+            rows.append({**row, f"× {base}": taken.ratio(name, base), "× faster": taken.ratio(base, name)})
+    record = how.record() | plan.record()
+    return Found("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
+
+
+def _subjects(data: Transitions, how: How, backbone: str, methods: Sequence[str]) -> dict[str, Subject]:
+    subjects = {f"damper engine {m}": whole_update(make_learner(data, backbone, m, how)) for m in methods}
+    if peers.has_sb3():
+        subjects["SB3 plain"] = peers.whole_train(peers.sb3_model(data, backbone, how), how.batch_size)
+        for method in methods:
+            if method != "plain":
+                model = peers.sb3_model(data, backbone, how, method)
+                subjects[f"damper.sb3 {method}"] = peers.whole_train(model, how.batch_size)
+    if peers.has_sbx() and how.device == "cpu":
+        subjects["SBX plain"] = peers.whole_train(peers.sbx_model(data, backbone, how), how.batch_size)
+    return subjects

@@ -1,0 +1,90 @@
+"""``damper bench`` as users type it: tables, files, records, and one sentence for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from damper.bench.found import Found, read
+from damper.cli import main
+from damper.experiments.timings import read_timings
+
+SMALL = [
+    "--task",
+    "Pendulum",
+    "--backbones",
+    "td3",
+    "--methods",
+    "plain",
+    "damper",
+    "--iterations",
+    "4",
+    "--rounds",
+    "2",
+]
+
+
+def test_update_writes_table_plot_json_and_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["bench", "update", *SMALL, "--out", str(tmp_path / "o"), "--results", str(tmp_path / "r")])
+    content = json.loads((tmp_path / "o" / "update.json").read_text())
+    rows = {row["method"]: row for row in content["rows"]}
+    assert (rows["plain"]["× plain"], rows["damper"]["paper's × plain"]) == (1.0, 1.45)
+    assert rows["damper"]["ms"] > 0
+    assert content["hardware"]["cpu"] and content["versions"]["torch"] and content["how"]["iterations"] == 4
+    timings = {timing.method: timing for timing in read_timings(tmp_path / "r")}
+    assert set(timings) == {"plain", "damper"}
+    assert timings["damper"].milliseconds == rows["damper"]["ms"]
+    assert timings["damper"].setting == timings["plain"].setting
+    assert "paper's" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["peers", "scaling", "floor"])
+def test_others_write_theirs(what: str, tmp_path: Path) -> None:
+    sizes = [] if what == "peers" else ["--sizes", "1", "2"]
+    main(["bench", what, *SMALL, *sizes, "--out", str(tmp_path), "--clock", "processor"])
+    found = read(tmp_path / f"{what}.json")
+    assert found.how["clock"] == "processor"
+    assert all(row["ms"] > 0 for row in found.rows)
+    if what == "scaling":
+        assert [row["agents"] for row in found.rows] == [1, 1, 2, 2]
+        assert found.rows[2]["state MiB"] == pytest.approx(2 * found.rows[0]["state MiB"], rel=1e-3)
+    if what == "floor":
+        by_size = {(row["method"], row["agents"]): row for row in found.rows}
+        assert by_size["damper", 2]["Mflop"] == pytest.approx(2 * by_size["damper", 1]["Mflop"])
+        assert all(row["× limit"] > 0.5 for row in found.rows)
+
+
+def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
+    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "damper", "--steps", "120"]
+    main(["bench", "end-to-end", *words, "--out", str(tmp_path)])
+    for row in read(tmp_path / "end-to-end.json").rows:
+        parts = [row["stepping %"], row["acting %"], row["updating %"]]
+        assert min(parts) > 0 and 50 < sum(parts) <= 100
+        assert row["updating %"] == max(parts)
+        assert row["steps/s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--mode", "graph"], "mode must be eager or compile on a CPU"),
+        (["--device", "cuda:99"], "device must be"),
+        (["--iterations", "0"], "iterations and rounds must be at least 1"),
+        (["--methods", "dmaper"], "did you mean 'damper'?"),
+    ],
+)
+def test_mistakes_end_in_a_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "update", "--task", "Pendulum", *words])
+    assert stopped.value.code == 2
+    assert sentence in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_measurement_comes_back_and_reads_as_a_table(tmp_path: Path) -> None:
+    rows = [{"name": "a", "ms": 1234.5}, {"name": "b", "ms": 0.01234, "more": None}]
+    found = Found("x", "X", "scope", rows, ("ms",), {"device": "cpu"})
+    found.save(tmp_path, "damper bench x")
+    assert read(tmp_path / "x.json") == found
+    assert found.markdown().splitlines()[2:] == ["| a | 1,234 |  |", "| b | 0.0123 |  |"]
