@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -32,12 +33,20 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
-    command = tyro.cli(Command, prog="damper", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
     try:
-        command.run()
+        _run(arguments)
     except DamperError as error:
         Console(stderr=True).print(f"damper: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("damper: stopped; the same command goes on from the last checkpoint.")
         sys.exit(130)
+    except BrokenPipeError:  # the reader has seen enough: `damper --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _run(arguments: list[str] | None) -> None:
+    command = tyro.cli(Command, prog="damper", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
+    command.run()
+    sys.stdout.flush()
