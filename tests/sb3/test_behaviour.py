@@ -127,6 +127,7 @@ def test_tensorboard_shows_the_method(tmp_path):
     assert {"train/auxiliary_loss", "train/conflict_rate", "train/actor_loss"} <= set(read.Tags()["scalars"])
 
 
+@pytest.mark.filterwarnings("ignore:rich is experimental/alpha")  # tqdm says so of the bar that SB3 chose
 def test_the_progress_bar():
     pytest.importorskip("tqdm")
     make(OURS["td3"]).learn(60, progress_bar=True)
