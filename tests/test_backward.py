@@ -252,3 +252,9 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(*losses(actor, critic), parameters, weight=2.0)
     assert all(bool((p.grad == 1).all()) for p in parameters if p.grad is not None)
     assert all(p.grad is not None for p in parameters)
+
+
+def test_a_primary_loss_without_a_graph_is_a_mistake(actor: CountingActor, critic: nn.Module) -> None:
+    primary, auxiliary = losses(actor, critic)[:2]
+    with pytest.raises(DamperError, match="primary_loss must depend on the parameters, but has no graph"):
+        damper.backward(primary.detach(), auxiliary, actor.parameters())

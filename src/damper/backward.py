@@ -84,6 +84,8 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> t
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
     if not loss.requires_grad:
+        if name == "primary_loss":  # as loss.backward() would, rather than train on the auxiliary alone
+            raise DamperError("primary_loss must depend on the parameters, but has no graph: was it detached?")
         return (None,) * len(leaves)
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad(loss, leaves, retain_graph=retain, allow_unused=True)
     return gradients
