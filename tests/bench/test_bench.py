@@ -82,9 +82,19 @@ def test_mistakes_end_in_a_sentence(words: list[str], sentence: str, capsys: pyt
     assert sentence in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_measurement_comes_back_and_reads_as_a_table(tmp_path: Path) -> None:
+def test_a_measurement_comes_back_and_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"name": "a", "ms": 1234.5}, {"name": "b", "ms": 0.01234, "more": None}]
     found = Found("x", "X", "scope", rows, ("ms",), {"device": "cpu"})
     found.save(tmp_path, "damper bench x")
     assert read(tmp_path / "x.json") == found
     assert found.markdown().splitlines()[2:] == ["| a | 1,234 |  |", "| b | 0.0123 |  |"]
+    main(["bench", "--show", str(tmp_path / "x.json")])
+    assert found.markdown() in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_measurement_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "--show", str(tmp_path / "x.json")])
+    assert stopped.value.code == 2
+    assert "x.json" in capsys.readouterr().err

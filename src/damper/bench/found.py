@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from damper.engine.files import write_bytes
 from damper.engine.provenance import commit, hardware, versions
+from damper.errors import DamperError
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,16 @@ class Found:
 
 def read(path: Path) -> Found:
     """A saved measurement."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    fields = {name: content[name] for name in ("name", "title", "scope", "rows", "how")}
-    return Found(**fields, bars=tuple(content["bars"]))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        fields = {name: content[name] for name in ("name", "title", "scope", "rows", "how")}
+        return Found(**fields, bars=tuple(content["bars"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamperError(f"{path} must be a file that `damper bench` wrote, but cannot be read: {error!r}.") from error
 
 
 def text(value: Any) -> str:
     """A cell: numbers to three digits."""
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
     return "" if value is None else str(value)
-
-
-def show(found: Found) -> None:
-    """Print the table."""
-    Console().print(found.table())

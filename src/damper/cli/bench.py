@@ -14,7 +14,7 @@ from rich.console import Console
 from damper.bench import peers
 from damper.bench.end_to_end import end_to_end
 from damper.bench.floor import floor
-from damper.bench.found import Found, show
+from damper.bench.found import Found, read
 from damper.bench.scaling import scaling
 from damper.bench.subjects import How, Transitions, random_transitions
 from damper.bench.turns import Plan
@@ -72,15 +72,23 @@ class Bench:
     results: Path | None = None
     """Also keep update times in this store of records, from which `damper report` makes the paper's cost table."""
 
+    show: tuple[Path, ...] = ()
+    """Print these saved measurements as Markdown, and measure nothing."""
+
     def run(self) -> None:
         """Measure, print, keep."""
+        if self.show:
+            print(
+                "\n".join(f"**{found.title}.** {found.scope}\n\n{found.markdown()}" for found in map(read, self.show))
+            )
+            return
         self._check()
         if self.threads:
             torch.set_num_threads(self.threads)
         for part in PARTS if self.what == "all" else (self.what,):
             found = self._measure(part)
             if found is not None:
-                show(found)
+                Console().print(found.table())
                 for path in found.save(self.out, self._command(part)):
                     Console().print(str(path), highlight=False)
 

@@ -91,14 +91,14 @@ def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, in
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
-    if not x.is_cpu or torch.compiler.is_compiling():
-        # Not baddbmm: on a GPU it first copies the bias over the output; an addition joins the activation's kernel.
-        return torch.bmm(x, weight) + bias
-    if weight.shape[-1] >= NARROW:
+    if x.is_cpu and weight.shape[-1] < NARROW:
+        # A CPU's batched product with few columns is several times slower than one product after the other.
+        agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
+        return torch.stack([F.linear(*agent) for agent in agents])
+    if x.is_cpu and not torch.compiler.is_compiling():
         return torch.baddbmm(bias, x, weight)
-    # A CPU's batched product with few columns is several times slower than one product after the other.
-    agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
-    return torch.stack([F.linear(*agent) for agent in agents])
+    # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
+    return torch.bmm(x, weight) + bias
 
 
 def leaves(weights: Weights) -> list[Tensor]:
