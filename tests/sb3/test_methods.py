@@ -84,7 +84,7 @@ def test_a_method_of_ones_own():
     [
         ({"method": "dampr"}, "method must be one of damper.METHODS, but 'dampr' was given: did you mean 'damper'?"),
         ({"learning_rte": 1e-3}, "learning_rte is neither .* did you mean 'learning_rate'?"),
-        ({"method": "plain", "eta": 0.5}, "eta is neither .*"),
+        ({"method": "plain", "eta": 0.5}, "eta is neither .* method 'plain' takes no settings"),
         ({"eta": 1.5}, r"eta must be in \[0, 1\], but 1.5 was given"),
         ({"method": "caps", "lambda_T": -1.0}, "lambda_T must be finite and at least 0"),
         ({"method": "plain", "critic": "pave"}, "critic must change a method that has an actor loss"),

@@ -45,7 +45,9 @@ def check_names(method: Method, settings: Mapping[str, Any], arguments: Iterable
     known = method.settings()
     for name in settings:
         if name not in known:
-            close = difflib.get_close_matches(name, [*arguments, *known], n=1)
+            # What another method takes is no misspelling.
+            elsewhere = any(name in other.settings() for other in METHODS.values())
+            close = [] if elsewhere else difflib.get_close_matches(name, [*arguments, *known], n=1)
             takes = f"method {method.name!r} takes {', '.join(known) or 'no settings'}."
             hint = f"did you mean {close[0]!r}?" if close else takes
             raise DamperError(f"{name} is neither an argument of SB3's class nor a setting of the method: {hint}")
