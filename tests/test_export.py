@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -175,6 +176,70 @@ def test_what_cannot_be_exported_is_refused(sb3, run, tmp_path):
     (tmp_path / "bad.onnx").write_bytes(b"not a model")
     with pytest.raises(DamperError, match="damaged or no ONNX file"):
         open_file(tmp_path / "bad.onnx")
+
+
+def test_what_does_not_fit_the_policy_is_refused(sb3, run, tmp_path):
+    """Another environment, statistics of another size, and files that hold no statistics."""
+    small(sb3.TD3).save(tmp_path / "model.zip")
+    export(run, tmp_path / "policy.onnx")
+    with pytest.raises(DamperError, match=r"3 observations and 1 actions, but 'MountainCarContinuous-v0' has 2 and 1"):
+        export(tmp_path / "model.zip", tmp_path / "no.onnx", env="MountainCarContinuous-v0")
+    with pytest.raises(DamperError, match=r"takes observations of 3 numbers, but the environment gives 2"):
+        open_file(tmp_path / "policy.onnx")[0](np.zeros((1, 2)))
+    with pytest.raises(DamperError, match="statistics of the policy's 3 observations, but holds 2"):
+        build([(np.zeros((3, 1)), np.zeros(1))], "relu", -1, 1, normaliser=Normaliser(np.zeros(2), np.ones(2), 1.0))
+    (tmp_path / "text.pkl").write_text("no pickle")
+    (tmp_path / "list.pkl").write_bytes(pickle.dumps([1]))
+    for name, why in (
+        ("none.pkl", "does not exist"),
+        ("text.pkl", "cannot be unpickled"),
+        ("list.pkl", "but is a list"),
+    ):
+        with pytest.raises(DamperError, match=why):
+            export(tmp_path / "model.zip", tmp_path / "no.onnx", vecnormalize=tmp_path / name, trust=True)
+
+
+class Extractor(torch.nn.Sequential):
+    """A features extractor of the user's own."""
+
+    features_dim = 4
+
+    def __init__(self, space):
+        super().__init__(torch.nn.Linear(space.shape[0], 4), torch.nn.ReLU())
+
+
+def test_a_trusted_zip_acts_even_if_it_cannot_be_exported(sb3, tmp_path):
+    model = small(sb3.SAC, policy_kwargs={"features_extractor_class": Extractor})
+    model.save(tmp_path / "model.zip")
+    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    opened = open_source(tmp_path / "model.zip", trust=True)
+    assert np.array_equal(opened.act(obs), model.predict(obs, deterministic=True)[0])
+    with pytest.raises(DamperError, match="without a features extractor, but is Actor on Extractor"):
+        export(tmp_path / "model.zip", tmp_path / "no.onnx", trust=True)
+
+
+def test_no_hidden_layers(sb3, tmp_path):
+    model = small(sb3.SAC, policy_kwargs={"net_arch": []})
+    assert export(model, tmp_path / "policy.onnx")["check"]["largest_difference"] < 1e-5
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_the_contract_names_method_and_settings_of_a_zip(sb3, trust, tmp_path):
+    """A method of the user's own is pickled, and one with a memory is not SB3's to load."""
+
+    def sum_up(primary, auxiliary, *, cap=1.0):
+        return primary + cap * auxiliary
+
+    for method, settings in (
+        ("sum_up", {"cap": 0.5}),
+        ("asap", {"lambda_T": 0.1}),
+        ("metabalance", {}),
+        ("damper", {"eta": np.float64(0.5)}),
+    ):
+        given = {"rule": sum_up} if method == "sum_up" else {"method": method}
+        small(sb3.SAC, **given, **settings).save(tmp_path / "model.zip")
+        training = export(tmp_path / "model.zip", tmp_path / "policy.onnx", trust=trust)["training"]
+        assert training["method"] == method and training["settings"] == settings
 
 
 def test_without_the_extra_a_sentence_says_so(run, tmp_path, monkeypatch):

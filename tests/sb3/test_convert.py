@@ -11,6 +11,7 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
+from stable_baselines3 import PPO
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -152,6 +153,26 @@ def test_what_is_no_model_is_refused(tmp_path):
         other.writestr("data", "{}")
     with pytest.raises(DamperError, match="no Stable-Baselines3 model"):
         read_zip(tmp_path / "other.zip")
+
+
+def test_code_among_the_weights_is_not_run(tmp_path):
+    model("td3").save(tmp_path / "model.zip")
+    with zipfile.ZipFile(tmp_path / "model.zip") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    torch.save({"actor.mu.0.weight": (tmp_path / "made").touch.__func__}, tmp_path / "policy.pth")
+    files["policy.pth"] = (tmp_path / "policy.pth").read_bytes()
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    with pytest.raises(DamperError, match=r"that torch's safe loader refuses, .* --trust"):
+        read_zip(tmp_path / "model.zip")
+
+
+def test_another_algorithm_is_refused_before_trust_is_asked_for(tmp_path):
+    PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu").save(tmp_path / "model.zip")
+    for read in (read_zip, load_zip):
+        with pytest.raises(DamperError, match="must hold a TD3 or SAC model"):
+            read(tmp_path / "model.zip")
 
 
 def test_rounded_bounds_are_not_believed(tmp_path):

@@ -43,7 +43,8 @@ def export(
     """
     opened, path = open_source(source, agent, env, vecnormalize, trust), Path(to)
     if opened.network is None:
-        raise DamperError(f"{source} is an exported file already: export the run or model it came from.")
+        already = DamperError(f"{source} is an exported file already: export the run or model it came from.")
+        raise opened.refusal or already
     contract = make_contract(opened, opened.network)
     contract["sha256"] = write(opened.network, path, contract)
     try:

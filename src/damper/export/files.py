@@ -86,9 +86,14 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
         session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exceptions share no base but this
         raise DamperError(f"{path} is damaged or no ONNX file: {error}") from error
-    name = session.get_inputs()[0].name
+    name, size = session.get_inputs()[0].name, session.get_inputs()[0].shape[-1]
 
     def run(obs: NDArray[Any]) -> Array:
+        if isinstance(size, int) and np.shape(obs)[-1] != size:
+            raise DamperError(
+                f"{path} takes observations of {size} numbers, but the environment gives {np.shape(obs)[-1]}: choose "
+                "the one it was trained for."
+            )
         action: Array = session.run(None, {name: np.asarray(obs, np.float32)})[0]
         return action
 

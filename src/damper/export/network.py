@@ -15,6 +15,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from damper.errors import DamperError
+
 Array = NDArray[np.float32]
 
 
@@ -84,6 +86,11 @@ def build(
     """
     pairs = [(_f32(weight), _f32(bias)) for weight, bias in layers]
     bottom, half_range = _f32(low), _f32((_f32(high) - _f32(low)) * np.float32(0.5))
+    if normaliser and len(normaliser.mean) != len(pairs[0][0]):
+        raise DamperError(
+            f"vecnormalize must hold statistics of the policy's {len(pairs[0][0])} observations, but holds "
+            f"{len(normaliser.mean)}: give the file saved with this model."
+        )
     steps = normaliser.steps() if normaliser else []
     for pair in pairs[:-1]:
         steps += [Step("Gemm", pair), Step(activation.capitalize())]

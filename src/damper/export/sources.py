@@ -29,12 +29,13 @@ class Source:
         act: observations ``[N, d]`` to actions ``[N, A]``, as the original computes them.
         env: the environment's id, or None where nothing tells it.
         facts: what is known of its training.
-        network: its operations; None for a file that already is an export.
+        network: its operations; None for a file that already is an export, and where ``refusal`` tells why.
         low: the actions' lower bounds.
         high: the actions' upper bounds.
         obs_ranges: the observations' bounds where the model tells them.
         normaliser: statistics that ``act`` and ``network`` apply.
         smoothness: measures of an evaluation beside it.
+        refusal: why a model can only act, not be exported.
     """
 
     act: Act
@@ -46,6 +47,7 @@ class Source:
     obs_ranges: tuple[NDArray[Any], NDArray[Any]] | None = None
     normaliser: Normaliser | None = None
     smoothness: dict[str, float] | None = None
+    refusal: DamperError | None = None
 
 
 def open_source(
@@ -60,7 +62,13 @@ def open_source(
         vecnormalize: SB3's ``VecNormalize``, or the file that its ``save`` wrote, which is a pickle.
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
     """
-    normaliser = _normaliser(vecnormalize, trust)
+    opened = _open(source, agent, env, _normaliser(vecnormalize, trust), trust)
+    if env and opened.network:
+        _check_fit(opened.network, env)
+    return opened
+
+
+def _open(source: Any, agent: int, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
     if isinstance(source, str | Path):
         path = Path(source)
         if path.suffix in (".onnx", ".pt", ".pt2"):
@@ -77,6 +85,17 @@ def open_source(
     raise DamperError(
         f"source must be a run, a policy, an SB3 model or a path to one, not {type(source).__name__}: save it first."
     )
+
+
+def _check_fit(network: Network, env: str) -> None:
+    """Refuse an environment that the policy was not made for."""
+    spec = spec_of(env)
+    has, needs = (spec.obs_dim, spec.act_dim), (network.inputs, network.outputs)
+    if has != needs:
+        raise DamperError(
+            f"env must have the policy's {needs[0]} observations and {needs[1]} actions, but {env!r} has {has[0]} and "
+            f"{has[1]}: name the environment it was trained for."
+        )
 
 
 def _policy(
@@ -109,26 +128,32 @@ def _zip(path: Path, env: str | None, normaliser: Normaliser | None, trust: bool
 
 def _model(model: Any, env: str | None, normaliser: Normaliser | None) -> Source:
     """An SB3 model as it predicts; its network if it is made of linear layers."""
-    from damper.sb3.convert import env_id, read_actor
+    from damper.sb3.convert import env_id, method_name, method_settings, read_actor
 
     inside = getattr(model, "_vec_normalize_env", None)
     if normaliser is None and inside is not None and inside.norm_obs:
         normaliser = Normaliser.of(inside)
-    actor = read_actor(model)
-    layers = [(w.T.numpy(), b.numpy()) for name, (w, b) in actor.layers.items() if _acts(name)]
     space, seen = model.action_space, model.observation_space
     low, high = np.ravel(space.low), np.ravel(space.high)
-    network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser)
+    network, refusal = None, None
+    try:
+        actor = read_actor(model)
+    except DamperError as error:
+        refusal = error  # it can still act
+    else:
+        layers = [(w.T.numpy(), b.numpy()) for name, (w, b) in actor.layers.items() if _acts(name)]
+        network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser)
 
     def act(obs: NDArray[Any]) -> NDArray[np.float32]:
         actions: NDArray[np.float32] = model.predict(normaliser(obs) if normaliser else obs, deterministic=True)[0]
         return actions
 
-    facts = {"backbone": "sac" if "log_std" in actor.layers or actor.clip_mean else "td3"}
-    facts |= {"method": str(getattr(model, "method", "plain")), "seed": model.seed, "steps": model.num_timesteps}
+    facts: dict[str, Any] = {"backbone": "sac" if hasattr(model, "ent_coef") else "td3", "method": method_name(model)}
+    facts |= {"seed": model.seed, "steps": model.num_timesteps, "settings": method_settings(model)}
     named = env or env_id(model)
     known = named if named != "unknown" else None
-    return Source(act, known, facts, network, low, high, (seen.low, seen.high), normaliser)
+    ranges = (seen.low, seen.high)
+    return Source(act, known, facts, network, low, high, ranges, normaliser, refusal=refusal)
 
 
 def _exported(path: Path, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
@@ -154,8 +179,19 @@ def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
             )
         from stable_baselines3.common.save_util import load_from_pkl
 
-        vecnormalize = load_from_pkl(vecnormalize)
-    if not getattr(vecnormalize, "norm_obs", False):
+        try:
+            with Path(vecnormalize).open("rb") as file:
+                vecnormalize = load_from_pkl(file)
+        except FileNotFoundError as error:
+            raise DamperError(f"{vecnormalize} does not exist: give what VecNormalize's save() wrote.") from error
+        except Exception as error:  # unpickling raises whatever the file makes it raise
+            raise DamperError(f"{vecnormalize} cannot be unpickled: give what VecNormalize's save() wrote.") from error
+    if not hasattr(vecnormalize, "norm_obs"):
+        raise DamperError(
+            f"vecnormalize must be SB3's VecNormalize, but is a {type(vecnormalize).__name__}: give what its save() "
+            "wrote."
+        )
+    if not vecnormalize.norm_obs:
         return None
     if isinstance(vecnormalize.obs_rms, dict):
         raise DamperError("vecnormalize must hold statistics of one vector, but holds a Dict's: flatten observations.")

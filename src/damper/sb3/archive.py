@@ -19,6 +19,7 @@ import stable_baselines3
 import torch
 from numpy.typing import NDArray
 
+import damper.sb3
 from damper.engine.policy import Policy
 from damper.errors import DamperError
 from damper.sb3.convert import Actor, make_policy, read_layers
@@ -36,11 +37,12 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None, env: str |
     """
     archive = _open(path)
     data = json.loads(archive.read("data"))
+    _algorithm(path, data)
     actor = Actor(_layers(archive, path, data), _activation(path, data))
     low, high = bounds or (_bound(path, data, "low"), _bound(path, data, "high"))
     facts = {
         "env": env or "unknown",
-        "method": str(_plain(data.get("method"), "plain")),
+        "method": _method(data.get("method", "plain")),
         "seed": int(_plain(data.get("seed"), -1)),
         "steps": int(_plain(data.get("num_timesteps"), 0)),
         "settings": _plain(data.get("method_settings"), {}),
@@ -51,12 +53,22 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None, env: str |
 def load_zip(path: Path | str) -> Any:
     """The whole model, unpickled by SB3: only for files whose author you trust."""
     data = json.loads(_open(path).read("data"))
+    # SB3's own classes do not know what ASAP, Bloop or MetaBalance keep beside the policy.
+    classes = damper.sb3 if "method" in data else stable_baselines3
+    return getattr(classes, _algorithm(path, data)).load(path, device="cpu")
+
+
+def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
+    """Which class saved it, by what only that class has; what neither loading nor reading helps is refused."""
+    if "Dict" in str(_described(data.get("observation_space")).get(":type:")):
+        raise DamperError(f"{path} has Dict observations: only policies of one vector can be evaluated or exported.")
     if "ent_coef" in data and "target_entropy" in data:
-        return stable_baselines3.SAC.load(path, device="cpu")
+        return "SAC"
     if "target_policy_noise" in data:
-        return stable_baselines3.TD3.load(path, device="cpu")
+        return "TD3"
     raise DamperError(
-        f"{path} must hold a TD3 or SAC model, but holds another algorithm's: pass model.predict instead."
+        f"{path} must hold a TD3 or SAC model, but holds another algorithm's: pass model.predict to damper.evaluate "
+        "instead."
     )
 
 
@@ -96,6 +108,8 @@ def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) ->
         state = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, EOFError, OSError) as error:
         raise DamperError(f"{path} holds damaged weights: save the model again.") from error
+    except Exception as error:  # the safe loader's refusal, whose class only pickle names
+        raise _needs_trust(path, "has weights that torch's safe loader refuses") from error
     try:
         return read_layers(state)
     except DamperError as error:
@@ -122,6 +136,11 @@ def _bound(path: Path | str, data: dict[str, Any], side: str) -> NDArray[np.floa
 def _described(entry: Any) -> dict[str, Any]:
     """What stands in plain text beside a pickled object, or the plain object itself."""
     return entry if isinstance(entry, dict) else {}
+
+
+def _method(entry: Any) -> str:
+    """A method's name; one with parts of the user's own is pickled, and its name stands beside."""
+    return entry if isinstance(entry, str) else str(_described(entry).get("name", "custom"))
 
 
 def _plain(entry: Any, default: Any) -> Any:

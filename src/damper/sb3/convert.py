@@ -38,7 +38,8 @@ def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]
     """
     names = [key.removesuffix(".weight") for key in state if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)]
     names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
-    stochastic = any(name.startswith("actor.latent_pi") for name in names)
+    # Without hidden layers SAC has no latent_pi either, but still two heads.
+    stochastic = "actor.log_std.weight" in state or any(name.startswith("actor.latent_pi") for name in names)
     known = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {"actor.log_std"}
     if unknown := [key for key in state if key.startswith("actor.") and key not in known]:
         raise DamperError(
@@ -84,6 +85,18 @@ def env_id(model: Any) -> str:
     return str(spec.id) if spec is not None else "unknown"
 
 
+def method_name(model: Any) -> str:
+    """The method of a model of ours; SB3's own are plain."""
+    method = getattr(model, "method", "plain")
+    return method if isinstance(method, str) else str(method.name)
+
+
+def method_settings(model: Any) -> dict[str, Any]:
+    """The method's settings as JSON holds them."""
+    settings = getattr(model, "method_settings", {})
+    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in settings.items()}
+
+
 def from_sb3(model: Any) -> Policy:
     """The deterministic policy of an SB3 model (TD3 or SAC, ours or theirs) as the engine's.
 
@@ -101,10 +114,10 @@ def from_sb3(model: Any) -> Policy:
         raise DamperError("use_sde bounds the mean, which a policy file does not hold: use damper.export instead.")
     facts = {
         "env": env_id(model),
-        "method": str(getattr(model, "method", "plain")),
+        "method": method_name(model),
         "seed": model.seed if model.seed is not None else -1,
         "steps": int(model.num_timesteps),
-        "settings": dict(getattr(model, "method_settings", {})),
+        "settings": method_settings(model),
     }
     return make_policy(actor, model.action_space.low, model.action_space.high, facts)
 

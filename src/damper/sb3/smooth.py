@@ -6,6 +6,7 @@ import inspect
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor
@@ -101,7 +102,11 @@ class Smooth:
         known = find_method(self.method).settings()
         given = {name: self.__dict__.pop(name) for name in known if name in self.__dict__}
         kept = {name: value for name, value in self.method_settings.items() if name in known}
-        self.method_settings = {**kept, **given}
+        # NumPy's numbers would be pickled, and a zip's settings are to be read without.
+        plain = (
+            (name, value.item() if isinstance(value, np.generic) else value) for name, value in (kept | given).items()
+        )
+        self.method_settings = dict(plain)
 
     def _remember_rows(self) -> None:
         if self._method.previous_obs or (self._method.losses and isinstance(self.replay_buffer, NStepReplayBuffer)):
