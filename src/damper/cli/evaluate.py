@@ -13,7 +13,7 @@ from damper.engine.envs import find_task
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.evaluation.filters import Filter, parse_filter
-from damper.experiments.compare import MEASURES
+from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import open_source
 from damper.report.tables import terminal_table
 from damper.report.traces import draw_traces
@@ -75,12 +75,7 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
         measures |= {"raw_smoothness": ("raw sm", "{:.3f}"), "saturation": ("saturated", "{:.1%}")}
     rows = []
     for label, values in summary.items():
-        cells = [values[name] for name in measures]
-        texts = [
-            f"{form.format(c['mean'])}\n({form.format(c['over_seeds'])}; {form.format(c['pooled'])})"
-            for c, (_, form) in zip(cells, measures.values(), strict=True)
-        ]
-        rows.append([label, *texts])
+        rows.append([label, *(spread_cell(values[name], form) for name, (_, form) in measures.items())])
     return ["agents", *(title for title, _ in measures.values())], rows
 
 

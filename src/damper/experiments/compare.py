@@ -36,14 +36,16 @@ class Comparison:
         header = ["method", "seeds", *(title for title, _ in MEASURES.values())]
         rows = []
         for method, evaluation in self.evaluations.items():
-            for label, summary in evaluation.summary().items():
-                seeds = sum(1 for agent in evaluation.agents) // len(evaluation.summary())
-                cells = [_cell(summary[name], form) for name, (_, form) in MEASURES.items()]
+            summaries = evaluation.summary()
+            seeds = len(evaluation.agents) // len(summaries)
+            for label, summary in summaries.items():
+                cells = [spread_cell(summary[name], form) for name, (_, form) in MEASURES.items()]
                 rows.append([method if label == "all" else f"{method} {label}", str(seeds), *cells])
         return header, rows
 
 
-def _cell(value: dict[str, float], form: str) -> str:
+def spread_cell(value: dict[str, float], form: str) -> str:
+    """The mean, and below it the spread over seeds and the pooled one."""
     mean, over_seeds, pooled = (form.format(value[name]) for name in ("mean", "over_seeds", "pooled"))
     return f"{mean}\n({over_seeds}; {pooled})"
 

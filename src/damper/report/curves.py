@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from damper.engine.groups import groups
 from damper.engine.run import Run
-from damper.report.traces import COLOURS, pyplot
+from damper.report.traces import COLOURS, pyplot, save
 
 PANELS = {"return": "return", "sm": "sm (training)"}
 
@@ -38,10 +38,7 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
     axes[-1].set_yscale("log")
     axes[0].legend(frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
-    return path
+    return save(figure, path)
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:

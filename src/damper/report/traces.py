@@ -29,6 +29,14 @@ def pyplot() -> Any:
     return plt
 
 
+def save(figure: Any, path: Path) -> Path:
+    """Write a figure, the same bytes for the same drawing, and forget it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot().close(figure)
+    return path
+
+
 def draw_traces(
     traces: Mapping[str, NDArray[np.float32]],
     path: Path,
@@ -60,10 +68,7 @@ def draw_traces(
     axes[-1][0].set_xlabel("time (s)" if period else "step")
     axes[-1][1].set_xlabel("frequency (Hz)" if period else "cycles per step")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
-    return path
+    return save(figure, path)
 
 
 def _cycle(count: int) -> list[str]:
