@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules import GradientReport, combine_reported, find, settings_of
+from damper.rules import GradientReport, combine_single, find, settings_of
 from damper.rules._settings import Setting
 from damper.rules._span import Rule
 
@@ -51,12 +51,12 @@ def backward(
     used = [i for i in range(len(leaves)) if primary[i] is not None or auxiliary[i] is not None]
     if not used:
         raise DamperError("parameters must take part in a loss, but neither loss depends on any: check for a detach().")
-    flat = [_flatten([leaves[i] for i in used], [grads[i] for i in used]) for grads in (primary, auxiliary)]
-    combined, report = combine_reported(rule, flat[0], flat[1], state, **settings)
+    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in (primary, auxiliary))
+    combined, report = combine_single(rule, g_R, g_T, state, **settings)
     for leaf in leaves:
         leaf.grad = None
-    for i, part in zip(used, combined.split([leaves[i].numel() for i in used]), strict=True):
-        leaves[i].grad = part.view_as(leaves[i]).to(leaves[i].dtype, copy=True)
+    for i, part in zip(used, combined, strict=True):
+        leaves[i].grad = part
     return report
 
 
@@ -91,7 +91,5 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> t
     return gradients
 
 
-def _flatten(leaves: list[Tensor], gradients: list[Tensor | None]) -> Tensor:
-    """One vector over all parameters, unused ones as zeros, in the widest dtype among them."""
-    pairs = zip(leaves, gradients, strict=True)
-    return torch.cat([(torch.zeros_like(leaf) if g is None else g).reshape(-1) for leaf, g in pairs])
+def _or_zeros(gradient: Tensor | None, leaf: Tensor) -> Tensor:
+    return torch.zeros_like(leaf) if gradient is None else gradient

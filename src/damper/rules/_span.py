@@ -126,6 +126,7 @@ def span_rule(*, keeps_primary: bool = True) -> Callable[[Lengths], Rule]:
         pair = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("primary", "auxiliary")]
         rule.__signature__ = inspect.Signature(pair + [p.replace(kind=p.KEYWORD_ONLY) for p in own])  # type: ignore[attr-defined]
         rule.explained = explained  # type: ignore[attr-defined]
+        rule.lengths, rule.keeps_primary = lengths, keeps_primary  # type: ignore[attr-defined]
         return rule
 
     return decorate

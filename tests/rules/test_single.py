@@ -1,0 +1,63 @@
+"""One agent's gradients, parameter by parameter: the rules' results, and what happened, up to float32's rounding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from damper.rules import RULES, combine_reported, combine_single
+from damper.rules._single import PIECE, apply_single
+
+SHAPES = [(PIECE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
+SPAN = [name for name, rule in RULES.items() if hasattr(rule, "lengths")]
+
+
+def gradients(seed: int, scale: float = 1.0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [scale * torch.randn(shape, generator=generator) for shape in SHAPES]
+
+
+def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+@pytest.mark.parametrize("conflict", [False, True])
+@pytest.mark.parametrize("name", SPAN)
+def test_it_is_the_rule(name: str, conflict: bool) -> None:
+    primary = gradients(0)
+    sign = -0.1 if conflict else 0.1
+    auxiliary = [0.01 * g + sign * p for g, p in zip(gradients(1), primary, strict=True)]
+    kept = flat(primary), flat(auxiliary)
+    quick = apply_single(RULES[name], primary, auxiliary)
+    assert quick is not None
+    expected, report = combine_reported(name, *kept)
+    assert [part.shape for part in quick[0]] == [part.shape for part in primary]
+    assert (flat(quick[0]) - expected).norm() <= 1e-6 * expected.norm()
+    assert bool(quick[1].conflict) is conflict
+    for mine, other in zip(quick[1][:5], report[:5], strict=True):
+        assert mine.dtype == other.dtype and float(mine) == pytest.approx(float(other), rel=1e-6)
+    assert torch.equal(flat(primary), kept[0]) and torch.equal(flat(auxiliary), kept[1])
+
+
+def test_damper_has_it_and_rules_with_a_memory_have_not() -> None:
+    assert "damper" in SPAN and "bloop" not in SPAN
+    assert apply_single(RULES["bloop"], gradients(0), gradients(1)) is None
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e20, float("nan")])
+def test_what_is_not_ordinary_takes_the_rules_own_path(name: str, scale: float) -> None:
+    primary, auxiliary = gradients(0), gradients(1, scale)
+    assert apply_single(RULES[name], primary, auxiliary) is None
+    combined, _ = combine_single(name, primary, auxiliary)
+    assert torch.equal(flat(combined), combine_reported(name, flat(primary), flat(auxiliary))[0])
+
+
+def test_float64_and_expanded_gradients() -> None:
+    primary, auxiliary = gradients(0), gradients(1)
+    wide = [g.double() for g in primary], [g.double() for g in auxiliary]
+    assert apply_single(RULES["damper"], *wide) is None
+    assert combine_single("damper", *wide)[0][0].dtype == torch.float64
+    ones = [torch.ones(()).expand(4, 5)]  # as autograd returns it for a plain sum
+    combined, _ = combine_single("damper", ones, ones)
+    assert torch.allclose(combined[0], torch.full((4, 5), 2.0)) and combined[0].is_contiguous()
