@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from damper.engine.settings import resolve
 from damper.errors import DamperError
 from damper.losses import Loss, Noise
-from damper.methods import METHODS, Method, compose, find_method
+from damper.methods import METHODS, Method, compose, find_method, setting_hint
 from damper.rules import RULES
 from tests.losses.helpers import SEEDS, population, train
 
@@ -180,3 +183,21 @@ def test_bad_settings_are_refused_where_they_enter(name, setting, value, message
     with pytest.raises(DamperError) as refused:
         METHODS[name].route({setting: value})
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "sentence"),
+    [
+        ("caps", "eta", "it belongs to the rules (damper, .*), while method 'caps' takes lambda_T, lambda_S, sigma."),
+        ("plain", "eta", "it belongs to the rules (damper, .*), while method 'plain' takes no settings."),
+        ("damper", "lambda_S", "it belongs to the methods (caps, .*), while method 'damper' takes .*eta."),
+        ("damper", "tou", "did you mean 'tau'?"),
+        ("caps", "lambda_s", "did you mean 'lambda_S'?"),
+        ("caps", "xyz", "method 'caps' takes lambda_T, lambda_S, sigma."),
+    ],
+)
+def test_a_setting_of_another_method_is_no_misspelling(method, setting, sentence):
+    pattern = re.escape(sentence).replace(r"\.\*", ".*")
+    assert re.fullmatch(pattern, setting_hint(setting, METHODS[method], ["tau", "gamma"]))
+    with pytest.raises(DamperError, match=f"{setting} is no setting of the run or of method '{method}': {pattern}"):
+        resolve("Pendulum-v1", method=method, steps=10, **{setting: 1.0})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -164,6 +164,20 @@ def find_method(method: str | Method) -> Method:
     if isinstance(method, Method):
         return method
     return METHODS[method] if method in METHODS else compose(*_parse(method))
+
+
+def setting_hint(name: str, method: Method, others: Iterable[str] = ()) -> str:
+    """The likely fix for a setting that ``method`` does not have; ``others`` are settings that are no method's."""
+    known = method.settings()
+    takes = f"method {method.name!r} takes {', '.join(known) or 'no settings'}."
+    rules = [rule for rule in RULES if name in settings_of(rule)]
+    owners = rules or [other for other, its in METHODS.items() if name in its.settings()]
+    if owners:  # what another method takes is no misspelling
+        kind = "rules" if rules else "methods"
+        more = ", ..." if len(owners) > 3 else ""
+        return f"it belongs to the {kind} ({', '.join(owners[:3])}{more}), while {takes}"
+    close = difflib.get_close_matches(name, [*others, *known], n=1)
+    return f"did you mean {close[0]!r}?" if close else takes
 
 
 def _parse(name: str) -> tuple[str, str | None, str | None]:

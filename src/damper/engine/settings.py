@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ import torch
 
 from damper.engine.envs.spec import TASKS, find_task
 from damper.errors import DamperError
-from damper.methods import METHODS, Method, find_method
+from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset, task_name
 from damper.protocols import TRAINING_SEEDS, protocol_settings
 from damper.rules import combine_reported
@@ -146,9 +145,7 @@ def resolve(
     names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
     for name in given:
         if name not in names and name not in known:
-            close = difflib.get_close_matches(name, [*names, *known], n=1)
-            own_names = ", ".join(known) or "none"
-            hint = f"did you mean {close[0]!r}?" if close else f"method {chosen.name!r} takes {own_names}."
+            hint = setting_hint(name, chosen, names)
             raise DamperError(f"{name} is no setting of the run or of method {chosen.name!r}: {hint}")
     own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
     shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ import torch
 from torch import nn
 
 from damper.errors import DamperError
-from damper.methods import METHODS, Method, components, compose, find_method
+from damper.methods import METHODS, Method, components, compose, find_method, setting_hint
 from damper.rules import combine_reported
 from damper.rules._span import Rule
 
@@ -45,11 +44,7 @@ def check_names(method: Method, settings: Mapping[str, Any], arguments: Iterable
     known = method.settings()
     for name in settings:
         if name not in known:
-            # What another method takes is no misspelling.
-            elsewhere = any(name in other.settings() for other in METHODS.values())
-            close = [] if elsewhere else difflib.get_close_matches(name, [*arguments, *known], n=1)
-            takes = f"method {method.name!r} takes {', '.join(known) or 'no settings'}."
-            hint = f"did you mean {close[0]!r}?" if close else takes
+            hint = setting_hint(name, method, arguments)
             raise DamperError(f"{name} is neither an argument of SB3's class nor a setting of the method: {hint}")
 
 
