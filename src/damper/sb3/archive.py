@@ -41,13 +41,37 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None, env: str |
     actor = Actor(_layers(archive, path, data), _activation(path, data))
     low, high = bounds or (_bound(path, data, "low"), _bound(path, data, "high"))
     facts = {
-        "env": env or "unknown",
+        "env": env or str(_plain(data.get("env_id"), "unknown")),
         "method": _method(data.get("method", "plain")),
         "seed": int(_plain(data.get("seed"), -1)),
         "steps": int(_plain(data.get("num_timesteps"), 0)),
         "settings": _plain(data.get("method_settings"), {}),
     }
     return make_policy(actor, low, high, facts)
+
+
+_SAVED = {"Python": "python", "Stable-Baselines3": "stable-baselines3", "PyTorch": "torch", "Numpy": "numpy"}
+_SAVED |= {"Gymnasium": "gymnasium", "Cloudpickle": "cloudpickle"}
+
+
+def saved_versions(path: Path | str) -> dict[str, str]:
+    """Versions of the libraries with which a zip was saved, as far as its plain text tells them.
+
+    SB3 writes ``system_info.txt`` (lines like ``- PyTorch: 2.8.0``) and its own version in a file of its own.
+    """
+    archive = _open(path)
+    lines = re.findall(r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", _text(archive, "system_info.txt"), re.MULTILINE)
+    found = {_SAVED[name]: version for name, version in lines if name in _SAVED}
+    own = re.fullmatch(r"[\w.+-]{1,40}", _text(archive, "_stable_baselines3_version").strip())
+    return found | ({"stable-baselines3": own[0]} if own else {})
+
+
+def _text(archive: zipfile.ZipFile, name: str, most: int = 10_000) -> str:
+    """The beginning of a file inside; nothing where it is missing."""
+    if name not in archive.namelist():
+        return ""
+    with archive.open(name) as file:
+        return file.read(most).decode("utf-8", "replace")
 
 
 def load_zip(path: Path | str) -> Any:

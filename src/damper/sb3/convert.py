@@ -79,9 +79,11 @@ def read_actor(model: Any) -> Actor:
 
 
 def env_id(model: Any) -> str:
-    """The environment's id where the model's environment tells it, else "unknown"."""
+    """The environment's id where the model's environment, or the zip it came from, tells it, else "unknown"."""
     env = model.get_env()
-    spec = env.get_attr("spec")[0] if env is not None else None
+    if env is None:
+        return str(getattr(model, "env_id", "unknown"))
+    spec = env.get_attr("spec")[0]
     return str(spec.id) if spec is not None else "unknown"
 
 
