@@ -91,12 +91,17 @@ def test_the_contract_tells_what_a_user_must_know(run, tmp_path):
     assert contract["versions"]["torch"] == torch.__version__
 
 
-def test_a_wrong_file_is_caught_and_removed(run, tmp_path, monkeypatch):
+def test_a_wrong_file_is_caught_and_leaves_the_good_one(run, tmp_path, monkeypatch):
+    export(run, tmp_path / "old.onnx")
+    good = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     wrong = open_source(run, agent=1).network
     monkeypatch.setattr("damper.export.open_source", lambda *a: replace(open_source(run), network=wrong))
-    with pytest.raises(DamperError, match="must give the original's actions, but differs by"):
-        export(run, tmp_path / "policy.onnx")
-    assert list(tmp_path.iterdir()) == []
+    for name in ("old.onnx", "new.onnx"):
+        with pytest.raises(DamperError, match=f"{name} must give the original's actions, but differs by .* untouched"):
+            export(run, tmp_path / name)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == good
+    export(run, tmp_path / "old.onnx", check=False)
+    assert (tmp_path / "old.onnx").read_bytes() != good["old.onnx"]
 
 
 def test_programs_of_pytorch_are_opened_only_if_trusted(run, tmp_path):
@@ -278,7 +283,9 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
     [({}, [], "does not tell its environment"), ({"use_sde": True}, ["--env", "Pendulum-v1"], "add --trust")],
 )
 def test_evaluate_says_what_is_missing(sb3, settings, arguments, sentence, tmp_path, capsys):
-    small(sb3.SAC, **settings).save(tmp_path / "model.zip")
+    import stable_baselines3
+
+    small(stable_baselines3.SAC, **settings).save(tmp_path / "model.zip")
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", str(tmp_path / "model.zip"), *arguments])
     assert sentence in capsys.readouterr().err

@@ -192,7 +192,7 @@ def test_bad_settings_are_refused_where_they_enter(name, setting, value, message
         ("plain", "eta", "it belongs to the rules (damper, .*), while method 'plain' takes no settings."),
         ("damper", "lambda_S", "it belongs to the methods (caps, .*), while method 'damper' takes .*eta."),
         ("damper", "tou", "did you mean 'tau'?"),
-        ("caps", "lambda_s", "did you mean 'lambda_S'?"),
+        ("caps", "sigm", "did you mean 'sigma'?"),
         ("caps", "xyz", "method 'caps' takes lambda_T, lambda_S, sigma."),
     ],
 )

@@ -14,7 +14,7 @@ from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.evaluation.filters import Filter, parse_filter
 from damper.experiments.compare import MEASURES, spread_cell
-from damper.export import open_source
+from damper.export import find_path, open_source
 from damper.report.tables import terminal_table
 from damper.report.traces import draw_traces
 
@@ -24,7 +24,7 @@ class Evaluate:
     """Deterministic episodes of any policy: table, records, action traces, and a picture of them."""
 
     source: tyro.conf.Positional[Path]
-    """A run's folder, a policy file, a Stable-Baselines3 zip, or an ONNX file."""
+    """A run's folder, a policy file, a Stable-Baselines3 zip (with or without its ending), or an ONNX file."""
     env: str | None = None
     """The environment, where the source does not tell it or another one is wanted."""
     episodes: int = 10
@@ -47,8 +47,9 @@ class Evaluate:
         chosen = parse_filter(self.filter) if self.filter else None
         evaluation = self.evaluate(chosen)
         name = "evaluation" if self.filter is None else f"evaluation-{self.filter.replace(':', '-')}"
-        beside = self.source.with_name(f"{self.source.stem}-{name}")
-        out = self.out or (self.source / name if self.source.is_dir() else beside)
+        source = find_path(self.source)
+        beside = source.with_name(f"{source.stem}-{name}")
+        out = self.out or (source / name if source.is_dir() else beside)
         evaluation.save(out)
         console = Console()
         console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))

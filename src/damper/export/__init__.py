@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from damper.engine.files import write_json
+from damper.engine.files import disk_error, write_json
 from damper.errors import DamperError
 from damper.export.check import compare
 from damper.export.contract import make_contract
-from damper.export.files import open_file, write
-from damper.export.sources import Source, open_source
+from damper.export.files import check_ending, open_file, write
+from damper.export.measure import EPISODES, roll_out
+from damper.export.sources import Source, find_path, open_source
 
-__all__ = ["Source", "export", "open_file", "open_source"]
+__all__ = ["Source", "export", "find_path", "open_file", "open_source"]
 
 
 def export(
@@ -23,6 +25,7 @@ def export(
     vecnormalize: Any = None,
     check: bool = True,
     trust: bool = False,
+    episodes: int = EPISODES,
 ) -> dict[str, Any]:
     """Write a policy to ONNX (``.onnx``) or as PyTorch's exported program (``.pt2``), with its contract beside it.
 
@@ -33,24 +36,35 @@ def export(
         source: a ``Run``, ``Policy``, SB3 model, or a path to a run, a policy file or an SB3 zip.
         to: the file to write; the contract gets the same name ending in ``.json``.
         agent: which agent of a run.
-        env: the environment's id, where the source does not tell it.
+        env: the environment's id, where the source does not tell it; the contract's smoothness is measured there.
         vecnormalize: SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         check: run the written file on thousands of observations and compare with the original.
         trust: allow unpickling what cannot be read otherwise.
+        episodes: how many to measure smoothness on, where no evaluation lies beside the source; 0 for none.
 
     Returns:
         The contract.
     """
-    opened, path = open_source(source, agent, env, vecnormalize, trust), Path(to)
+    path = Path(to)
+    check_ending(path)
+    opened = open_source(source, agent, env, vecnormalize, trust)
     if opened.network is None:
         already = DamperError(f"{source} is an exported file already: export the run or model it came from.")
         raise opened.refusal or already
-    contract = make_contract(opened, opened.network)
-    contract["sha256"] = write(opened.network, path, contract)
+    network = opened.network
+    measured = opened.smoothness or roll_out(opened.act, opened.env, episodes)
+    contract = make_contract(opened, network, measured)
+    # Under other names until all is well: nobody must find a wrong policy under a good name, or miss the old one.
+    file, beside = (path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json"))
     try:
-        contract |= {"check": compare(opened, opened.network, path)} if check else {}
-    except DamperError:
-        path.unlink()  # nobody must find a wrong policy under a good name
-        raise
-    write_json(path.with_suffix(".json"), {"file": path.name, **contract})
+        contract["sha256"] = write(network, file, contract)
+        contract |= {"check": compare(opened, network, file, path)} if check else {}
+        write_json(beside, {"file": path.name, **contract})
+        os.replace(file, path)
+        os.replace(beside, path.with_suffix(".json"))
+    except OSError as error:
+        raise disk_error(path, error) from error
+    finally:
+        file.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
     return contract

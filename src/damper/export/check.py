@@ -17,8 +17,8 @@ TOLERANCE = 1e-5
 COUNT = 4096
 
 
-def compare(source: Source, network: Network, path: Path) -> dict[str, float]:
-    """The largest difference between a file and its original; an error if it is above 1e-5.
+def compare(source: Source, network: Network, path: Path, name: Path) -> dict[str, float]:
+    """The largest difference between a file, to be called ``name``, and its original; an error if it is above 1e-5.
 
     For actions whose half range is above 1 that is in units of the half range: float32 has no more digits.
     """
@@ -29,8 +29,8 @@ def compare(source: Source, network: Network, path: Path) -> dict[str, float]:
     half_range = float(np.max(np.subtract(source.high, source.low))) / 2
     if not worst <= TOLERANCE * max(1.0, half_range):
         raise DamperError(
-            f"{path} must give the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
-            "it was removed; please report this with the policy."
+            f"{name} must give the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
+            "it was not written, and what was there before is untouched; please report this with the policy."
         )
     return {"observations": COUNT, "largest_difference": worst}
 

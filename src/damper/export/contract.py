@@ -19,7 +19,7 @@ from damper.export.sources import Source
 FORMAT = "damper-policy-1"
 
 
-def make_contract(source: Source, network: Network) -> dict[str, Any]:
+def make_contract(source: Source, network: Network, smoothness: dict[str, Any] | None) -> dict[str, Any]:
     """Names, shapes, ranges, times and origin."""
     ranges = observation_ranges(source)
     return {
@@ -43,7 +43,7 @@ def make_contract(source: Source, network: Network) -> dict[str, Any]:
             "high": _json(np.ravel(source.high)),
         },
         "control_period_seconds": _environment(source.env)[1],
-        "smoothness": source.smoothness,
+        "smoothness": smoothness,
         "training": source.facts,
         "versions": versions(),
     }

@@ -24,10 +24,14 @@ Runner = Callable[[NDArray[Any]], Array]
 
 def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
     """Write the format that the ending names; returns the content's SHA-256."""
-    writers = {".onnx": _onnx_bytes, ".pt2": _torch_bytes, ".pt": _torch_bytes}
-    if path.suffix not in writers:
+    check_ending(path)
+    return write_bytes(path, (_onnx_bytes if path.suffix == ".onnx" else _torch_bytes)(network, contract))
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a format that is not known here."""
+    if path.suffix not in (".onnx", ".pt2", ".pt"):
         raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
-    return write_bytes(path, writers[path.suffix](network, contract))
 
 
 def open_file(path: Path) -> tuple[Runner, dict[str, Any]]:

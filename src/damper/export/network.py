@@ -65,6 +65,11 @@ class Network:
     outputs: int
     steps: tuple[Step, ...]
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers in, numbers out."""
+        return self.inputs, self.outputs
+
 
 def build(
     layers: Iterable[tuple[ArrayLike, ArrayLike]],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from damper.engine.policy import Policy
 from damper.engine.run import Run
 from damper.errors import DamperError
 from damper.export.files import open_file
+from damper.export.measure import beside, sizes_of
 from damper.export.network import Network, Normaliser, build
 
 Act = Callable[[NDArray[Any]], NDArray[np.float32]]
@@ -34,7 +34,7 @@ class Source:
         high: the actions' upper bounds.
         obs_ranges: the observations' bounds where the model tells them.
         normaliser: statistics that ``act`` and ``network`` apply.
-        smoothness: measures of an evaluation beside it.
+        smoothness: measures of an evaluation beside it, or those that an exported file carries.
         refusal: why a model can only act, not be exported.
     """
 
@@ -46,7 +46,7 @@ class Source:
     high: ArrayLike = ()
     obs_ranges: tuple[NDArray[Any], NDArray[Any]] | None = None
     normaliser: Normaliser | None = None
-    smoothness: dict[str, float] | None = None
+    smoothness: dict[str, Any] | None = None
     refusal: DamperError | None = None
 
 
@@ -65,19 +65,28 @@ def open_source(
     opened = _open(source, agent, env, _normaliser(vecnormalize, trust), trust)
     if env and opened.network:
         _check_fit(opened.network, env)
+    elif opened.env and opened.network and sizes_of(opened.env) not in (None, opened.network.sizes):
+        return replace(opened, env=None)  # wrappers made another environment of the one whose id it carries
     return opened
+
+
+def find_path(path: str | Path) -> Path:
+    """The path, or where it has no such file but ``path.zip`` exists that one, as SB3's ``load`` does."""
+    path = Path(path)
+    zipped = path.with_name(f"{path.name}.zip")
+    return zipped if not path.exists() and zipped.is_file() else path
 
 
 def _open(source: Any, agent: int, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
     if isinstance(source, str | Path):
-        path = Path(source)
+        path = find_path(source)
         if path.suffix in (".onnx", ".pt", ".pt2"):
             return _exported(path, env, normaliser, trust)
         if path.suffix == ".zip":
             return _zip(path, env, normaliser, trust)
         source = Run(path) if path.is_dir() else Policy.load(path)
     if isinstance(source, Run):
-        return _policy(source.policy(agent), env, normaliser, _measured(source.path / "evaluation", agent))
+        return _policy(source.policy(agent), env, normaliser, beside(source.path / "evaluation", agent))
     if isinstance(source, Policy):
         return _policy(source, env, normaliser)
     if hasattr(source, "policy") and hasattr(source, "predict"):
@@ -90,7 +99,7 @@ def _open(source: Any, agent: int, env: str | None, normaliser: Normaliser | Non
 def _check_fit(network: Network, env: str) -> None:
     """Refuse an environment that the policy was not made for."""
     spec = spec_of(env)
-    has, needs = (spec.obs_dim, spec.act_dim), (network.inputs, network.outputs)
+    has, needs = (spec.obs_dim, spec.act_dim), network.sizes
     if has != needs:
         raise DamperError(
             f"env must have the policy's {needs[0]} observations and {needs[1]} actions, but {env!r} has {has[0]} and "
@@ -99,7 +108,7 @@ def _check_fit(network: Network, env: str) -> None:
 
 
 def _policy(
-    policy: Policy, env: str | None, normaliser: Normaliser | None, measured: dict[str, float] | None = None
+    policy: Policy, env: str | None, normaliser: Normaliser | None, measured: dict[str, Any] | None = None
 ) -> Source:
     info = policy.info
     layers = [(w[0].numpy(), b[0, 0].numpy()) for name, (w, b) in policy.weights.items() if _acts(name)]
@@ -117,13 +126,14 @@ def _acts(layer: str) -> bool:
 
 
 def _zip(path: Path, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
-    from damper.sb3.archive import load_zip, read_zip
+    from damper.sb3.archive import load_zip, read_zip, saved_versions
 
     if trust:
-        return _model(load_zip(path), env, normaliser)
-    spec = spec_of(env) if env else None
-    policy = read_zip(path, (spec.low, spec.high) if spec else None, env)
-    return _policy(policy, env, normaliser)
+        opened = _model(load_zip(path), env, normaliser)
+    else:
+        spec = spec_of(env) if env else None
+        opened = _policy(read_zip(path, (spec.low, spec.high) if spec else None, env), env, normaliser)
+    return replace(opened, facts={**opened.facts, "versions": saved_versions(path)})
 
 
 def _model(model: Any, env: str | None, normaliser: Normaliser | None) -> Source:
@@ -165,7 +175,8 @@ def _exported(path: Path, env: str | None, normaliser: Normaliser | None, trust:
     if normaliser is not None:
         raise DamperError(f"vecnormalize must not be given with {path}: an exported file holds its statistics already.")
     act, contract = open_file(path)
-    return Source(act, env or contract.get("env"), contract.get("training", {}))
+    facts = contract.get("training", {})
+    return Source(act, env or contract.get("env"), facts, smoothness=contract.get("smoothness"))
 
 
 def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
@@ -196,13 +207,3 @@ def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
     if isinstance(vecnormalize.obs_rms, dict):
         raise DamperError("vecnormalize must hold statistics of one vector, but holds a Dict's: flatten observations.")
     return Normaliser.of(vecnormalize)
-
-
-def _measured(folder: Path, agent: int) -> dict[str, float] | None:
-    """Means over the episodes of an evaluation that lies beside the run."""
-    if not (folder / "episodes.json").is_file():
-        return None
-    rows = json.loads((folder / "episodes.json").read_text())["episodes"]
-    mine = [row for row in rows if row["agent"] == agent]
-    names = [name for name, value in mine[0].items() if isinstance(value, float)] if mine else []
-    return {"episodes": float(len(mine)), **{name: float(np.mean([row[name] for row in mine])) for name in names}}

@@ -1,0 +1,184 @@
+"""What a contract says of a Stable-Baselines3 zip: how smoothly it acts, where it came from, with which versions."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import gymnasium
+import pytest
+import torch
+
+import damper
+from damper.cli import main
+from damper.errors import DamperError
+from damper.export import export, open_source
+from damper.protocols import EVALUATION_SEEDS
+
+pytest.importorskip("stable_baselines3")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+import stable_baselines3
+
+from damper.sb3 import SAC, TD3
+from damper.sb3.archive import saved_versions
+
+MEASURES = ("return", "smoothness", "mean_change")
+
+
+def save(path: Path, kind=stable_baselines3.TD3, env="Pendulum-v1"):
+    model = kind("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=3)
+    model.save(path)
+    return model
+
+
+def pendulum():
+    return gymnasium.make("Pendulum-v1")
+
+
+def with_text(path: Path, texts: dict[str, bytes | None]) -> Path:
+    """The same zip with some files exchanged, or left out."""
+    changed = path.with_name("changed.zip")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(changed, "w") as target:
+        for name in source.namelist():
+            content = texts.get(name, source.read(name))
+            if content is not None:
+                target.writestr(name, content)
+    return changed
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_smoothness_is_measured_where_the_environment_is_named(trust, tmp_path):
+    model = save(tmp_path / "model.zip")
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", trust=trust, episodes=2)
+    found = contract["smoothness"]
+    by_hand = damper.evaluate(lambda obs: model.predict(obs, deterministic=True)[0], "Pendulum-v1", 2)
+    expected = by_hand.summary()["all"]
+    assert (found["env"], found["episodes"], found["seeds"]) == ("Pendulum-v1", 2, list(EVALUATION_SEEDS[:2]))
+    for name in MEASURES:
+        assert found[name] == pytest.approx(expected[name]["mean"], rel=1e-3), name
+
+
+def test_the_file_carries_what_lies_beside_it(tmp_path):
+    save(tmp_path / "model.zip")
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=2)
+    beside = json.loads((tmp_path / "p.json").read_text())
+    opened = open_source(tmp_path / "p.onnx")
+    assert beside["smoothness"] == opened.smoothness == contract["smoothness"]
+    assert opened.facts == beside["training"]
+    again = damper.evaluate(opened.act, opened.env, seeds=opened.smoothness["seeds"]).summary()["all"]
+    for name in MEASURES:
+        assert opened.smoothness[name] == pytest.approx(again[name]["mean"], rel=1e-3), name
+
+
+def test_nothing_is_said_of_what_was_not_measured(tmp_path, capsys):
+    save(tmp_path / "model.zip")
+    main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx")])
+    assert "smoothness in the contract is null, because" in (told := capsys.readouterr().out)
+    assert "names no environment that fits: name one with --env" in told
+    assert json.loads((tmp_path / "p.json").read_text())["smoothness"] is None
+    named = ["--env", "Pendulum-v1", "--episodes"]
+    main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "2"])
+    assert "2 episodes of Pendulum-v1: return -" in capsys.readouterr().out
+    assert json.loads((tmp_path / "p.json").read_text())["smoothness"]["episodes"] == 2
+    main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "0"])
+    assert "as --episodes 0 asks" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "-1"])
+    assert "episodes must be at least 0, but -1 was given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [TD3, SAC])
+@pytest.mark.parametrize("trust", [False, True])
+def test_our_zips_name_their_environment(kind, trust, tmp_path):
+    save(tmp_path / "model.zip", kind)
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
+    assert contract["env"] == contract["smoothness"]["env"] == "Pendulum-v1"
+    kind.load(tmp_path / "model.zip").save(tmp_path / "again.zip")
+    assert open_source(tmp_path / "again.zip").env == "Pendulum-v1"
+    getattr(stable_baselines3, kind.__name__).load(tmp_path / "model.zip", device="cpu")
+
+
+def test_a_zip_without_its_statistics_names_none(tmp_path):
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    save(tmp_path / "model.zip", TD3, VecNormalize(DummyVecEnv([pendulum])))
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx")
+    assert contract["env"] is None and contract["smoothness"] is None
+
+
+def test_an_environment_that_is_not_here_leaves_it_open(tmp_path, capsys):
+    save(tmp_path / "model.zip", TD3)
+    data = json.loads(zipfile.ZipFile(tmp_path / "model.zip").read("data"))
+    reasons = {"Nowhere-v0": "Nowhere-v0 cannot be made here", "MountainCarContinuous-v0": "no environment that fits"}
+    for name, why in reasons.items():  # not installed; of other sizes
+        text = json.dumps({**data, "env_id": name}).encode()
+        path = with_text(tmp_path / "model.zip", {"data": text})
+        main(["export", str(path), "--to", str(tmp_path / "p.onnx")])
+        assert f"{why}: name one with --env" in capsys.readouterr().out
+        assert json.loads((tmp_path / "p.json").read_text())["smoothness"] is None
+
+
+def test_a_wrapped_environment_is_not_taken_for_the_one_whose_id_it_carries(tmp_path):
+    wrapped = gymnasium.wrappers.FlattenObservation(gymnasium.wrappers.FrameStackObservation(pendulum(), 2))
+    contract = export(save(tmp_path / "model.zip", TD3, wrapped), tmp_path / "p.onnx")
+    assert contract["observation"]["shape"] == ["batch", 6]
+    assert contract["env"] is None and contract["smoothness"] is None
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_versions_of_saving_and_of_exporting(trust, tmp_path):
+    save(tmp_path / "model.zip")
+    old = (
+        b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    )
+    path = with_text(tmp_path / "model.zip", {"system_info.txt": old, "_stable_baselines3_version": b"1.6.2"})
+    contract = export(path, tmp_path / "p.onnx", trust=trust)
+    expected = {"python": "3.8.1", "stable-baselines3": "1.6.2", "torch": "1.13.1+cu117"}
+    assert contract["training"]["versions"] == expected
+    assert contract["versions"]["torch"] == torch.__version__
+    assert contract["versions"]["stable-baselines3"] == stable_baselines3.__version__
+
+
+def test_versions_are_text_and_may_be_missing(tmp_path):
+    save(tmp_path / "model.zip")
+    assert saved_versions(tmp_path / "model.zip")["gymnasium"] == gymnasium.__version__
+    names = ("system_info.txt", "_stable_baselines3_version")
+    assert saved_versions(with_text(tmp_path / "model.zip", dict.fromkeys(names))) == {}
+    odd = with_text(
+        tmp_path / "model.zip", {names[0]: b"- PyTorch: <b>2</b>\n\xff\xfe- Python", names[1]: b"\x80\x04."}
+    )
+    assert saved_versions(odd) == {}
+
+
+def test_a_zip_may_be_named_without_its_ending(tmp_path, capsys):
+    """As SB3's ``load`` takes it."""
+    save(tmp_path / "model.v1.zip")
+    main(["export", str(tmp_path / "model.v1"), "--to", str(tmp_path / "p.onnx"), "--env", "Pendulum-v1"])
+    main(["evaluate", str(tmp_path / "model.v1"), "--env", "Pendulum-v1", "--episodes", "1"])
+    assert (tmp_path / "p.onnx").is_file() and (tmp_path / "model.v1-evaluation" / "episodes.json").is_file()
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", str(tmp_path / "other"), "--env", "Pendulum-v1"])
+    assert "other" in capsys.readouterr().err
+
+
+def test_a_folder_wins_over_a_zip_of_its_name(tmp_path):
+    save(tmp_path / "model.zip")
+    (tmp_path / "model").mkdir()
+    with pytest.raises(DamperError):  # an empty folder is no run
+        open_source(tmp_path / "model")
+
+
+def test_a_failed_write_leaves_the_old_pair(tmp_path, monkeypatch):
+    save(tmp_path / "model.zip")
+    export(tmp_path / "model.zip", tmp_path / "p.onnx")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(path, value):
+        raise DamperError("the disk is full")
+
+    monkeypatch.setattr("damper.export.write_json", full)
+    with pytest.raises(DamperError, match="the disk is full"):
+        export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
