@@ -38,7 +38,7 @@ def apply_reported(
     """Apply a rule (with ``memory`` or without) and tell what it did; a rule in the span is measured only once."""
     if hasattr(rule, "explained"):
         combined, gram, added = rule.explained(primary, auxiliary, **settings)
-        return combined, report(gram, torch.zeros_like(gram.n_R) + added, working(primary).dtype)
+        return combined, _tell(gram, torch.zeros_like(gram.n_R) + added, working(primary).dtype, None)
     combined, state = (
         rule(primary, auxiliary, state=state, **settings) if memory else (rule(primary, auxiliary, **settings), None)
     )
@@ -50,11 +50,10 @@ def apply_reported(
         )
     g_R = working(primary)
     change = unit(working(combined) - g_R)
-    return combined, report(measure(g_R, working(auxiliary)).gram, change.m * change.k, g_R.dtype, state)
+    return combined, _tell(measure(g_R, working(auxiliary)).gram, change.m * change.k, g_R.dtype, state)
 
 
-def report(gram: Gram, added: Tensor, dtype: torch.dtype, state: Any = None) -> GradientReport:
-    """The diagnostics of a pair, of which the rule added a length along ``g_T``'s direction."""
+def _tell(gram: Gram, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:
     n_R, n_T, c = gram
     guard = (n_R == 0) | (n_T == 0)
     over = torch.where(guard, 0.0, 1.0 / torch.where(guard, 1.0, n_R))

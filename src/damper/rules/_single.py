@@ -7,14 +7,15 @@ has one agent; the rules themselves treat a batch and its members alike, bit for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from damper.rules._report import GradientReport, report
-from damper.rules._settings import Setting, is_readable
+from damper.rules._report import GradientReport
+from damper.rules._settings import is_readable
 from damper.rules._span import Gram, Lengths, Rule
 
 PIECE = 32768  # entries, whose copies in float64 stay in a processor's cache
@@ -35,38 +36,49 @@ def apply_single(
     lengths: Lengths | None = getattr(rule, "lengths", None)
     if lengths is None or not all(map(_is_simple, (*primary, *auxiliary))):
         return None
-    gram = _measure(primary, auxiliary)
-    if gram is None:
+    n_R, n_T, c = _measure(primary, auxiliary)
+    if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):
         return None
-    r, s = lengths(gram, **settings)
+    r, s = map(float, lengths(Gram(*_tensors(torch.float64, n_R, n_T, c)), **settings))
     kept = 1.0 if getattr(rule, "keeps_primary", True) else 0.0
-    scale, f_T = kept + _factor(r, gram.n_R), _factor(s, gram.n_T)
-    scaled = primary if scale == 1.0 else [g_R * scale for g_R in primary]
-    combined = [torch.add(g, g_T, alpha=f_T) for g, g_T in zip(scaled, auxiliary, strict=True)]
-    return combined, report(gram, torch.zeros_like(gram.n_R) + s, torch.float32)
+    scale, f_T = kept + _factor(r, n_R), _factor(s, n_T)
+    pairs = zip(primary, auxiliary, strict=True)
+    if scale == 1.0:
+        combined = [torch.add(g_R, g_T, alpha=f_T) for g_R, g_T in pairs]
+    else:
+        combined = [(g_R * scale).add_(g_T, alpha=f_T) for g_R, g_T in pairs]
+    cosine, norm_ratio, weight = _tensors(torch.float32, c, n_T / n_R, s / n_R)
+    conflict, guard = _tensors(torch.bool, c < 0, False)
+    return combined, GradientReport(cosine, norm_ratio, conflict, weight, guard)
 
 
 def _is_simple(gradient: Tensor) -> bool:
     return gradient.dtype is torch.float32 and gradient.layout is torch.strided and is_readable(gradient)
 
 
-def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> Gram | None:
-    """Norms and cosine, if both norms are ordinary; float64 has room for any float32 squared."""
-    sums = torch.zeros(3, dtype=torch.float64, device="cpu")
+def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[float, float, float]:
+    """Norms and cosine; float64 has room for any float32 squared."""
+    rr = tt = rt = 0.0
     for g_R, g_T in zip(_pieces(primary), _pieces(auxiliary), strict=True):
         x, y = g_R.double(), g_T.double()
-        sums += torch.stack((torch.dot(x, x), torch.dot(y, y), torch.dot(x, y)))
-    n_R, n_T = sums[:2].sqrt()
-    if not all(1.0 / ORDINARY < norm < ORDINARY for norm in (n_R.item(), n_T.item())):
-        return None
-    return Gram(n_R, n_T, (sums[2] / (n_R * n_T)).clamp(-1.0, 1.0))
+        rr, tt, rt = rr + x.dot(x).item(), tt + y.dot(y).item(), rt + x.dot(y).item()
+    n_R, n_T = math.sqrt(rr), math.sqrt(tt)
+    return n_R, n_T, min(max(rt / (n_R * n_T or 1.0), -1.0), 1.0)
 
 
 def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
-    return (piece for gradient in gradients for piece in gradient.reshape(-1).split(PIECE))
+    """Large gradients cut, small ones together: an operation costs more than a thousand numbers in it."""
+    small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < PIECE]
+    large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= PIECE]
+    whole = [torch.cat(small), *large] if small else large
+    return (piece for gradient in whole for piece in gradient.split(PIECE))
 
 
-def _factor(length: Setting, norm: Tensor) -> float:
+def _factor(length: float, norm: float) -> float:
     """``length / n`` within float32's range."""
     largest = torch.finfo(torch.float32).max
-    return min(max(float(length / norm), -largest), largest)
+    return min(max(length / norm, -largest), largest)
+
+
+def _tensors(dtype: torch.dtype, *numbers: float) -> tuple[Tensor, ...]:
+    return torch.tensor(numbers, dtype=dtype, device="cpu").unbind()
