@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from damper.bench.found import Found, read
+from damper.bench.turns import CLOCKS
 from damper.cli import main
 from damper.experiments.timings import read_timings
 
@@ -54,6 +55,16 @@ def test_others_write_theirs(what: str, tmp_path: Path) -> None:
         by_size = {(row["method"], row["agents"]): row for row in found.rows}
         assert by_size["damper", 2]["Mflop"] == pytest.approx(2 * by_size["damper", 1]["Mflop"])
         assert all(row["× limit"] > 0.5 for row in found.rows)
+
+
+def test_our_sb3_classes_by_processor_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("stable_baselines3")
+    monkeypatch.setitem(CLOCKS, "wall", lambda: pytest.fail("the wall clock was read"))
+    main(["bench", "sb3", *SMALL, "--out", str(tmp_path), "--clock", "processor"])
+    found = read(tmp_path / "sb3.json")
+    assert found.how["clock"] == "processor"
+    assert [(row["backbone"], row["method"]) for row in found.rows] == [("TD3", "plain"), ("TD3", "damper")]
+    assert all(row["ms"] > 0 and row["× SB3's plain"] > 0 for row in found.rows)
 
 
 def test_end_to_end_shares_add_up(tmp_path: Path) -> None:

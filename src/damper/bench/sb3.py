@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 import stable_baselines3
-import torch
 from stable_baselines3.common.logger import configure
 
 import damper.sb3
+from damper.bench.turns import CLOCKS, wait
 from damper.errors import DamperError
 
 
@@ -56,6 +55,7 @@ def measure_overhead(
     updates: int = 20,
     batch_size: int = 256,
     show: bool = True,
+    clock: str = "wall",
     **settings: Any,
 ) -> Overhead:
     """Time both classes' ``train`` on the same data with SB3's default networks, in alternation.
@@ -67,6 +67,7 @@ def measure_overhead(
         updates: gradient steps per turn.
         batch_size: transitions per gradient step.
         show: print the line.
+        clock: "wall", or "processor" for this process's time on the CPU, which others hardly move.
         **settings: further arguments of both classes, e.g. ``policy_kwargs``.
     """
     if backbone not in ("td3", "sac"):
@@ -81,7 +82,7 @@ def measure_overhead(
     times: list[list[float]] = [[], []]
     for turn in range(rounds):
         for which in (0, 1) if turn % 2 == 0 else (1, 0):
-            times[which].append(_seconds(models[which], updates, batch_size))
+            times[which].append(_seconds(models[which], updates, batch_size, clock))
     ratio = statistics.median(ours / plain for plain, ours in zip(*times, strict=True))
     plain, ours = (1e3 * statistics.median(series) / updates for series in times)
     overhead = Overhead(backbone, method, plain, ours, ratio)
@@ -103,12 +104,9 @@ def _model(kind: Any, settings: dict[str, Any], rows: int = 5000) -> Any:
     return model
 
 
-def _seconds(model: Any, updates: int, batch_size: int) -> float:
-    cuda = model.device.type == "cuda"
-    if cuda:
-        torch.cuda.synchronize(model.device)
-    start = time.perf_counter()
+def _seconds(model: Any, updates: int, batch_size: int, clock: str) -> float:
+    wait(str(model.device))
+    start = CLOCKS[clock]()
     model.train(gradient_steps=updates, batch_size=batch_size)
-    if cuda:
-        torch.cuda.synchronize(model.device)
-    return time.perf_counter() - start
+    wait(str(model.device))
+    return CLOCKS[clock]() - start
