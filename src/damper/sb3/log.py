@@ -1,4 +1,4 @@
-"""What ``train`` saw, read from the device once at its end."""
+"""What ``train`` saw; a GPU is read once, at its end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _DIAGNOSTICS = ("auxiliary_loss", "conflict_rate", "cosine", "norm_ratio", "weig
 
 
 class Log:
-    """Scalars by name, one per gradient step, left on the device until ``write``."""
+    """Scalars by name, one per gradient step; those on a device are left there until ``write``."""
 
     def __init__(self) -> None:
         """Nothing seen."""
-        self.values: dict[str, list[Tensor]] = {}
+        self.values: dict[str, list[Tensor | float]] = {}
 
     def add(self, **scalars: Tensor) -> None:
         """Keep one number of each name."""
         for name, value in scalars.items():
-            self.values.setdefault(name, []).append(value.detach().reshape(()))
+            seen = value.item() if value.device.type == "cpu" else value.detach().reshape(())
+            self.values.setdefault(name, []).append(seen)
 
     def add_report(self, report: GradientReport) -> None:
         """Keep what happened between the two gradients."""
@@ -35,8 +36,9 @@ class Log:
 
     def write(self, logger: Any) -> None:
         """Means under ``train/``; the only wait for the device."""
-        numbers = iter(torch.stack([v.double() for values in self.values.values() for v in values]).tolist())
+        waiting = [v.double() for values in self.values.values() for v in values if isinstance(v, Tensor)]
+        numbers = iter(torch.stack(waiting).tolist() if waiting else ())
         for name, values in self.values.items():
-            mean = float(np.mean([next(numbers) for _ in values]))
+            mean = float(np.mean([next(numbers) if isinstance(value, Tensor) else value for value in values]))
             record = logger.record_mean if name in _DIAGNOSTICS else logger.record
             record(f"train/{name}", mean)

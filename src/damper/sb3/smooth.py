@@ -167,20 +167,19 @@ class Smooth:
         method, state = self._method, self.method_state
         parameters = state.trained(self.actor)
         log.add(actor_loss=native)
-        loss = native
+        self.actor.optimizer.zero_grad()  # before differentiating: what it frees serves the new gradients
         if method.actor:
             # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
             seen = type(policy)(self.actor, state, still=True) if self._has_modes else policy
             auxiliary = method.actor(seen, draw.smooth, draw.noise, **self._settings["actor"])
             log.add(auxiliary_loss=auxiliary)
-            loss = native + auxiliary
         if method.actor and method.rule:
             settings = self._settings["rule"]
             report = backward(native, auxiliary, parameters, rule=method.rule, state=state.memory, **settings)
             state.remember(report.state)
             log.add_report(report)
         else:
-            self.actor.optimizer.zero_grad()
+            loss = native + auxiliary if method.actor else native
             loss.backward(inputs=parameters)
         self.actor.optimizer.step()
 
