@@ -110,7 +110,7 @@ def paper_update(learner: Learner) -> Subject:
     """
     population, delay = learner.population, learner.settings.policy_delay
     population.diagnosing = False
-    step = {actor: learner.prepare(networks_step(learner, actor), learner.settings.compile) for actor in (False, True)}
+    step = {actor: learner.graphed(learner.compiled(networks_step(learner, actor))) for actor in (False, True)}
     done = 0
 
     def run(iterations: int) -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from damper.engine.nets import Layout, Weights, leaves, rebuild
+from damper.engine.objectives import Seen
 
-Seen = tuple[Tensor, dict[str, Tensor]]  # a loss, one value per agent, and what its making showed
 Network = TypeVar("Network")
 
 

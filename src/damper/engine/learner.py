@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from damper.engine.population import Population, Shape
 from damper.engine.replay import Replay
 from damper.engine.settings import Settings
 from damper.engine.streams import Streams
-from damper.losses._interface import Noise
+from damper.losses._interface import Batch, Noise, NoiseDraws
 from damper.methods import Method, find_method
 
 
@@ -55,15 +55,18 @@ class Learner:
         # Keys are hashed on the host, which neither torch.compile nor a recording can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)
-        compiled = self.settings.compile
-        self._learn = {with_actor: self.prepare(self._learning(with_actor), compiled) for with_actor in (False, True)}
-        self._act: Callable[[], Tensor] = self.prepare(self._choose, False)
+        # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
+        self._sample = self.compiled(self.sample)
+        self._learn = {with_actor: self.graphed(self._learning(with_actor)) for with_actor in (False, True)}
+        self._act: Callable[[], Tensor] = self.graphed(self._choose)
 
-    def prepare(self, function: Callable[[], Any], compiled: bool) -> Callable[[], Any]:
-        """A function of this learner's tensors, ready to be called many times: compiled, then as a CUDA graph."""
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function through ``torch.compile``, where that is asked for."""
+        return torch.compile(function, fullgraph=True) if self.settings.compile else function
+
+    def graphed(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """A function of this learner's tensors as a CUDA graph, by default on a GPU."""
         graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
-        if compiled:
-            function = torch.compile(function, fullgraph=True)
         return Graphed(function, self.state) if graph else function
 
     def state(self) -> dict[str, Tensor]:
@@ -105,18 +108,26 @@ class Learner:
         self._learn[not delayed]()
 
     def _learning(self, with_actor: bool) -> Callable[[], None]:
-        def learning() -> None:
-            with torch.no_grad():
-                count = self.population.state["updates"]
-                size, previous = self.settings.batch_size, self.method.previous_obs
-                batch = self.replay.sample(self.streams, count, size, previous)
-                batch = batch._replace(progress=self.population.state["acted"] / self.settings.steps)
-                noise = self.noise(count, size)
+        def update(batch: Batch, noise: NoiseDraws) -> None:
             self.population.update(batch, noise, with_actor)
+
+        compiled = self.compiled(update)
+
+        def learning() -> None:
+            fields, noise = self._sample()
+            compiled(Batch(*fields), noise)
 
         return learning
 
-    def noise(self, count: Tensor, batch_size: int) -> Mapping[str, Tensor]:
+    def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
+        """The fields of a batch and the noise for the next update."""
+        count = self.population.state["updates"]
+        size, previous = self.settings.batch_size, self.method.previous_obs
+        batch = self.replay.sample(self.streams, count, size, previous)
+        batch = batch._replace(progress=self.population.state["acted"] / self.settings.steps)
+        return tuple(batch), self.noise(count, size)
+
+    def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
         """Every draw of one update."""
         dims = {"obs": (self.spec.obs_dim,), "action": (self.spec.act_dim,), None: ()}
         kinds = self.population.noise_kinds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from damper.engine.dense import NARROW, Dense
 from damper.engine.streams import Streams
 from damper.errors import DamperError
 
 Weights = dict[str, tuple[Tensor, Tensor]]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu, "tanh": torch.tanh}
-NARROW = 16  # outputs
 LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
 
 
@@ -54,6 +54,18 @@ class Layout:
     def size(self) -> int:
         """Numbers in one row."""
         return sum(self._padded(length) for _, length in self.spans)
+
+    @cached_property
+    def dense(self) -> tuple[Dense, ...]:
+        """The hidden layers, then all heads as one: they share inputs and sizes, and lie evenly spaced."""
+        places = [
+            Dense(inputs, outputs, self.spans[2 * i][0], self.spans[2 * i + 1][0], outputs)
+            for i, (_, inputs, outputs) in enumerate(self.layers)
+        ]
+        hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
+        heads = places[hidden:]
+        jump = heads[1].weight - heads[0].weight if len(heads) > 1 else 0
+        return (*places[:hidden], replace(heads[0], outputs=len(heads) * heads[0].outputs, jump=jump))
 
     def split(self, flat: Tensor) -> Weights:
         """Views of rows ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""

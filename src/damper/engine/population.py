@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from damper.agents import BACKBONES, sac
-from damper.engine.differentiate import Seen, differentiate
 from damper.engine.nets import Layout, StackedActor, StackedCritic, Weights, trunk_layers
+from damper.engine.objectives import Objectives
 from damper.engine.optimiser import Adam, polyak
+from damper.engine.passes import Autograd, Passes, Recorded
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method
@@ -121,17 +122,25 @@ class Population:
 
     def critic(self, name: str = "critic", weights: Weights | None = None) -> StackedCritic:
         """The critics with the named parameters bound, or with the given weights."""
-        split = self.critic_layout.split(self._twin_rows(self.state[name])) if weights is None else weights
+        split = self.critic_layout.split(self.twins(name)) if weights is None else weights
         return StackedCritic(split, self.shape.activation)
 
-    def _bound_actor(self, weights: Weights) -> StackedActor:
+    def bound_actor(self, weights: Weights) -> StackedActor:
+        """The actors with given weights."""
         return self.actor(weights=weights)
 
-    def _bound_critic(self, weights: Weights) -> StackedCritic:
+    def bound_critic(self, weights: Weights) -> StackedCritic:
+        """The critics with given weights."""
         return self.critic(weights=weights)
 
-    def _twin_rows(self, flat: Tensor) -> Tensor:
-        return flat.view(2 * self.agents, -1)
+    def twins(self, name: str) -> Tensor:
+        """The named critics' parameters, ``[2P, n]``."""
+        return self.state[name].view(2 * self.agents, -1)
+
+    @property
+    def behind(self) -> str:
+        """Which actor stands behind the critics' target."""
+        return "actor_target" if self.backbone.HAS_ACTOR_TARGET else "actor"
 
     def _hyper(self) -> dict[str, Tensor]:
         if not self.automatic_entropy:
@@ -148,10 +157,13 @@ class Population:
     def step_networks(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
         """Forward passes, losses, gradients and optimiser steps: an update without its Polyak copies."""
         self.state["updates"] += 1
-        hyper = self._hyper()
-        self._update_critic(batch, noise, hyper)
+        goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
+        passes: Passes = Recorded(self, goal, with_actor) if torch.compiler.is_compiling() else Autograd(self, goal)
+        (gradient,), seen = passes.critic()
+        self._step("critic", gradient)
+        self._diagnose(0, seen)
         if with_actor:
-            self._update_actor(batch, noise, hyper)
+            self._step_actor(*passes.actor())
 
     def move_targets(self, with_actor: bool) -> None:
         """The Polyak copies after a step: targets with the actor, ASAP's average every time."""
@@ -163,40 +175,7 @@ class Population:
             rate = torch.full_like(self.hyper["tau"], AVERAGE_RATE)
             polyak(self.state["actor_average"], self.state["actor"], rate, self.state["alive"])
 
-    def _update_critic(self, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            behind = self.actor("actor_target" if self.backbone.HAS_ACTOR_TARGET else "actor")
-            target = self.backbone.target(behind, self.critic("critic_target"), batch, noise, hyper)
-
-        def loss(critic: StackedCritic) -> Seen:
-            value = self.backbone.critic_loss(critic, batch, target)
-            if self.method.critic:
-                value = value + self.method.critic(critic, self.actor(), batch, noise, **self.settings["critic"])
-            return value, {"critic_loss": value}
-
-        rows = self._twin_rows(self.state["critic"])
-        (gradient,), seen = differentiate([loss], self._bound_critic, self.critic_layout, rows)
-        self._step("critic", gradient.view(self.agents, -1))
-        self._diagnose(0, seen)
-
-    def _update_actor(self, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> None:
-        critic = self.critic()
-
-        def native(policy: StackedActor) -> Seen:
-            value, seen = self.backbone.actor_loss(policy, critic, batch, noise, hyper)
-            return value, {**seen, "actor_loss": value}
-
-        def auxiliary(policy: StackedActor) -> Seen:
-            assert self.method.actor is not None
-            value = self.method.actor(policy, batch, noise, **self.settings["actor"])
-            return value, {"auxiliary_loss": value}
-
-        def both(policy: StackedActor) -> Seen:
-            (first, seen), (second, more) = native(policy), auxiliary(policy)
-            return first + second, {**seen, **more}
-
-        losses = [native] if self.method.actor is None else [native, auxiliary] if self.method.rule else [both]
-        gradients, seen = differentiate(losses, self._bound_actor, self.actor_layout, self.state["actor"])
+    def _step_actor(self, gradients: Sequence[Tensor], seen: dict[str, Tensor]) -> None:
         gradient = self._combine(gradients, seen) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         if self.automatic_entropy:
@@ -234,9 +213,9 @@ class Population:
         """Add what was seen to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
         if not self.diagnosing:
             return
-        for i, name in enumerate(DIAGNOSTICS):
-            if name in seen:
-                self.state["diagnostics"][i] += seen[name].detach().to(torch.float64)
+        names = self.diagnostics[1:] if kind else self.diagnostics[:1]
+        told = torch.stack([seen[name].detach().to(torch.float64) for name in names])
+        self.state["diagnostics"][kind : kind + len(names)] += told
         self.state["diagnosed"][kind] += 1
 
 
@@ -246,7 +225,10 @@ def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout
     last = shape.net_arch[-1]
     actor = trunk_layers(shape.obs_dim, shape.net_arch) + tuple((head, last, shape.act_dim) for head in heads)
     critic = (*trunk_layers(shape.obs_dim + shape.act_dim, shape.net_arch), ("q", last, 1))
-    return Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
+    made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
+    for layout in made:
+        _ = layout.dense  # found now, because torch.compile cannot follow a property that is cached at first use
+    return made
 
 
 def _memory_tensors(state: Any) -> tuple[Tensor, ...]:

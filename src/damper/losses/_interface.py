@@ -89,6 +89,8 @@ class Loss:
         noise: draws by name, each from its own random stream; the function gets them as a mapping.
         previous_obs: whether ``batch.previous_obs`` must be filled.
         prediction: whether the actor needs a second head and its Polyak average.
+        by_value: whether it reads networks only at inputs made of batch and noise, and only their values: no derivative
+            by an input, no output as an input. Such losses share passes where the update is compiled.
         relation: refuses settings that do not go together; called with all of them where they enter a run.
     """
 
@@ -96,6 +98,7 @@ class Loss:
     noise: Mapping[str, Noise] = field(default_factory=dict)
     previous_obs: bool = False
     prediction: bool = False
+    by_value: bool = False
     relation: Callable[..., None] | None = None
 
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:

@@ -36,4 +36,4 @@ def _caps(
     return lambda_T * temporal + lambda_S * spatial
 
 
-caps = Loss(_caps, noise={"caps": Noise("normal", "obs")})
+caps = Loss(_caps, noise={"caps": Noise("normal", "obs")}, by_value=True)

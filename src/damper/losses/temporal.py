@@ -71,4 +71,4 @@ def _temporal(
     return masked_mean(length(mu_next - mu), mask)
 
 
-temporal = Loss(_temporal)
+temporal = Loss(_temporal, by_value=True)

@@ -23,4 +23,4 @@ def _temporal_ramp(
     return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal)
 
 
-temporal_ramp = Loss(_temporal_ramp)
+temporal_ramp = Loss(_temporal_ramp, by_value=True)

@@ -33,15 +33,15 @@ class Gram(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A gradient over its largest entry, with the norm left: ``û = x / k`` and ``n = m k`` without overflow.
+    """A gradient over a scale m, with the norm left: ``û = x / k`` and ``n = m k`` without overflow.
 
-    ``wide`` is ``x`` in the dtype of sums.
+    ``x`` is in the dtype of sums, where any float32 can be squared; a gradient that is itself in that dtype is scaled
+    by its largest entry.
     """
 
     x: Tensor
     k: Tensor
     m: Tensor
-    wide: Tensor
 
 
 class Measured(NamedTuple):
@@ -63,11 +63,15 @@ def wide(tensor: Tensor) -> torch.dtype:
 
 
 def unit(gradient: Tensor) -> Unit:
-    """Scale by the largest entry before taking the norm."""
+    """Widen, or scale by the largest entry, before taking the norm."""
+    broad = wide(gradient)
+    if gradient.dtype != broad:
+        x = gradient.to(broad)
+        k = torch.linalg.vector_norm(x, dim=-1)
+        return Unit(x, k, torch.ones_like(k))
     m = gradient.abs().amax(-1)
     x = gradient / torch.where(m > 0, m, 1.0).unsqueeze(-1)
-    broad = x.to(wide(x))
-    return Unit(x, torch.linalg.vector_norm(broad, dim=-1), m.to(broad.dtype), broad)
+    return Unit(x, torch.linalg.vector_norm(x, dim=-1), m)
 
 
 def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
@@ -77,7 +81,7 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     n_R, n_T = R.m * R.k, T.m * T.k
     usable_R, usable_T = (n_R >= TINY) & (n_R <= largest), (n_T >= TINY) & (n_T <= largest)
     # Products in float64: near |c| = 1 a float32 sum would be wrong by its own square root in the angle.
-    cosine = (R.wide * T.wide).sum(-1) / (R.k * T.k)
+    cosine = (R.x * T.x).sum(-1) / (R.k * T.k)
     gram = Gram(
         torch.where(usable_R, n_R, 0.0),
         torch.where(usable_T, n_T, 0.0),
@@ -86,13 +90,13 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     return Measured(gram, R, T, usable_T & (n_R <= largest))
 
 
-def along(direction: Unit, length: Setting) -> Tensor:
-    """``length · û``."""
-    dtype = direction.x.dtype
-    largest = torch.finfo(dtype).max
+def along(direction: Unit, length: Setting, dtype: torch.dtype) -> Tensor:
+    """``length · û`` in the gradient's dtype."""
+    widest, largest = torch.finfo(direction.x.dtype).max, torch.finfo(dtype).max
     factor: Tensor = length / torch.where(direction.k > 0, direction.k, 1.0)
-    # Beyond the dtype's range the largest number stands in: infinity times an entry of 0 would be NaN.
-    return factor.clamp(-largest, largest).to(dtype).unsqueeze(-1) * direction.x
+    # Infinity times an entry of 0 would be NaN; beyond the dtype's range the largest number stands in.
+    entries = factor.clamp(-widest, widest).unsqueeze(-1) * direction.x
+    return (entries if widest == largest else entries.clamp(-largest, largest)).to(dtype)
 
 
 def working(gradient: Tensor) -> Tensor:
@@ -113,7 +117,7 @@ def span_rule(*, keeps_primary: bool = True) -> Callable[[Lengths], Rule]:
             g_R = working(primary)
             measured = measure(g_R, working(auxiliary))
             r, s = lengths(measured.gram, **settings)
-            g = along(measured.primary, r) + along(measured.auxiliary, s)
+            g = along(measured.primary, r, g_R.dtype) + along(measured.auxiliary, s, g_R.dtype)
             g = g_R + g if keeps_primary else g
             combined = torch.where(measured.usable.unsqueeze(-1), g, g_R).to(primary.dtype)
             return combined, measured.gram, s

@@ -37,7 +37,7 @@ def bloop(
     m = torch.where((finite & (m == 0).all(-1)).unsqueeze(-1), g_R, m)
     measured = measure(m, working(auxiliary))
     s = spread("weight", weight, measured.gram.c) * measured.gram.n_T
-    g = g_R + (along(measured.primary, -s * measured.gram.c) + along(measured.auxiliary, s))
+    g = g_R + (along(measured.primary, -s * measured.gram.c, g_R.dtype) + along(measured.auxiliary, s, g_R.dtype))
     combined = torch.where((measured.usable & finite).unsqueeze(-1), g, g_R).to(primary.dtype)
     rate = spread("rate", rate, measured.gram.c)
     rate = rate.to(m.dtype).unsqueeze(-1) if isinstance(rate, Tensor) else rate

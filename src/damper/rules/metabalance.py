@@ -83,7 +83,7 @@ def _balance(
     m_T = torch.where(measured.usable, beta * m_T + (1 - beta) * n_T, m_T)
     # n_T/m_T is bounded by 1/(1 − β), while m_R/m_T may leave any dtype's range.
     s = r * m_R * (n_T / torch.where(m_T > 0, m_T, 1.0)) + (1 - r) * n_T
-    g = g_R + along(measured.auxiliary, s)
+    g = g_R + along(measured.auxiliary, s, g_R.dtype)
     return torch.where(measured.usable.unsqueeze(-1), g, g_R), m_R, m_T
 
 

@@ -1,0 +1,169 @@
+"""A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat rows.
+
+Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
+(``dense_triton``). What follows are the same sums in plain PyTorch, for every other device, dtype and activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from types import ModuleType
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+NARROW = 16  # outputs
+HAS_TRITON = find_spec("triton") is not None
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Where a layer lies in a flat row: weights ``[inputs, outputs]`` from ``weight`` on, biases from ``bias`` on.
+
+    Several heads of ``group`` outputs each count as one layer; each lies ``jump`` numbers after the one before.
+    """
+
+    inputs: int
+    outputs: int
+    weight: int
+    bias: int
+    group: int
+    jump: int = 0
+
+    @property
+    def heads(self) -> int:
+        """How many layers lie side by side."""
+        return self.outputs // self.group
+
+    def weights(self, rows: Tensor) -> Tensor:
+        """``[M, inputs, outputs]`` from rows ``[M, n]``."""
+        parts = [rows[:, a:b].unflatten(1, (self.inputs, self.group)) for a, b in self._spans(self.weight, self.inputs)]
+        return parts[0] if self.heads == 1 else torch.cat(parts, -1)
+
+    def biases(self, rows: Tensor) -> Tensor:
+        """``[M, 1, outputs]`` from rows ``[M, n]``."""
+        parts = [rows[:, a:b] for a, b in self._spans(self.bias, 1)]
+        return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
+
+    def fill(self, rows: Tensor, weights: Tensor, biases: Tensor) -> None:
+        """Write weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` into rows ``[M, n]``."""
+        for start, inputs, values in ((self.weight, self.inputs, weights), (self.bias, 1, biases.unsqueeze(1))):
+            for (a, b), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
+                rows[:, a:b] = part.flatten(1)
+
+    def _spans(self, start: int, inputs: int) -> list[tuple[int, int]]:
+        starts = [start + head * self.jump for head in range(self.heads)]
+        return [(a, a + inputs * self.group) for a in starts]
+
+
+def silu(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``z σ(z)`` and its slope ``σ(z) (1 + z (1 − σ(z)))``."""
+    s = torch.sigmoid(z)
+    h = z * s
+    return h, s + h * (1.0 - s)
+
+
+def relu(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``max(z, 0)`` and its slope."""
+    return F.relu(z), (z > 0).to(z.dtype)
+
+
+def tanh(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``tanh z`` and its slope ``1 − tanh² z``."""
+    h = torch.tanh(z)
+    return h, 1.0 - h.square()
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"silu": silu, "relu": relu, "tanh": tanh}
+
+
+def forward(
+    rows: Tensor, layer: Dense, x: Tensor, activation: str | None = None, keep: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
+
+    Args:
+        rows: parameters ``[M, n]``.
+        layer: where the layer lies in them.
+        x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
+        activation: f; None for none, and then there are no slopes.
+        keep: whether the slopes are wanted.
+    """
+    if (kernels := _kernels(rows, activation)) is not None:
+        return kernels.forward(rows, layer, x, activation, keep)  # type: ignore[no-any-return]
+    z = _product(_each(x, rows), layer.weights(rows)) + layer.biases(rows)
+    if activation is None:
+        return z, None
+    h, slope = ACTIVATIONS[activation](z)
+    return h, slope if keep else None
+
+
+def backward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    d: Tensor,
+    *,
+    first: int,
+    lengths: Sequence[int],
+    slope: Tensor | None = None,
+    gradients: Tensor | None = None,
+    wanted: bool = True,
+) -> Tensor | None:
+    """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
+
+    Args:
+        rows: parameters ``[M, n]``.
+        layer: where the layer lies in them.
+        x: what went in, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
+        d: ``[M, D, outputs]``; its first rows are of one loss, the others of a second, and each loss's rows belong to
+            x's rows from its first on.
+        first: how many rows of d are of the first loss.
+        lengths: into which groups of rows d falls, each with a gradient of its own: all of one length, or one per loss.
+        slope: slopes of the activation that made x, or None where x comes from outside.
+        gradients: ``[groups, M, n]`` to write the parameters' gradients into, or None.
+        wanted: whether the inputs' are wanted.
+
+    Returns:
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D, inputs]``, if wanted.
+    """
+    if (kernels := _kernels(rows)) is not None:
+        return kernels.backward(rows, layer, x, d, first, lengths, slope, gradients, wanted)  # type: ignore[no-any-return]
+    begin = 0
+    for group, length in enumerate(lengths if gradients is not None else ()):
+        seen, part = begin if begin < first else begin - first, d[:, begin : begin + length]
+        inputs = _each(x[:, seen : seen + length], rows)
+        assert gradients is not None
+        layer.fill(gradients[group], torch.bmm(inputs.mT, part), part.sum(1))
+        begin += length
+    if not wanted:
+        return None
+    # A single output needs no product: that is an outer one, which joins the multiplication by the slopes.
+    back = layer.weights(rows).mT
+    dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
+    return dx if slope is None else dx * torch.cat((slope[:, :first], slope[:, : d.shape[1] - first]), 1)
+
+
+def _each(x: Tensor, rows: Tensor) -> Tensor:
+    """Inputs for every network, where two share theirs."""
+    return x if len(x) == len(rows) else x.repeat_interleave(2, 0)
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    if x.is_cpu and weight.shape[-1] < NARROW:
+        # A CPU's batched product with few columns is several times slower than one product after the other.
+        pairs = zip(x.unbind(), weight.mT.contiguous().unbind(), strict=True)
+        return torch.stack([F.linear(inputs, own) for inputs, own in pairs])
+    return torch.bmm(x, weight)
+
+
+def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
+    """The GPU's kernels, where they can do it."""
+    if not rows.is_cuda or rows.dtype != torch.float32 or activation == "tanh" or not HAS_TRITON:
+        return None
+    from damper.engine import dense_triton
+
+    return dense_triton
