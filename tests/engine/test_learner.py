@@ -9,6 +9,7 @@ from scipy import stats
 
 from damper.engine.learner import Learner
 from damper.engine.streams import Streams
+from damper.losses._interface import Batch
 from tests.engine import small
 
 OBS = np.array([[0.6, 0.8, -1.0], [1.0, 0.0, 2.0]], np.float32)
@@ -117,11 +118,13 @@ def test_td3_moves_actor_and_targets_at_every_policy_delay_th_update_only(backbo
 
 def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(batch_size=4)), []
-    monkeypatch.setattr(learner.population, "update", lambda batch, noise, with_actor: record(batch, noise))
 
-    def record(batch: object, noise: dict[str, torch.Tensor]) -> None:
-        seen.append((batch.obs.flatten().tolist(), noise["target"].flatten().tolist()))  # type: ignore[attr-defined]
+    def record(batch: Batch, noise: dict[str, torch.Tensor]) -> tuple[()]:
+        seen.append((batch.obs.flatten().tolist(), noise["target"].flatten().tolist()))
         learner.state()["updates"] += 1
+        return ()
+
+    monkeypatch.setattr(learner.population, "step_critic", record)
 
     for _ in range(5):
         learner.learn()
@@ -131,13 +134,14 @@ def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, seen = small.learner(small.settings(steps=300)), []
-    monkeypatch.setattr(learner.population, "update", lambda batch, *_: seen.append(float(batch.progress)))
+    learner, seen = small.learner(small.settings(steps=300, policy_delay=1)), []
+    for step in ("step_critic", "step_actor"):
+        monkeypatch.setattr(learner.population, step, lambda batch, *_: seen.append(float(batch.progress)))
     for _ in range(3):
         learner.learn()
         for _ in range(75):
             learner.act(OBS)
-    assert seen == [0.0, 0.25, 0.5]
+    assert seen == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(("buffer_size", "steps", "capacity"), [(1_000_000, 300, 300), (100, 300, 100)])

@@ -110,7 +110,7 @@ def paper_update(learner: Learner) -> Subject:
     """
     population, delay = learner.population, learner.settings.policy_delay
     population.diagnosing = False
-    step = {actor: learner.graphed(learner.compiled(networks_step(learner, actor))) for actor in (False, True)}
+    step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
     done = 0
 
     def run(iterations: int) -> None:
@@ -124,12 +124,7 @@ def paper_update(learner: Learner) -> Subject:
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
     """One update on a fixed batch, without target copies."""
-    size, population = learner.settings.batch_size, learner.population
+    size, count = learner.settings.batch_size, learner.population.state["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
-
-    def step() -> None:
-        with torch.no_grad():
-            noise = learner.noise(population.state["updates"], size)
-        population.step_networks(batch, noise, with_actor)
-
-    return step
+    noise, update = learner.compiled(lambda: learner.noise(count, size)), learner.updating(with_actor, targets=False)
+    return lambda: update(batch, noise())

@@ -24,6 +24,7 @@ class Dense:
     """Where a layer lies in a flat row: weights ``[inputs, outputs]`` from ``weight`` on, biases from ``bias`` on.
 
     Several heads of ``group`` outputs each count as one layer; each lies ``jump`` numbers after the one before.
+    ``gaps`` are the unused numbers behind the weights and behind the biases of each.
     """
 
     inputs: int
@@ -32,6 +33,7 @@ class Dense:
     bias: int
     group: int
     jump: int = 0
+    gaps: tuple[int, int] = (0, 0)
 
     @property
     def heads(self) -> int:
@@ -80,8 +82,14 @@ def tanh(z: Tensor) -> tuple[Tensor, Tensor]:
 ACTIVATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"silu": silu, "relu": relu, "tanh": tanh}
 
 
+def blank(rows: Tensor, groups: int, every: int = 1) -> Tensor:
+    """Rows ``[groups, M, n]`` for gradients: what the layers leave unused is or becomes zero."""
+    shape = (groups, len(rows) // every, rows.shape[1])
+    return rows.new_zeros(shape) if _kernels(rows) is None else rows.new_empty(shape)
+
+
 def forward(
-    rows: Tensor, layer: Dense, x: Tensor, activation: str | None = None, keep: bool = True
+    rows: Tensor, layer: Dense, x: Tensor, activation: str | None = None, keep: bool = True, every: int = 1
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
 
@@ -91,9 +99,11 @@ def forward(
         x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
         activation: f; None for none, and then there are no slopes.
         keep: whether the slopes are wanted.
+        every: 2 takes the first, third, ... network only.
     """
     if (kernels := _kernels(rows, activation)) is not None:
-        return kernels.forward(rows, layer, x, activation, keep)  # type: ignore[no-any-return]
+        return kernels.forward(rows, layer, x, activation, keep, every)  # type: ignore[no-any-return]
+    rows = rows[::every]
     z = _product(_each(x, rows), layer.weights(rows)) + layer.biases(rows)
     if activation is None:
         return z, None
@@ -112,6 +122,7 @@ def backward(
     slope: Tensor | None = None,
     gradients: Tensor | None = None,
     wanted: bool = True,
+    every: int = 1,
 ) -> Tensor | None:
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
 
@@ -124,14 +135,17 @@ def backward(
         first: how many rows of d are of the first loss.
         lengths: into which groups of rows d falls, each with a gradient of its own: all of one length, or one per loss.
         slope: slopes of the activation that made x, or None where x comes from outside.
-        gradients: ``[groups, M, n]`` to write the parameters' gradients into, or None.
+        gradients: ``[groups, M, n]`` from ``blank`` to write the parameters' gradients into, or None.
         wanted: whether the inputs' are wanted.
+        every: as in ``forward``.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D, inputs]``, if wanted.
     """
     if (kernels := _kernels(rows)) is not None:
-        return kernels.backward(rows, layer, x, d, first, lengths, slope, gradients, wanted)  # type: ignore[no-any-return]
+        given = (rows, layer, x, d, first, lengths, slope, gradients, wanted, every)
+        return kernels.backward(*given)  # type: ignore[no-any-return]
+    rows = rows[::every]
     begin = 0
     for group, length in enumerate(lengths if gradients is not None else ()):
         seen, part = begin if begin < first else begin - first, d[:, begin : begin + length]

@@ -40,10 +40,12 @@ WIDE, SPREAD = Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
 FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
 
 
-def forward(rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool) -> tuple[Tensor, Tensor | None]:
+def forward(
+    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, every: int
+) -> tuple[Tensor, Tensor | None]:
     """See ``dense.forward``."""
     x = _rows_in_one_piece(x)
-    nets, batch = len(rows), x.shape[1]
+    nets, batch = len(rows) // every, x.shape[1]
     h = x.new_empty(nets, batch, layer.outputs)
     slope = torch.empty_like(h) if keep and activation else None
     tile = FEW_OUTPUTS if layer.outputs <= FEW else FEW_INPUTS if layer.inputs <= FEW else WIDE
@@ -53,7 +55,7 @@ def forward(rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep:
     grid = (triton.cdiv(batch, tile.rows) * triton.cdiv(layer.outputs, columns), nets)
     forward_kernel[grid](
         x, rows, h, h if slope is None else slope,
-        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0), ROWS=batch, **_place(layer),
+        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every, ROWS=batch, **_place(layer),
         SHARE=nets // len(x), ACTIVATION=CODES[activation], KEEP=slope is not None, TF32=tf32(),
         BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs),
         num_warps=tile.warps, num_stages=tile.stages,
@@ -71,10 +73,11 @@ def backward(
     slope: Tensor | None,
     gradients: Tensor | None,
     wanted: bool,
+    every: int,
 ) -> Tensor | None:
     """See ``dense.backward``; both products in one launch, since neither needs the other."""
     x, d = _rows_in_one_piece(x), d.contiguous()
-    nets, batch = len(rows), d.shape[1]
+    nets, batch = len(rows) // every, d.shape[1]
     dx = d.new_empty(nets, batch, layer.inputs) if wanted else None
     groups = 0 if gradients is None else len(gradients)
     even = all(length == lengths[0] for length in lengths)
@@ -86,7 +89,9 @@ def backward(
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
         x, d if slope is None else slope, d, rows, d if gradients is None else gradients, d if dx is None else dx,
-        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0), G_LOSS=0 if gradients is None else gradients.stride(0),
+        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every,
+        G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
+        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1],
         SLOPES=x.shape[1] * layer.inputs, DX_TILES=dx_tiles, DW_TILES=dw_tiles, ROWS=batch, FIRST=first,
         **_place(layer), SHARE=nets // len(x), SLOPE=slope is not None, LENGTH=lengths[0], EVEN=even,
         GRADIENTS=groups > 0, WANTED=wanted, TF32=tf32(),
@@ -181,7 +186,8 @@ def forward_kernel(
 @triton.jit
 def backward_kernel(
     x, slope, d, rows, gradients, dx, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
-    G_LOSS: tl.constexpr, SLOPES: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
+    G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
+    SLOPES: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
     ROWS: tl.constexpr, FIRST: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
     OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, SHARE: tl.constexpr, SLOPE: tl.constexpr,
     LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, TF32: tl.constexpr,
@@ -197,8 +203,11 @@ def backward_kernel(
                     WEIGHT, IN, OUT, GROUP, JUMP, SLOPE, TF32, BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
-        gradients += net * N
+        gradients += net * G_NET
         tile -= DX_TILES
+        if GRADIENTS and tile % DW_TILES == 0:
+            _zeros(gradients + tile // DW_TILES * G_LOSS, WEIGHT + IN * GROUP, BIAS + GROUP,
+                   W_GAP, B_GAP, OUT // GROUP, JUMP)  # fmt: skip
         if GRADIENTS and EVEN:
             group = tile // DW_TILES
             begin = group * LENGTH
@@ -211,6 +220,17 @@ def backward_kernel(
             else:
                 _weights(x, X_ROW, d + FIRST * OUT, gradients + G_LOSS, tile - DW_TILES, ROWS - FIRST,
                          WEIGHT, BIAS, IN, OUT, GROUP, JUMP, TF32, BW, BO, BR)  # fmt: skip
+
+
+@triton.jit
+def _zeros(
+    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
+    HEADS: tl.constexpr, JUMP: tl.constexpr,
+):  # fmt: skip
+    unused = tl.arange(0, 32)
+    for head in tl.static_range(HEADS):
+        tl.store(gradients + head * JUMP + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_GAP)
+        tl.store(gradients + head * JUMP + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_GAP)
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,24 +108,50 @@ class Learner:
         self._learn[not delayed]()
 
     def _learning(self, with_actor: bool) -> Callable[[], None]:
-        def update(batch: Batch, noise: NoiseDraws) -> None:
-            self.population.update(batch, noise, with_actor)
-
-        compiled = self.compiled(update)
+        update = self.updating(with_actor)
 
         def learning() -> None:
             fields, noise = self._sample()
-            compiled(Batch(*fields), noise)
+            update(Batch(*fields), noise)
 
         return learning
+
+    def updating(self, with_actor: bool, targets: bool = True) -> Callable[[Batch, NoiseDraws], None]:
+        """An update, compiled where that is asked for; without its target copies where only its steps are timed.
+
+        Critics and actors are compiled apart: in one piece, the critics' new parameters would be written twice, once
+        for the actors to read and once in their place.
+        """
+        population = self.population
+
+        def informed(batch: Batch) -> Batch:
+            return batch._replace(progress=population.state["acted"] / self.settings.steps)
+
+        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            kept = population.step_critic(informed(batch), noise)
+            if targets and not with_actor:
+                population.move_targets(with_actor)
+            return kept
+
+        def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> None:
+            population.step_actor(informed(batch), noise, kept)
+            if targets:
+                population.move_targets(with_actor)
+
+        first, second = self.compiled(critic), self.compiled(actor)
+
+        def update(batch: Batch, noise: NoiseDraws) -> None:
+            kept = first(batch, noise)
+            if with_actor:
+                second(batch, noise, kept)
+
+        return update
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise for the next update."""
         count = self.population.state["updates"]
         size, previous = self.settings.batch_size, self.method.previous_obs
-        batch = self.replay.sample(self.streams, count, size, previous)
-        batch = batch._replace(progress=self.population.state["acted"] / self.settings.steps)
-        return tuple(batch), self.noise(count, size)
+        return tuple(self.replay.sample(self.streams, count, size, previous)), self.noise(count, size)
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
         """Every draw of one update."""

@@ -27,12 +27,14 @@ Gradients = tuple[list[Tensor], dict[str, Tensor]]  # rows [P, n], one or two, a
 
 
 class Passes(Protocol):
-    """Gradients of an update's losses, each network's after the other's step."""
+    """Gradients of an update's losses: the critics', and after their step the actors'."""
+
+    kept: Sequence[Tensor]
 
     def critic(self) -> Gradients:
-        """By the critics' parameters ``[P, 2n]``."""
+        """By the critics' parameters ``[P, 2n]``; ``kept`` then holds what ``actor`` may reuse."""
 
-    def actor(self) -> Gradients:
+    def actor(self, kept: Sequence[Tensor]) -> Gradients:
         """By the actors' parameters ``[P, n]``: native and auxiliary for a rule, otherwise their sum."""
 
 
@@ -42,6 +44,7 @@ class Autograd:
     def __init__(self, population: Population, goal: Objectives) -> None:
         """Nothing is computed yet."""
         self.population, self.goal = population, goal
+        self.kept: Sequence[Tensor] = ()
 
     def critic(self) -> Gradients:
         """See ``Passes``."""
@@ -58,7 +61,7 @@ class Autograd:
         (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
         return [gradient.view(agents.agents, -1)], seen
 
-    def actor(self) -> Gradients:
+    def actor(self, kept: Sequence[Tensor] = ()) -> Gradients:
         """See ``Passes``."""
         agents, goal = self.population, self.goal
         critic = agents.critic()
@@ -74,13 +77,12 @@ class Recorded:
     A loss that needs more than values goes through ``torch.func``, and its gradient is added.
     """
 
-    def __init__(self, population: Population, goal: Objectives, with_actor: bool) -> None:
-        """Read the actor now where an actor step follows: SAC's target asks it too."""
+    def __init__(self, population: Population, goal: Objectives) -> None:
+        """Nothing is computed yet."""
         self.population, self.goal = population, goal
         self.heads = tuple(name for name, _, _ in population.actor_layout.layers if not name.startswith("trunk."))
         self.averages: list[Tensor] = []
-        if with_actor:
-            self._read_actor()
+        self.kept: Sequence[Tensor] = ()
 
     # --- critics ------------------------------------------------------------------------------------------------
 
@@ -112,6 +114,9 @@ class Recorded:
             return output.view(self.population.agents, 2, -1)
 
         name = self.population.behind
+        if name == "actor":
+            self._read_actor()
+            self.kept = self.tape.kept
         read = Answering(self._answers(self.target_order)) if name == "actor" else self._reader(name)
         return self.goal.target(self._policy(read), ReadCritic(values, values))
 
@@ -129,15 +134,15 @@ class Recorded:
         self, name: str, inputs: Sequence[tuple[Any, ...]], first: bool = False, keep: bool = True
     ) -> Tape:
         agents = self.population
-        rows = agents.twins(name)
         x = torch.cat([torch.cat(pair, -1) for pair in inputs], 1)
-        return Tape(agents.critic_layout, rows[::2] if first else rows, agents.shape.activation, x, keep)
+        return Tape(agents.critic_layout, agents.twins(name), agents.shape.activation, x, keep, 2 if first else 1)
 
     # --- actors -------------------------------------------------------------------------------------------------
 
-    def actor(self) -> Gradients:
+    def actor(self, kept: Sequence[Tensor] = ()) -> Gradients:
         """See ``Passes``."""
         agents, method = self.population, self.goal.method
+        self._read_actor(kept)
         both, first = Linear(self._read_both), Linear(self._read_first)
         native, order = self.losses[0]
         native(self._policy(Answering(self._answers(order))), ReadCritic(both, first))
@@ -159,8 +164,8 @@ class Recorded:
             seen |= more
         return gradients, seen
 
-    def _read_actor(self) -> None:
-        """Ask every loss, run the actor on all their observations at once, and keep each loss's share."""
+    def _read_actor(self, kept: Sequence[Tensor] = ()) -> None:
+        """Ask every loss, run the actor on all their observations at once (if not kept), and note each one's share."""
         goal = self.goal
         inputs: list[tuple[Any, ...]] = []
         blank = ReadCritic(lambda obs, action: obs.new_zeros(_two_values(obs)), lambda obs, action: obs[..., 0] * 0.0)
@@ -170,8 +175,11 @@ class Recorded:
         if self.population.behind == "actor":
             self.target_order = self._ask(inputs, lambda policy: goal.target(policy, blank))
         agents = self.population
-        x = torch.cat([obs for (obs,) in inputs], 1)
-        self.tape = Tape(agents.actor_layout, agents.state["actor"], agents.shape.activation, x)
+        layout, rows = agents.actor_layout, agents.state["actor"]
+        if kept:
+            self.tape = Tape.again(layout, rows, kept)
+        else:
+            self.tape = Tape(layout, rows, agents.shape.activation, torch.cat([obs for (obs,) in inputs], 1))
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _actor_losses(self) -> list[ActorLoss]:

@@ -151,19 +151,33 @@ class Population:
 
     def update(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
         """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
-        self.step_networks(batch, noise, with_actor)
+        kept = self.step_critic(batch, noise)
+        if with_actor:
+            self.step_actor(batch, noise, kept)
         self.move_targets(with_actor)
 
-    def step_networks(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
-        """Forward passes, losses, gradients and optimiser steps: an update without its Polyak copies."""
+    def step_critic(self, batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+        """Forward passes, loss, gradient and optimiser step of the critics; returns what ``step_actor`` may reuse."""
         self.state["updates"] += 1
-        goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
-        passes: Passes = Recorded(self, goal, with_actor) if torch.compiler.is_compiling() else Autograd(self, goal)
+        passes = self._passes(batch, noise)
         (gradient,), seen = passes.critic()
         self._step("critic", gradient)
         self._diagnose(0, seen)
-        if with_actor:
-            self._step_actor(*passes.actor())
+        return passes.kept
+
+    def step_actor(self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = ()) -> None:
+        """The same for the actors, after the critics' step."""
+        gradients, seen = self._passes(batch, noise).actor(kept)
+        gradient = self._combine(gradients, seen) if len(gradients) == 2 else gradients[0]
+        self._step("actor", gradient)
+        if self.automatic_entropy:
+            slope = sac.temperature_gradient(seen["log_prob"], -float(self.shape.act_dim))
+            self._step("log_ent_coef", slope.unsqueeze(1))
+        self._diagnose(1, seen)
+
+    def _passes(self, batch: Batch, noise: NoiseDraws) -> Passes:
+        goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
+        return Recorded(self, goal) if torch.compiler.is_compiling() else Autograd(self, goal)
 
     def move_targets(self, with_actor: bool) -> None:
         """The Polyak copies after a step: targets with the actor, ASAP's average every time."""
@@ -174,14 +188,6 @@ class Population:
         if "actor_average" in self.state:
             rate = torch.full_like(self.hyper["tau"], AVERAGE_RATE)
             polyak(self.state["actor_average"], self.state["actor"], rate, self.state["alive"])
-
-    def _step_actor(self, gradients: Sequence[Tensor], seen: dict[str, Tensor]) -> None:
-        gradient = self._combine(gradients, seen) if len(gradients) == 2 else gradients[0]
-        self._step("actor", gradient)
-        if self.automatic_entropy:
-            slope = sac.temperature_gradient(seen["log_prob"], -float(self.shape.act_dim))
-            self._step("log_ent_coef", slope.unsqueeze(1))
-        self._diagnose(1, seen)
 
     def _combine(self, gradients: Sequence[Tensor], seen: dict[str, Tensor]) -> Tensor:
         """The rule's gradient; its memory moves on in place."""

@@ -19,7 +19,9 @@ class Tape:
     Values only: nothing here is seen by autograd.
     """
 
-    def __init__(self, layout: Layout, rows: Tensor, activation: str, x: Tensor, keep: bool = True) -> None:
+    def __init__(
+        self, layout: Layout, rows: Tensor, activation: str, x: Tensor, keep: bool = True, every: int = 1
+    ) -> None:
         """Run the networks.
 
         Args:
@@ -28,16 +30,30 @@ class Tape:
             activation: f.
             x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
             keep: whether what a way back needs is kept.
+            every: 2 runs the first, third, ... network only.
         """
-        self.layers, self.rows = layout.dense, rows
+        self.layers, self.rows, self.every = layout.dense, rows, every
         self.inputs: list[Tensor] = []
         self.slopes: list[Tensor | None] = [None]
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers):
             self.inputs.append(x)
-            x, slope = dense.forward(rows, layer, x, None if i == last else activation, keep)
+            x, slope = dense.forward(rows, layer, x, None if i == last else activation, keep, every)
             self.slopes.append(slope)
         self.output = x
+
+    @property
+    def kept(self) -> list[Tensor]:
+        """What ``again`` needs."""
+        return [*self.inputs, *(slope for slope in self.slopes if slope is not None), self.output]
+
+    @classmethod
+    def again(cls, layout: Layout, rows: Tensor, kept: Sequence[Tensor]) -> Tape:
+        """The same tape where another function ran the networks and returned what it ``kept``."""
+        tape, count = cls.__new__(cls), len(layout.dense)
+        tape.layers, tape.rows, tape.every = layout.dense, rows, 1
+        tape.inputs, tape.slopes, tape.output = list(kept[:count]), [None, *kept[count:-1], None], kept[-1]
+        return tape
 
     def gradients(self, cotangents: Sequence[Tensor], span: int) -> list[Tensor]:
         """Rows ``[M, n]`` for each of one or two losses' ``∂L/∂output``, given for the output's first rows.
@@ -48,7 +64,7 @@ class Tape:
         # Few networks leave a GPU idle: summing rows in groups and then the groups is done sooner.
         apart = self.rows.is_cuda and len(self.rows) < MANY
         lengths = [span] * (sum(sizes) // span) if apart else sizes
-        found = self.rows.new_zeros(len(lengths), *self.rows.shape)
+        found = dense.blank(self.rows, len(lengths), self.every)
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], lengths, found)
         count = sizes[0] // lengths[0]
         return [found[:count].sum(0), found[count:].sum(0)][: len(sizes)] if len(lengths) > len(sizes) else list(found)
@@ -70,6 +86,7 @@ class Tape:
                 slope=self.slopes[i],
                 gradients=found,
                 wanted=i > 0 or found is None,
+                every=self.every,
             )
             d = d if back is None else back
         return d
