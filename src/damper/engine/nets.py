@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from damper.engine.dense import NARROW, Dense
+from damper.engine.field import action_field
 from damper.engine.streams import Streams
 from damper.errors import DamperError
 
@@ -191,7 +192,7 @@ class StackedCritic:
 
     def __init__(self, weights: Weights, activation: str) -> None:
         """Weights are stacked over ``2P`` networks."""
-        self.weights, self.activation = weights, ACTIVATIONS[activation]
+        self.weights, self.activation, self._name = weights, ACTIVATIONS[activation], activation
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``[P, 2, B]`` from observations ``[P, B, d]`` and actions ``[P, B, A]`` or ``[P, 2, B, A]``."""
@@ -206,6 +207,13 @@ class StackedCritic:
         """``Q_1`` alone, ``[P, B]``."""
         half = {name: (weight[::2], bias[::2]) for name, (weight, bias) in self.weights.items()}
         return self._forward(half, torch.cat((obs, action), -1))
+
+    def action_field(self, observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
+        """``∇ₐQ_j`` at each of some observations, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``."""
+        x = torch.cat([torch.cat((obs, action), -1) for obs in observations], -2)
+        x, v = (rows.unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1) for rows in (x, v))
+        gradients, bend = action_field(list(self.weights.values()), self._name, x, v)
+        return list(gradients.unflatten(0, (-1, 2)).chunk(len(observations), -2)), bend.unflatten(0, (-1, 2))
 
     def _forward(self, weights: Weights, x: Tensor) -> Tensor:
         for name, layer in weights.items():

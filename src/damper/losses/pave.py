@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,27 @@ def curvature(critic: Critic, obs: Tensor, action: Tensor, v: Tensor) -> tuple[T
 
     Hv, gradient = torch.func.grad(along, has_aux=True)(action)
     return (Hv * v).sum(-1), gradient
+
+
+def field(critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
+    """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
+
+    A critic that knows its layers offers both as ``action_field``, to be differentiated once; for any other they are
+    derivatives of its values.
+    """
+    own = getattr(critic, "action_field", None)
+    return own(observations, action, v) if own is not None else nested_field(critic, observations, action, v)
+
+
+def nested_field(
+    critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor
+) -> tuple[list[Tensor], Tensor]:
+    """``field`` of any critic that can be differentiated."""
+    a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (action, v))
+    first, *others = observations
+    bend, gradient = curvature(critic, first, a, v)
+    rest = action_gradient(critic, torch.cat(others, -2), torch.cat([a] * len(others), -2))
+    return [gradient, *rest.chunk(len(others), -2)], bend
 
 
 def _pave(
@@ -56,11 +79,10 @@ def _pave(
         sigma: σ in raw observation units.
         delta: δ, how concave Q should at least be.
     """
-    a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (batch.action, noise["pave_direction"]))
-    bend, gradient = curvature(critic, batch.obs, a, v)
     noisy = batch.obs + spread(sigma, batch.obs) * noise["pave_state"]
-    both = action_gradient(critic, torch.cat((noisy, batch.next_obs), -2), torch.cat((a, a), -2))
-    MPR, VFC = (mean_square(other - gradient).sum(-1) for other in both.chunk(2, -2))
+    observations = (batch.obs, noisy, batch.next_obs)
+    (gradient, *others), bend = field(critic, observations, batch.action, noise["pave_direction"])
+    MPR, VFC = (mean_square(other - gradient).sum(-1) for other in others)
     Curv = torch.relu(bend + spread(delta, bend)).mean(-1).sum(-1)
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv
 
