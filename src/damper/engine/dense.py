@@ -102,7 +102,7 @@ def forward(
         every: 2 takes the first, third, ... network only.
     """
     if (kernels := _kernels(rows, activation)) is not None:
-        return kernels.forward(rows, layer, x, activation, keep, every)  # type: ignore[no-any-return]
+        return kernels.forward(rows, layer, x, activation, keep, every)[:2]  # type: ignore[no-any-return]
     rows = rows[::every]
     z = _product(_each(x, rows), layer.weights(rows)) + layer.biases(rows)
     if activation is None:
@@ -159,6 +159,12 @@ def backward(
     back = layer.weights(rows).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
     return dx if slope is None else dx * torch.cat((slope[:, :first], slope[:, : d.shape[1] - first]), 1)
+
+
+def joined(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
+    """The kernels that run a network's last two layers as one, where the last has a single output."""
+    last = layers[-1]
+    return _kernels(rows, activation) if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW else None
 
 
 def _each(x: Tensor, rows: Tensor) -> Tensor:

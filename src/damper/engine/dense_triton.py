@@ -41,26 +41,29 @@ FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64,
 
 
 def forward(
-    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, every: int
-) -> tuple[Tensor, Tensor | None]:
-    """See ``dense.forward``."""
+    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, every: int, head: Dense | None = None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """See ``dense.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
     x = _rows_in_one_piece(x)
     nets, batch = len(rows) // every, x.shape[1]
-    h = x.new_empty(nets, batch, layer.outputs)
-    slope = torch.empty_like(h) if keep and activation else None
+    h = x.new_empty(nets, batch, layer.outputs) if head is None or keep else None
+    slope = x.new_empty(nets, batch, layer.outputs) if keep and activation else None
     tile = FEW_OUTPUTS if layer.outputs <= FEW else FEW_INPUTS if layer.inputs <= FEW else WIDE
     if tile is WIDE and nets * _blocks(batch, layer.outputs, tile) < BLOCKS_WANTED:
         tile = SPREAD
     columns = narrow(tile.columns, layer.outputs)
-    grid = (triton.cdiv(batch, tile.rows) * triton.cdiv(layer.outputs, columns), nets)
-    forward_kernel[grid](
-        x, rows, h, h if slope is None else slope,
+    across = triton.cdiv(layer.outputs, columns)
+    parts = x.new_empty(nets, across, batch) if head else None
+    forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
+        x, rows, _or(h, x), _or(slope, x), _or(parts, x),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every, ROWS=batch, **_place(layer),
-        SHARE=nets // len(x), ACTIVATION=CODES[activation], KEEP=slope is not None, TF32=tf32(),
-        BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs),
-        num_warps=tile.warps, num_stages=tile.stages,
+        HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE=h is not None,
+        KEEP=slope is not None, JOIN=head is not None, TF32=tf32(),
+        BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
-    return h, slope
+    if head is None or parts is None:
+        return h, slope, None
+    return h, slope, parts.sum(1).unsqueeze(-1) + head.biases(rows[::every])
 
 
 def backward(
@@ -74,8 +77,14 @@ def backward(
     gradients: Tensor | None,
     wanted: bool,
     every: int,
+    head: Dense | None = None,
+    h: Tensor | None = None,
+    steep: Tensor | None = None,
 ) -> Tensor | None:
-    """See ``dense.backward``; both products in one launch, since neither needs the other."""
+    """See ``dense.backward``; both products in one launch, since neither needs the other.
+
+    With a ``head``, d is of its single output, and ``h`` and ``steep`` are what went into it and the slopes there.
+    """
     x, d = _rows_in_one_piece(x), d.contiguous()
     nets, batch = len(rows) // every, d.shape[1]
     dx = d.new_empty(nets, batch, layer.inputs) if wanted else None
@@ -88,17 +97,24 @@ def backward(
     dx_tiles = triton.cdiv(batch, tile.rows) * triton.cdiv(layer.inputs, across) if wanted else 0
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
-        x, d if slope is None else slope, d, rows, d if gradients is None else gradients, d if dx is None else dx,
+        x, _or(slope, d), d, rows, _or(gradients, d), _or(dx, d), _or(h, d), _or(steep, d),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
-        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1],
-        SLOPES=x.shape[1] * layer.inputs, DX_TILES=dx_tiles, DW_TILES=dw_tiles, ROWS=batch, FIRST=first,
-        **_place(layer), SHARE=nets // len(x), SLOPE=slope is not None, LENGTH=lengths[0], EVEN=even,
-        GRADIENTS=groups > 0, WANTED=wanted, TF32=tf32(),
+        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
+        ROWS=batch, FIRST=first, **_place(layer),
+        HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
+        HEAD_W_GAP=head.gaps[0] if head else 0, HEAD_B_GAP=head.gaps[1] if head else 0,
+        SHARE=nets // len(x), SLOPE=slope is not None, LENGTH=lengths[0], EVEN=even,
+        GRADIENTS=groups > 0, WANTED=wanted, JOIN=head is not None, TF32=tf32(),
         BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return dx
+
+
+def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """A kernel takes no None: what it never touches may be any tensor."""
+    return other if tensor is None else tensor
 
 
 def _blocks(rows: int, columns: int, tile: Tile) -> int:
@@ -144,10 +160,10 @@ def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constex
 
 @triton.jit
 def forward_kernel(
-    x, rows, h, slope, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
+    x, rows, h, slope, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, KEEP: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE: tl.constexpr,
+    KEEP: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """One block of ``f(x W + b)`` and of f'."""
     net = tl.program_id(1).to(tl.int64)
@@ -178,48 +194,67 @@ def forward_kernel(
     else:
         value = z
         steep = z
-    tl.store(h + at, value, inside)
+    if STORE:
+        tl.store(h + at, value, inside)
     if KEEP:
         tl.store(slope + at, steep, inside)
+    if JOIN:
+        weights_on = tl.load(rows + HEAD + c, c < OUT, 0.0)
+        share = tl.sum(tl.where(c[None, :] < OUT, value * weights_on[None, :], 0.0), 1)
+        tl.store(parts + (net * across + tile % across) * ROWS + r, share, r < ROWS)
 
 
 @triton.jit
 def backward_kernel(
-    x, slope, d, rows, gradients, dx, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
+    x, slope, d, rows, gradients, dx, h, steep, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
     G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
-    SLOPES: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
+    SEEN: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
     ROWS: tl.constexpr, FIRST: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
-    OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, SHARE: tl.constexpr, SLOPE: tl.constexpr,
-    LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, TF32: tl.constexpr,
+    OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    HEAD_W_GAP: tl.constexpr, HEAD_B_GAP: tl.constexpr, SHARE: tl.constexpr, SLOPE: tl.constexpr,
+    LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, JOIN: tl.constexpr,
+    TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     """One block of the inputs' gradient, or of a loss's gradient by the weights and biases."""
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
-    d += net * ROWS * OUT
+    d += net * ROWS * (1 if JOIN else OUT)
+    rows += net * N
+    h += net * SEEN * OUT
+    steep += net * SEEN * OUT
     if tile < DX_TILES:
         if WANTED:
-            _inputs(slope + net * SLOPES, d, rows + net * N, dx + net * ROWS * IN, tile, ROWS, FIRST,
-                    WEIGHT, IN, OUT, GROUP, JUMP, SLOPE, TF32, BM, BI, BK)  # fmt: skip
+            _inputs(slope + net * SEEN * IN, d, steep, rows, dx + net * ROWS * IN, tile, ROWS, FIRST,
+                    WEIGHT, IN, OUT, GROUP, JUMP, HEAD, SLOPE, JOIN, TF32, BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
         gradients += net * G_NET
         tile -= DX_TILES
-        if GRADIENTS and tile % DW_TILES == 0:
-            _zeros(gradients + tile // DW_TILES * G_LOSS, WEIGHT + IN * GROUP, BIAS + GROUP,
-                   W_GAP, B_GAP, OUT // GROUP, JUMP)  # fmt: skip
-        if GRADIENTS and EVEN:
+        if GRADIENTS:
             group = tile // DW_TILES
+            gradients += group * G_LOSS
+            if tile % DW_TILES == 0:
+                _zeros(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_GAP, B_GAP, OUT // GROUP, JUMP)
+                if JOIN:
+                    _zeros(gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_GAP, HEAD_B_GAP, 1, 0)
             begin = group * LENGTH
             seen = tl.where(begin < FIRST, begin, begin - FIRST)
-            _weights(x + seen * X_ROW, X_ROW, d + begin * OUT, gradients + group * G_LOSS, tile % DW_TILES, LENGTH,
-                     WEIGHT, BIAS, IN, OUT, GROUP, JUMP, TF32, BW, BO, BR)  # fmt: skip
-        elif GRADIENTS:
-            if tile < DW_TILES:
-                _weights(x, X_ROW, d, gradients, tile, FIRST, WEIGHT, BIAS, IN, OUT, GROUP, JUMP, TF32, BW, BO, BR)
+            x += seen * X_ROW
+            h += seen * OUT
+            steep += seen * OUT
+            d += begin * (1 if JOIN else OUT)
+            tile = tile % DW_TILES
+            if EVEN or ROWS == FIRST:
+                _weights(x, X_ROW, d, h, steep, rows, gradients, tile, LENGTH, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
+                         HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
             else:
-                _weights(x, X_ROW, d + FIRST * OUT, gradients + G_LOSS, tile - DW_TILES, ROWS - FIRST,
-                         WEIGHT, BIAS, IN, OUT, GROUP, JUMP, TF32, BW, BO, BR)  # fmt: skip
+                if group == 0:
+                    _weights(x, X_ROW, d, h, steep, rows, gradients, tile, FIRST, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
+                             HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+                else:
+                    _weights(x, X_ROW, d, h, steep, rows, gradients, tile, ROWS - FIRST, WEIGHT, BIAS, IN, OUT, GROUP,
+                             JUMP, HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
 
 
 @triton.jit
@@ -235,33 +270,42 @@ def _zeros(
 
 @triton.jit
 def _inputs(
-    slope, d, rows, dx, tile, ROWS: tl.constexpr, FIRST: tl.constexpr,
+    slope, d, steep, rows, dx, tile, ROWS: tl.constexpr, FIRST: tl.constexpr,
     WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr,
-    SLOPE: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
+    HEAD: tl.constexpr, SLOPE: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
+    BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (IN + BI - 1) // BI
     r = tile // across * BM + tl.arange(0, BM)
     i = tile % across * BI + tl.arange(0, BI)
+    seen = tl.where(r < FIRST, r, r - FIRST)
     sums = tl.zeros((BM, BI), tl.float32)
     for start in range(0, OUT, BK):
         o = start + tl.arange(0, BK)
         place = among_heads(o, OUT, GROUP, JUMP)
-        back = tl.load(d + r[:, None] * OUT + o[None, :], (r[:, None] < ROWS) & (o[None, :] < OUT), 0.0)
+        there = (r[:, None] < ROWS) & (o[None, :] < OUT)
+        if JOIN:  # d of this layer is d of the head's output times its weight times the slope
+            back = tl.load(steep + seen[:, None] * OUT + o[None, :], there, 0.0)
+            back *= tl.load(rows + HEAD + o, o < OUT, 0.0)[None, :]
+        else:
+            back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
         weights = tl.load(rows + WEIGHT + i[None, :] * GROUP + place[:, None],
                           (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
         sums = product(back, weights, sums, TF32)
+    if JOIN:  # the same for the whole row, so once at the end
+        sums *= tl.load(d + r, r < ROWS, 0.0)[:, None]
     inside = (r[:, None] < ROWS) & (i[None, :] < IN)
     if SLOPE:
-        seen = tl.where(r < FIRST, r, r - FIRST)
         sums *= tl.load(slope + seen[:, None] * IN + i[None, :], inside, 0.0)
     tl.store(dx + r[:, None] * IN + i[None, :], sums, inside)
 
 
 @triton.jit
 def _weights(
-    x, X_ROW: tl.constexpr, d, gradients, tile, count: tl.constexpr,
+    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count: tl.constexpr,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, TF32: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
+    BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (OUT + BO - 1) // BO
     i = tile // across * BW + tl.arange(0, BW)
@@ -270,12 +314,41 @@ def _weights(
     total = tl.zeros((BO,), tl.float32)
     for start in range(0, count, BR):
         r = start + tl.arange(0, BR)
+        there = (r[:, None] < count) & (o[None, :] < OUT)
         inputs = tl.load(x + r[None, :] * X_ROW + i[:, None], (i[:, None] < IN) & (r[None, :] < count), 0.0)
-        back = tl.load(d + r[:, None] * OUT + o[None, :], (r[:, None] < count) & (o[None, :] < OUT), 0.0)
+        if JOIN:
+            back = tl.load(steep + r[:, None] * OUT + o[None, :], there, 0.0)
+            back *= tl.load(d + r, r < count, 0.0)[:, None]
+        else:
+            back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
         sums = product(inputs, back, sums, TF32)
         total += tl.sum(back, 0)
+    if JOIN:  # the same for the whole column, so once at the end
+        weights_on = tl.load(rows + HEAD + o, o < OUT, 0.0)
+        sums *= weights_on[None, :]
+        total *= weights_on
     place = among_heads(o, OUT, GROUP, JUMP)
     tl.store(gradients + WEIGHT + i[:, None] * GROUP + place[None, :], sums,
              (i[:, None] < IN) & (o[None, :] < OUT))  # fmt: skip
     if tile // across == 0:
         tl.store(gradients + BIAS + place, total, o < OUT)
+        if JOIN:
+            _head(d, h, gradients, o, tile, count, OUT, HEAD, HEAD_BIAS, BO, BR)
+
+
+@triton.jit
+def _head(
+    d, h, gradients, o, tile, count: tl.constexpr, OUT: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    BO: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
+    sums = tl.zeros((BO,), tl.float32)
+    total = tl.zeros((BR,), tl.float32)
+    for start in range(0, count, BR):
+        r = start + tl.arange(0, BR)
+        back = tl.load(d + r, r < count, 0.0)
+        values = tl.load(h + r[:, None] * OUT + o[None, :], (r[:, None] < count) & (o[None, :] < OUT), 0.0)
+        sums += tl.sum(values * back[:, None], 0)
+        total += back
+    tl.store(gradients + HEAD + o, sums, o < OUT)
+    if tile == 0:
+        tl.store(gradients + HEAD_BIAS, tl.sum(total, 0))

@@ -35,11 +35,17 @@ class Tape:
         self.layers, self.rows, self.every = layout.dense, rows, every
         self.inputs: list[Tensor] = []
         self.slopes: list[Tensor | None] = [None]
+        self.kernels = dense.joined(rows, self.layers, activation)
         last = len(self.layers) - 1
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
             x, slope = dense.forward(rows, layer, x, None if i == last else activation, keep, every)
             self.slopes.append(slope)
+        if self.kernels is not None:
+            self.inputs.append(x)
+            h, slope, x = self.kernels.forward(rows, self.layers[-2], x, activation, keep, every, self.layers[-1])
+            self.inputs.append(h)
+            self.slopes += [slope, None]
         self.output = x
 
     @property
@@ -51,7 +57,7 @@ class Tape:
     def again(cls, layout: Layout, rows: Tensor, kept: Sequence[Tensor]) -> Tape:
         """The same tape where another function ran the networks and returned what it ``kept``."""
         tape, count = cls.__new__(cls), len(layout.dense)
-        tape.layers, tape.rows, tape.every = layout.dense, rows, 1
+        tape.layers, tape.rows, tape.every, tape.kernels = layout.dense, rows, 1, None
         tape.inputs, tape.slopes, tape.output = list(kept[:count]), [None, *kept[count:-1], None], kept[-1]
         return tape
 
@@ -75,7 +81,15 @@ class Tape:
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
     def _back(self, d: Tensor, first: int, lengths: Sequence[int], found: Tensor | None) -> Tensor:
-        for i in reversed(range(len(self.layers))):
+        begin = len(self.layers) - 1
+        if self.kernels is not None:
+            begin -= 1
+            d = self.kernels.backward(
+                self.rows, self.layers[begin], self.inputs[begin], d, first, lengths, self.slopes[begin], found,
+                begin > 0 or found is None, self.every, self.layers[-1], self.inputs[-1], self.slopes[-2],
+            )  # fmt: skip
+            begin -= 1
+        for i in range(begin, -1, -1):
             back = dense.backward(
                 self.rows,
                 self.layers[i],
