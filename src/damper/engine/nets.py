@@ -51,6 +51,9 @@ class Layout:
     def _padded(self, length: int) -> int:
         return -(-length // self.alignment) * self.alignment
 
+    def _gap(self, length: int) -> int:
+        return self._padded(length) - length
+
     @cached_property
     def size(self) -> int:
         """Numbers in one row."""
@@ -60,8 +63,10 @@ class Layout:
     def dense(self) -> tuple[Dense, ...]:
         """The hidden layers, then all heads as one: they share inputs and sizes, and lie evenly spaced."""
         places = [
-            Dense(inputs, outputs, self.spans[2 * i][0], self.spans[2 * i + 1][0], outputs)
-            for i, (_, inputs, outputs) in enumerate(self.layers)
+            Dense(inputs, outputs, start, bias, outputs, gaps=(self._gap(inputs * outputs), self._gap(outputs)))
+            for (_, inputs, outputs), (start, _), (bias, _) in zip(
+                self.layers, self.spans[::2], self.spans[1::2], strict=True
+            )
         ]
         hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
         heads = places[hidden:]
@@ -79,7 +84,7 @@ class Layout:
         parts = []
         for tensor, (_, length) in zip(tensors, self.spans, strict=True):
             parts.append(tensor.flatten(1))
-            if gap := self._padded(length) - length:
+            if gap := self._gap(length):
                 parts.append(filler[:, :gap])
         return torch.cat(parts, 1)
 
