@@ -58,7 +58,7 @@ class Learner:
         # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
         self._sample = self.compiled(self.sample)
         self._learn = {with_actor: self.graphed(self._learning(with_actor)) for with_actor in (False, True)}
-        self._act: Callable[[], Tensor] = self.graphed(self._choose)
+        self._act: Callable[[], Tensor] = self.graphed(self.compiled(self._choose))
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
@@ -81,7 +81,6 @@ class Learner:
         out = self._act().to("cpu").numpy()
         return out[0], out[1], out[2]
 
-    @torch.no_grad()
     def _choose(self) -> Tensor:
         """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean."""
         population, count = self.population, self.population.state["acted"]
