@@ -1,0 +1,61 @@
+"""Stacked networks in their plainest form, for autograd to differentiate: what the written-out passes must equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from damper.engine.nets import ACTIVATIONS, Layout, leaves, trunk_layers
+from damper.engine.streams import Streams
+
+
+def layout(inputs: int, hidden: Sequence[int], heads: Sequence[str], outputs: int, alignment: int = 8) -> Layout:
+    """Hidden layers and heads of one size, with gaps behind most of them."""
+    return Layout((*trunk_layers(inputs, hidden), *((head, hidden[-1], outputs) for head in heads)), alignment)
+
+
+def rows(made: Layout, networks: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Parameters ``[M, n]``, large enough for activations to bend."""
+    return 2.0 * made.initial(Streams(range(networks)), "layers", dtype)
+
+
+def draw(name: str, networks: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Normal numbers ``[M, *shape]``."""
+    return Streams(range(networks)).normal(name, 0, shape, dtype)
+
+
+def network(made: Layout, given: Tensor, activation: str, x: Tensor) -> Tensor:
+    """Outputs ``[M, R, ·]`` of all heads side by side; x ``[M/2, R, ·]`` goes to two networks each."""
+    if len(x) != len(given):
+        x = x.repeat_interleave(2, 0)
+    heads = []
+    for name, (weight, bias) in made.split(given).items():
+        z = x @ weight + bias
+        if name.startswith("trunk."):
+            x = ACTIVATIONS[activation](z)
+        else:
+            heads.append(z)
+    return torch.cat(heads, -1)
+
+
+def gaps(made: Layout, given: Tensor) -> Tensor:
+    """What no layer uses of rows ``[..., n]``."""
+    unused = torch.ones(made.size, dtype=torch.bool)
+    for start, length in made.spans:
+        unused[start : start + length] = False
+    return given[..., unused.to(given.device)]
+
+
+def apart(ours: Tensor, theirs: Tensor) -> float:
+    """``‖ours − theirs‖ / ‖theirs‖``; infinite where they are not of one shape."""
+    if ours.shape != theirs.shape:
+        return float("inf")
+    return float((ours.double() - theirs.double()).norm() / theirs.double().norm())
+
+
+def furthest(made: Layout, ours: Tensor, theirs: Tensor) -> float:
+    """The largest ``apart`` of any weight or bias of rows ``[M, n]``."""
+    pairs = zip(leaves(made.split(ours)), leaves(made.split(theirs)), strict=True)
+    return max(apart(a, b) for a, b in pairs)

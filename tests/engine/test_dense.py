@@ -1,0 +1,209 @@
+"""A layer's written-out passes are what autograd computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from damper.engine import dense
+from damper.engine.dense import Dense
+from damper.engine.nets import ACTIVATIONS
+from tests.engine import layers
+
+M, R, INPUTS, TOLERANCE = 4, 9, 5, 1e-12
+HEADS = layers.layout(INPUTS, (7,), ("mu", "log_std", "prediction"), 3)
+VALUE = layers.layout(INPUTS, (20,), ("q",), 1)
+# Few outputs (a product per network on a CPU), several heads, many outputs (one product for all), a single one.
+LAYERS = dict(zip(("few", "heads", "many", "one"), (*HEADS.dense, *VALUE.dense), strict=True))
+SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALUE.size}
+
+
+# --- where a layer lies --------------------------------------------------------------------------------------------
+
+
+def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
+    row = torch.arange(40.0)[None]
+    layer = Dense(inputs=3, outputs=4, weight=2, bias=9, group=2, jump=20)
+    assert layer.heads == 2
+    assert layer.weights(row).tolist() == [[[2, 3, 22, 23], [4, 5, 24, 25], [6, 7, 26, 27]]]
+    assert layer.biases(row).tolist() == [[[9, 10, 29, 30]]]
+
+
+def test_views_are_the_layout_s_layers_side_by_side() -> None:
+    rows = layers.rows(HEADS, M)
+    split = list(HEADS.split(rows).values())
+    hidden, heads = HEADS.dense
+    assert torch.equal(hidden.weights(rows), split[0][0]) and torch.equal(hidden.biases(rows), split[0][1])
+    assert torch.equal(heads.weights(rows), torch.cat([weight for weight, _ in split[1:]], -1))
+    assert torch.equal(heads.biases(rows), torch.cat([bias for _, bias in split[1:]], -1))
+    assert hidden.weights(rows).data_ptr() == rows.data_ptr(), "one layer is not copied"
+
+
+def test_gaps_say_what_lies_unused_behind_weights_and_biases() -> None:
+    starts = [start for start, _ in HEADS.spans] + [HEADS.size]
+    unused = [starts[i + 1] - start - length for i, (start, length) in enumerate(HEADS.spans)]
+    hidden, heads = HEADS.dense
+    assert hidden.gaps == tuple(unused[:2]) and hidden.gaps[0] > 0 and hidden.gaps[1] > 0
+    assert all(heads.gaps == tuple(unused[i : i + 2]) for i in (2, 4, 6)) and heads.gaps[0] > 0 and heads.gaps[1] > 0
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_fill_writes_the_layer_and_nothing_else(name: str) -> None:
+    layer, rows = LAYERS[name], layers.draw("rows", M, SIZES[name])
+    blank = torch.full_like(rows, -1.0)
+    layer.fill(blank, layer.weights(rows), layer.biases(rows).squeeze(1))
+    assert torch.equal(layer.weights(blank), layer.weights(rows))
+    assert torch.equal(layer.biases(blank), layer.biases(rows))
+    assert int((blank != -1.0).sum()) == M * (layer.inputs + 1) * layer.outputs
+
+
+# --- forwards ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """A layer with inputs that an activation made, and autograd's way through both."""
+
+    name: str
+    activation: str = "silu"
+    shared: bool = False
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        self.layer = LAYERS[self.name]
+        self.rows = layers.draw("rows", M, SIZES[self.name])
+        self.networks = M // self.every
+        # Shared inputs come from outside: no slopes stand behind them.
+        self.before = layers.draw("before", M // 2 if self.shared else self.networks, R, self.layer.inputs)
+        self.x, self.slope = (self.before, None) if self.shared else dense.ACTIVATIONS[self.activation](self.before)
+
+    def z(self, rows: Tensor, before: Tensor) -> Tensor:
+        x = before if self.shared else ACTIVATIONS[self.activation](before)
+        used = rows[:: self.every]
+        return x @ self.layer.weights(used) + self.layer.biases(used)
+
+    def reference(self, part: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
+        """Gradients of ``Σ part · z`` by rows ``[M', n]`` and by what stands before the layer ``[M', R', inputs]``."""
+        rows = self.rows.clone().requires_grad_()
+        before = self.before.repeat_interleave(self.networks // len(self.before), 0).requires_grad_()
+        span = slice(start, start + part.shape[1])
+        by_rows, by_x = torch.autograd.grad((self.z(rows, before)[:, span] * part).sum(), (rows, before))
+        return by_rows[:: self.every], by_x[:, span]
+
+    def backward(self, d: Tensor, first: int, lengths: list[int], **options: bool) -> tuple[Tensor, Tensor | None]:
+        found = dense.blank(self.rows, len(lengths), self.every)
+        given = {"slope": self.slope, "gradients": found, "every": self.every, **options}
+        return found, dense.backward(self.rows, self.layer, self.x, d, first=first, lengths=lengths, **given)
+
+    def check_gradients(self, ours: Tensor, theirs: Tensor) -> None:
+        for part in (self.layer.weights, self.layer.biases):
+            assert layers.apart(part(ours), part(theirs)) <= TOLERANCE
+        assert torch.equal(ours != 0, theirs != 0), "nothing outside the layer is written"
+
+
+KINDS = [Case(name) for name in LAYERS] + [
+    *(Case("few", activation) for activation in ("relu", "tanh")),
+    *(Case(name, shared=True) for name in LAYERS),
+    *(Case(name, every=2) for name in LAYERS),
+]
+
+
+@pytest.mark.parametrize("activation", ["silu", "relu", "tanh", None])
+@pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
+def test_forward(case: Case, activation: str | None) -> None:
+    h, slope = dense.forward(case.rows, case.layer, case.x, activation, every=case.every)
+    inputs = case.x.repeat_interleave(case.networks // len(case.x), 0)
+    used = case.rows[:: case.every]
+    z = (inputs @ case.layer.weights(used) + case.layer.biases(used)).requires_grad_()
+    expected = ACTIVATIONS[activation](z) if activation else z
+    assert layers.apart(h, expected.detach()) <= TOLERANCE
+    if activation is None:
+        assert slope is None
+    else:
+        assert slope is not None and layers.apart(slope, torch.autograd.grad(expected.sum(), z)[0]) <= TOLERANCE
+    again, none = dense.forward(case.rows, case.layer, case.x, activation, keep=False, every=case.every)
+    assert torch.equal(again, h) and none is None
+
+
+@pytest.mark.parametrize("name", ["silu", "relu", "tanh"])
+def test_slopes_hold_where_activations_are_flat_or_kinked(name: str) -> None:
+    z = torch.tensor([-800.0, -40.0, -1e-9, 0.0, 1e-9, 40.0, 800.0], dtype=torch.float64, requires_grad=True)
+    expected = ACTIVATIONS[name](z)
+    h, slope = dense.ACTIVATIONS[name](z.detach())
+    torch.testing.assert_close(h, expected.detach(), rtol=TOLERANCE, atol=1e-300)
+    torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), z)[0], rtol=TOLERANCE, atol=1e-14)
+
+
+# --- backwards -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_backward_of_one_loss(case: Case) -> None:
+    d = layers.draw("d", case.networks, R, case.layer.outputs)
+    found, dx = case.backward(d, R, [R])
+    by_rows, by_x = case.reference(d)
+    case.check_gradients(found[0], by_rows)
+    assert dx is not None and layers.apart(dx, by_x) <= TOLERANCE
+
+
+@pytest.mark.parametrize("sizes", [(R, R), (R, 4), (3, 8)], ids=str)
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_backward_of_two_losses_on_the_first_rows(case: Case, sizes: tuple[int, int]) -> None:
+    d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
+    found, dx = case.backward(d, sizes[0], list(sizes))
+    assert dx is not None and dx.shape[1] == sum(sizes)
+    for part, gradient, back in zip(d.split(sizes, 1), found, dx.split(sizes, 1), strict=True):
+        by_rows, by_x = case.reference(part)
+        case.check_gradients(gradient, by_rows)
+        assert layers.apart(back, by_x) <= TOLERANCE
+
+
+@pytest.mark.parametrize("sizes", [(9,), (9, 6), (3, 9)], ids=str)
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_each_group_of_rows_has_its_own_gradient(case: Case, sizes: tuple[int, ...]) -> None:
+    length = 3
+    d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
+    found, _ = case.backward(d, sizes[0], [length] * (sum(sizes) // length), wanted=False)
+    starts = [start for size in sizes for start in range(0, size, length)]
+    for part, start, gradient in zip(d.split(length, 1), starts, found, strict=True):
+        case.check_gradients(gradient, case.reference(part, start)[0])
+
+
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_either_gradient_can_be_left_out(case: Case) -> None:
+    d = layers.draw("d", case.networks, R, case.layer.outputs)
+    found, dx = case.backward(d, R, [R])
+    alone, none = case.backward(d, R, [R], wanted=False)
+    assert none is None and torch.equal(alone, found)
+    given = {"slope": case.slope, "every": case.every}
+    back = dense.backward(case.rows, case.layer, case.x, d, first=R, lengths=[R], **given)
+    assert back is not None and dx is not None and torch.equal(back, dx)
+
+
+def test_gradient_rows_are_zero_where_no_layer_lies() -> None:
+    rows, x = layers.rows(HEADS, M), layers.draw("x", M, R, INPUTS)
+    hidden, heads = HEADS.dense
+    h, slope = dense.forward(rows, hidden, x, "silu")
+    found = dense.blank(rows, 1)
+    d = dense.backward(rows, heads, h, layers.draw("d", M, R, 9), first=R, lengths=[R], slope=slope, gradients=found)
+    assert d is not None
+    dense.backward(rows, hidden, x, d, first=R, lengths=[R], gradients=found, wanted=False)
+    assert layers.gaps(HEADS, found).numel() > 0 and (layers.gaps(HEADS, found) == 0).all()
+    assert int((found != 0).sum()) == M * sum(length for _, length in HEADS.spans)
+
+
+def test_backward_is_the_limit_of_differences() -> None:
+    case, h = Case("heads"), 1e-5
+    c = layers.draw("d", M, R, case.layer.outputs)
+    found, dx = case.backward(c, R, [R])
+    way, way_x = layers.draw("way", M, SIZES["heads"]), layers.draw("way x", M, R, case.layer.inputs)
+
+    def loss(step: float) -> Tensor:
+        return (case.z(case.rows + step * way, case.before + step * way_x) * c).sum((1, 2))
+
+    assert dx is not None
+    slopes = (found[0] * way).sum(1) + (dx * way_x).sum((1, 2))
+    torch.testing.assert_close(slopes, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0)

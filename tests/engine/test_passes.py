@@ -1,0 +1,178 @@
+"""The passes that are written out for the compiler give autograd's gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from damper.engine import passes
+from damper.engine.nets import Layout, leaves
+from damper.engine.objectives import Objectives
+from damper.engine.passes import Autograd, Gradients, Recorded
+from damper.engine.population import Population, Shape
+from damper.losses._interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting, mean_square
+from damper.methods import METHODS, Method
+from tests.engine import small
+
+SEEDS, MEMBER = (5, 3, 8), 1
+TOLERANCE, ROUNDING = 1e-10, 1e-13
+COMPOSED = ("damper+grad-caps+pave", "damper+caps", "damper+asap", "scalarization+l2c2")
+BACKBONES = ("td3", "sac")
+
+
+def build(backbone: str, method: str | Method) -> tuple[Population, Objectives]:
+    """Agents whose copies have moved away from what they copy, and what one update descends."""
+    made = small.population(backbone, method, SEEDS, torch.float64)  # type: ignore[arg-type]
+    for factor, name in enumerate(("actor_target", "critic_target", "actor_average"), start=2):
+        if name in made.state:
+            made.state[name] *= 1.0 + 0.1 * factor
+    batch, noise = small.inputs(made, SEEDS, 0)
+    return made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper)
+
+
+def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
+    (gradients, seen), (expected, known) = ours, theirs
+    assert len(gradients) == len(expected) and set(seen) == set(known)
+    for a, b in zip(gradients, expected, strict=True):
+        assert a.shape == b.shape and b.norm() > 0
+        tensors = zip(*(leaves(layout.split(rows.reshape(-1, layout.size))) for rows in (a, b)), strict=True)
+        for part, other in tensors:
+            # A bias that a loss of differences does not feel has a gradient of nothing but rounding errors.
+            assert (part - other).norm() <= TOLERANCE * other.norm() + ROUNDING * b.norm()
+    for name in seen:
+        assert seen[name].shape == known[name].shape
+        assert (seen[name] - known[name]).norm() <= TOLERANCE * known[name].norm(), name
+
+
+def check_passes(made: Population, goal: Objectives) -> None:
+    recorded, reference = Recorded(made, goal), Autograd(made, goal)
+    check_same(made.critic_layout, recorded.critic(), reference.critic())
+    expected = reference.actor()
+    assert len(expected[0]) == (2 if made.method.rule else 1)
+    check_same(made.actor_layout, Recorded(made, goal).actor(), expected)
+    # An update is two functions: what the first has run already is handed to the second.
+    assert len(recorded.kept) == (0 if made.behind == "actor_target" else 2 * len(made.actor_layout.dense))
+    check_same(made.actor_layout, Recorded(made, goal).actor(recorded.kept), expected)
+
+
+@pytest.mark.parametrize("method", [*METHODS, *COMPOSED])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_recorded_passes_give_autograd_s_gradients(backbone: str, method: str) -> None:
+    check_passes(*build(backbone, method))
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize(("backbone", "method"), [("td3", "damper"), ("sac", "damper+asap")])
+def test_other_activations(backbone: str, method: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, (10, 8), activation))
+    check_passes(*build(backbone, method))
+
+
+def test_values_per_agent_reach_their_agent() -> None:
+    own = {"lambda_T": [0.0, 0.5, 2.0], "sigma": [0.1, 0.0, 0.4]}
+    made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
+    batch, noise = small.inputs(made, SEEDS, 0)
+    check_passes(made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper))
+
+
+# --- one network run each ------------------------------------------------------------------------------------------
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, made: Population, goal: Objectives) -> list[int]:
+    """On how many batches each run of a network works, critics first."""
+    rows: list[int] = []
+    original = passes.Tape
+
+    class Counted(original):  # type: ignore[misc, valid-type]
+        def __init__(self, *given: Any) -> None:
+            rows.append(given[3].shape[1] // small.BATCH)
+            super().__init__(*given)
+
+    monkeypatch.setattr(passes, "Tape", Counted)
+    recorded = Recorded(made, goal)
+    recorded.critic()
+    Recorded(made, goal).actor(recorded.kept)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("backbone", "method", "expected"),
+    [
+        # Target actor, target critics, critics; actor at s, critic at s.
+        ("td3", "plain", [1, 1, 1, 1, 1]),
+        # Actor at s and s' for both losses.
+        ("td3", "damper", [1, 1, 1, 2, 1]),
+        # Actor at s for the update and at s' for the target and the smoothness, once for both functions.
+        ("sac", "damper", [2, 1, 1, 1]),
+        # A neighbour more, for the critics and for the actor.
+        ("td3", "l2c2", [1, 1, 2, 2, 1]),
+    ],
+)
+def test_each_network_runs_once_at_all_inputs_together(
+    backbone: str, method: str, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs(monkeypatch, *build(backbone, method)) == expected
+
+
+# --- agents apart --------------------------------------------------------------------------------------------------
+
+NETWORKS = ("actor", "critic", "actor_target", "critic_target", "actor_average")
+
+
+def outcome(made: Population, goal: Objectives) -> list[Tensor]:
+    """All gradients and all that was seen, each with one row per agent."""
+    both = (Recorded(made, goal).critic(), Recorded(made, goal).actor())
+    return [tensor for gradients, seen in both for tensor in (*gradients, *seen.values())]
+
+
+@pytest.mark.parametrize("method", ["plain", "damper", "damper+asap", "damper+grad-caps+pave"])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
+    made, goal = build(backbone, method)
+    clean, others = outcome(made, goal), [j for j in range(len(SEEDS)) if j != MEMBER]
+    for name in NETWORKS:
+        if name not in made.state:
+            continue
+        good = made.state[name].clone()
+        made.state[name][MEMBER, 4] = float("nan")
+        spoiled = outcome(made, goal)
+        assert any(tensor[MEMBER].isnan().any() for tensor in spoiled), f"{name} is used"
+        assert all(torch.equal(ours[others], theirs[others]) for ours, theirs in zip(spoiled, clean, strict=True)), name
+        made.state[name].copy_(good)
+
+
+# --- losses that need more than values -----------------------------------------------------------------------------
+
+
+def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting = 0.5) -> Tensor:
+    """``mean (vᵀ ∂μ/∂s)²``: how steep a random combination of the action's parts is."""
+    change = torch.func.grad(lambda obs: (noise["direction"] * policy(obs)).sum())(batch.obs)
+    return weight * mean_square(change)
+
+
+STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
+
+
+@pytest.mark.parametrize("rule", ["damper", None])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_derivative_of_the_policy_takes_the_other_path(
+    backbone: str, rule: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not STEEP.by_value
+    calls: list[int] = []
+    original = passes.differentiate
+
+    def counted(losses: Any, *given: Any) -> Any:
+        calls.append(len(losses))
+        return original(losses, *given)
+
+    made, goal = build(backbone, Method("steep", actor=STEEP, rule=rule))
+    check_passes(made, goal)
+    monkeypatch.setattr(passes, "differentiate", counted)
+    Recorded(made, goal).actor()
+    assert calls == [1], "the smoothness loss alone"
+    Recorded(*build(backbone, "damper+caps")).actor()
+    assert calls == [1], "losses by value need no autograd through networks"
