@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -49,10 +50,11 @@ def gaps(made: Layout, given: Tensor) -> Tensor:
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:
-    """``‖ours − theirs‖ / ‖theirs‖``; infinite where they are not of one shape."""
+    """``‖ours − theirs‖ / ‖theirs‖``; infinite where they are not of one shape or a number is missing."""
     if ours.shape != theirs.shape:
-        return float("inf")
-    return float((ours.double() - theirs.double()).norm() / theirs.double().norm())
+        return math.inf
+    distance = float((ours.double() - theirs.double()).norm() / theirs.double().norm())
+    return distance if math.isfinite(distance) else math.inf
 
 
 def furthest(made: Layout, ours: Tensor, theirs: Tensor) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,6 +77,23 @@ def test_values_per_agent_reach_their_agent() -> None:
     made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
     batch, noise = small.inputs(made, SEEDS, 0)
     check_passes(made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper))
+
+
+def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Asks for some of the rows only, and first for those that the backbone's loss does not."""
+    return policy(batch.next_obs[:, 3:]).square().sum((1, 2)) - policy(batch.obs[:, :2]).mean((1, 2))
+
+
+def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Asks for nothing that the backbone's loss asks for."""
+    return policy(batch.next_obs).square().sum((1, 2))
+
+
+@pytest.mark.parametrize("function", [_part, _after])
+@pytest.mark.parametrize("rule", ["damper", None])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_loss_may_ask_for_what_it_likes(backbone: str, rule: str | None, function: Callable[..., Tensor]) -> None:
+    check_passes(*build(backbone, Method("own", actor=Loss(function, by_value=True), rule=rule)))
 
 
 # --- one network run each ------------------------------------------------------------------------------------------

@@ -1,0 +1,146 @@
+"""The GPU's kernels beside the same sums in float64, on a GPU or in Triton's interpreter.
+
+``TRITON_INTERPRET=1 python -m tests.engine.kernels`` compares on a CPU and prints the relative differences by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from damper.engine import dense
+from damper.engine.nets import Layout
+from damper.engine.tape import Tape
+from tests.engine import layers
+
+INPUTS, ALIGNMENT, SPOILED = 5, 32, 2
+Compared = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Which networks, and how they are read."""
+
+    heads: tuple[str, ...] = ("q",)
+    outputs: int = 1
+    activation: str = "silu"
+    shared: bool = False
+    every: int = 1
+
+
+CASES = {
+    "heads": Case(("mu", "log_std", "prediction"), 3),
+    "relu": Case(("mu",), 2, "relu"),
+    "tanh": Case(("mu",), 2, "tanh"),
+    "shared": Case(shared=True),
+    "every second": Case(every=2),
+}
+
+
+def spoiled_blank(rows: Tensor, groups: int, every: int = 1) -> Tensor:
+    """In the place of ``dense.blank``: whatever the kernels leave unwritten is not a number."""
+    shape = (groups, len(rows) // every, rows.shape[1])
+    return rows.new_full(shape, float("nan") if rows.dtype == torch.float32 else 0.0)
+
+
+class Sizes:
+    """M networks with inputs for them; ``run`` compares each of a case's results in float32 and float64."""
+
+    def __init__(self, device: str, hidden: tuple[int, ...], batch: int, networks: int) -> None:
+        self.device, self.hidden, self.batch, self.networks = device, hidden, batch, networks
+
+    def run(self, case: Case) -> Iterator[Compared]:
+        tape, exact = self.tape(case, torch.float32), self.tape(case, torch.float64)
+        yield "output", layers.apart(tape.output, exact.output)
+        if case.activation == "relu":
+            # Rounding may move a sum across the kink, so the way back starts from what the kernels saw.
+            yield "slopes", 0.0 if _is_kinked(tape) else math.inf
+            exact = Tape.again(self._layout(case), exact.rows, [kept.double() for kept in tape.kept])
+        yield "input slopes", layers.apart(tape.input_slopes(), exact.input_slopes())
+        for sizes in ((self.batch,), (self.batch, self.batch // 2)):
+            yield from self._gradients(case, tape, exact, sizes)
+        yield from self._groups(tape, exact)
+        yield "others of a NaN", 0.0 if self._stays(case, tape) else math.inf
+
+    def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False) -> Tape:
+        layout = self._layout(case)
+        rows = layers.rows(layout, self.networks, torch.float32)
+        rows[SPOILED] *= float("nan") if spoil else 1.0
+        # Inputs that lie among others, as those cut out of a batch do.
+        wide = layers.draw("x", self.networks // (2 if case.shared else case.every), self.batch, INPUTS + 4)
+        x = wide.to(self.device, torch.float32)[..., 2 : 2 + INPUTS]
+        return Tape(layout, rows.to(self.device, dtype), case.activation, x.to(dtype), True, case.every)
+
+    def _layout(self, case: Case) -> Layout:
+        return layers.layout(INPUTS, self.hidden, case.heads, case.outputs, ALIGNMENT)
+
+    def _draw(self, name: str, like: Tensor, rows: int) -> Tensor:
+        return layers.draw(name, len(like), rows, like.shape[-1], dtype=torch.float32).to(self.device)
+
+    def _gradients(self, case: Case, tape: Tape, exact: Tape, sizes: tuple[int, ...]) -> Iterator[Compared]:
+        layout = self._layout(case)
+        given = [self._draw(f"loss {i}", tape.output, size) for i, size in enumerate(sizes)]
+        found = tape.gradients(given, self.batch // 4)
+        expected = exact.gradients([c.double() for c in given], self.batch // 4)
+        for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+            yield f"loss {i} of rows {sizes}", layers.furthest(layout, ours, theirs)
+            yield f"gaps {i} of rows {sizes}", float(layers.gaps(layout, ours).abs().max())
+
+    def _groups(self, tape: Tape, exact: Tape) -> Iterator[Compared]:
+        """Layer by layer, with a gradient for every group of rows: two of the first loss, one of the second."""
+        length = self.batch // 2
+        for i, layer in enumerate(tape.layers):
+            h = tape.inputs[i + 1] if i + 1 < len(tape.layers) else tape.output
+            d = self._draw(f"groups {i}", h, 3 * length)
+            (dx, found), (dx_exact, expected) = (_groups_of(own, i, d, length) for own in (tape, exact))
+            yield f"inputs of layer {i}", layers.apart(dx, dx_exact)
+            for g in range(3):
+                yield f"weights {g} of layer {i}", layers.apart(layer.weights(found[g]), layer.weights(expected[g]))
+                yield f"biases {g} of layer {i}", layers.apart(layer.biases(found[g]), layer.biases(expected[g]))
+
+    def _stays(self, case: Case, clean: Tape) -> bool:
+        """Whether a network that is not finite changes no bit of the others."""
+        d = self._draw("d", clean.output, self.batch)
+        spoiled, member = self.tape(case, torch.float32, spoil=True), SPOILED // case.every
+        results = [[tape.output, tape.input_slopes(), *tape.gradients([d], self.batch)] for tape in (spoiled, clean)]
+        others = [j for j in range(len(d)) if j != member]
+        same = all(torch.equal(ours[others], theirs[others]) for ours, theirs in zip(*results, strict=True))
+        return same and bool(spoiled.output[member].isnan().all())
+
+
+def _is_kinked(tape: Tape) -> bool:
+    pairs = zip(tape.slopes[1:-1], tape.inputs[1:], strict=True)
+    return all(slope is not None and torch.equal(slope, (h > 0).to(h.dtype)) for slope, h in pairs)
+
+
+def _groups_of(tape: Tape, i: int, d: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    found, d = dense.blank(tape.rows, 3, tape.every), d.to(tape.rows.dtype)
+    given = {"slope": tape.slopes[i], "gradients": found, "every": tape.every, "lengths": [length] * 3}
+    dx = dense.backward(tape.rows, tape.layers[i], tape.inputs[i], d, first=2 * length, **given)
+    assert dx is not None
+    return dx, found
+
+
+def differences(sizes: Sizes, names: Iterable[str] = CASES) -> dict[str, float]:
+    """The named cases' differences, by what was compared."""
+    return {f"{name}: {what}": value for name in names for what, value in sizes.run(CASES[name])}
+
+
+def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | None:
+    """In the place of ``dense._kernels``: the choice it makes for a GPU, for a CPU."""
+    from damper.engine import dense_triton
+
+    return dense_triton if rows.dtype == torch.float32 and activation != "tanh" else None
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    dense._kernels, dense.blank = interpreted, spoiled_blank
+    # No size is a multiple of a tile's.
+    print(json.dumps(differences(Sizes("cpu", (70, 36), 40, 4))))
