@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class Learner:
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
-        return torch.compile(function, fullgraph=True) if self.settings.compile else function
+        return torch.compile(_own(function), fullgraph=True) if self.settings.compile else function
 
     def graphed(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """A function of this learner's tensors as a CUDA graph, by default on a GPU."""
@@ -161,3 +162,12 @@ class Learner:
     def _draw(self, name: str, kind: Noise, count: Tensor, shape: tuple[int, ...]) -> Tensor:
         draw: Tensor = getattr(self.streams, kind.kind)(name, count, shape, self.dtype)
         return draw
+
+
+def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with code of its own: torch.compile counts by code how often it compiled, and stops at a few."""
+    if isinstance(function, MethodType):
+        return MethodType(_own(function.__func__), function.__self__)
+    assert isinstance(function, FunctionType)
+    code, defaults, cells = function.__code__.replace(), function.__defaults__, function.__closure__
+    return FunctionType(code, function.__globals__, function.__name__, defaults, cells)
