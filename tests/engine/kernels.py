@@ -32,14 +32,16 @@ class Case:
     activation: str = "silu"
     shared: bool = False
     every: int = 1
+    depth: int = 2
 
 
 CASES = {
     "heads": Case(("mu", "log_std", "prediction"), 3),
-    "relu": Case(("mu",), 2, "relu"),
+    "relu": Case(activation="relu"),
     "tanh": Case(("mu",), 2, "tanh"),
     "shared": Case(shared=True),
     "every second": Case(every=2),
+    "one hidden layer": Case(depth=1),
 }
 
 
@@ -58,6 +60,7 @@ class Sizes:
     def run(self, case: Case) -> Iterator[Compared]:
         tape, exact = self.tape(case, torch.float32), self.tape(case, torch.float64)
         yield "output", layers.apart(tape.output, exact.output)
+        yield "output alone", layers.apart(self.tape(case, torch.float32, keep=False).output, exact.output)
         if case.activation == "relu":
             # Rounding may move a sum across the kink, so the way back starts from what the kernels saw.
             yield "slopes", 0.0 if _is_kinked(tape) else math.inf
@@ -65,20 +68,20 @@ class Sizes:
         yield "input slopes", layers.apart(tape.input_slopes(), exact.input_slopes())
         for sizes in ((self.batch,), (self.batch, self.batch // 2)):
             yield from self._gradients(case, tape, exact, sizes)
-        yield from self._groups(tape, exact)
+        yield from self._groups(case, tape, exact)
         yield "others of a NaN", 0.0 if self._stays(case, tape) else math.inf
 
-    def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False) -> Tape:
+    def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False, keep: bool = True) -> Tape:
         layout = self._layout(case)
         rows = layers.rows(layout, self.networks, torch.float32)
         rows[SPOILED] *= float("nan") if spoil else 1.0
         # Inputs that lie among others, as those cut out of a batch do.
         wide = layers.draw("x", self.networks // (2 if case.shared else case.every), self.batch, INPUTS + 4)
         x = wide.to(self.device, torch.float32)[..., 2 : 2 + INPUTS]
-        return Tape(layout, rows.to(self.device, dtype), case.activation, x.to(dtype), True, case.every)
+        return Tape(layout, rows.to(self.device, dtype), case.activation, x.to(dtype), keep, case.every)
 
     def _layout(self, case: Case) -> Layout:
-        return layers.layout(INPUTS, self.hidden, case.heads, case.outputs, ALIGNMENT)
+        return layers.layout(INPUTS, self.hidden[-case.depth :], case.heads, case.outputs, ALIGNMENT)
 
     def _draw(self, name: str, like: Tensor, rows: int) -> Tensor:
         return layers.draw(name, len(like), rows, like.shape[-1], dtype=torch.float32).to(self.device)
@@ -88,21 +91,16 @@ class Sizes:
         given = [self._draw(f"loss {i}", tape.output, size) for i, size in enumerate(sizes)]
         found = tape.gradients(given, self.batch // 4)
         expected = exact.gradients([c.double() for c in given], self.batch // 4)
-        for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            yield f"loss {i} of rows {sizes}", layers.furthest(layout, ours, theirs)
-            yield f"gaps {i} of rows {sizes}", float(layers.gaps(layout, ours).abs().max())
+        yield from _compare(layout, f"of rows {sizes}", found, expected)
 
-    def _groups(self, tape: Tape, exact: Tape) -> Iterator[Compared]:
-        """Layer by layer, with a gradient for every group of rows: two of the first loss, one of the second."""
+    def _groups(self, case: Case, tape: Tape, exact: Tape) -> Iterator[Compared]:
+        """A gradient for every group of rows, which tapes ask for on a GPU alone: two of one loss, one of another."""
         length = self.batch // 2
-        for i, layer in enumerate(tape.layers):
-            h = tape.inputs[i + 1] if i + 1 < len(tape.layers) else tape.output
-            d = self._draw(f"groups {i}", h, 3 * length)
-            (dx, found), (dx_exact, expected) = (_groups_of(own, i, d, length) for own in (tape, exact))
-            yield f"inputs of layer {i}", layers.apart(dx, dx_exact)
-            for g in range(3):
-                yield f"weights {g} of layer {i}", layers.apart(layer.weights(found[g]), layer.weights(expected[g]))
-                yield f"biases {g} of layer {i}", layers.apart(layer.biases(found[g]), layer.biases(expected[g]))
+        d, found = self._draw("groups", tape.output, 3 * length), []
+        for own in (tape, exact):
+            found.append(dense.blank(own.rows, 3, own.every))
+            own._back(d.to(own.rows.dtype), 2 * length, [length] * 3, found[-1])
+        yield from _compare(self._layout(case), "of a group", *found)
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""
@@ -119,12 +117,10 @@ def _is_kinked(tape: Tape) -> bool:
     return all(slope is not None and torch.equal(slope, (h > 0).to(h.dtype)) for slope, h in pairs)
 
 
-def _groups_of(tape: Tape, i: int, d: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    found, d = dense.blank(tape.rows, 3, tape.every), d.to(tape.rows.dtype)
-    given = {"slope": tape.slopes[i], "gradients": found, "every": tape.every, "lengths": [length] * 3}
-    dx = dense.backward(tape.rows, tape.layers[i], tape.inputs[i], d, first=2 * length, **given)
-    assert dx is not None
-    return dx, found
+def _compare(layout: Layout, what: str, found: Iterable[Tensor], expected: Iterable[Tensor]) -> Iterator[Compared]:
+    for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        yield f"gradient {i} {what}", layers.furthest(layout, ours, theirs)
+        yield f"gaps {i} {what}", float(layers.gaps(layout, ours).abs().max())
 
 
 def differences(sizes: Sizes, names: Iterable[str] = CASES) -> dict[str, float]:

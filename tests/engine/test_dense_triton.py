@@ -61,7 +61,9 @@ def on_the_device(
 # all that the interpreter tries is tried again.
 @pytest.mark.gpu
 @pytest.mark.usefixtures("precision")
-@pytest.mark.parametrize(("networks", "names"), [(70, ("heads", "shared", "every second")), (6, ("heads", "relu"))])
+@pytest.mark.parametrize(
+    ("networks", "names"), [(70, ("heads", "shared", "every second")), (6, ("heads", "shared", "relu"))]
+)
 def test_kernels_keep_float32(networks: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     check(on_the_device(networks, names, "highest", monkeypatch), names, FULL)
 
