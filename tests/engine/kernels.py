@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from tests.engine import layers
 
 INPUTS, ALIGNMENT, SPOILED = 5, 32, 2
 Compared = tuple[str, float]
+plain_blank = dense.blank
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,10 @@ CASES = {
 }
 
 
-def spoiled_blank(rows: Tensor, groups: int, every: int = 1) -> Tensor:
+def spoiled_blank(rows: Tensor, groups: int, every: int = 1) -> Any:
     """In the place of ``dense.blank``: whatever the kernels leave unwritten is not a number."""
-    shape = (groups, len(rows) // every, rows.shape[1])
-    return rows.new_full(shape, float("nan") if rows.dtype == torch.float32 else 0.0)
+    found = plain_blank(rows, groups, every)
+    return found.fill_(float("nan")) if isinstance(found, Tensor) else found
 
 
 class Sizes:
@@ -95,12 +97,13 @@ class Sizes:
 
     def _groups(self, case: Case, tape: Tape, exact: Tape) -> Iterator[Compared]:
         """A gradient for every group of rows, which tapes ask for on a GPU alone: two of one loss, one of another."""
-        length = self.batch // 2
-        d, found = self._draw("groups", tape.output, 3 * length), []
+        layout, length = self._layout(case), self.batch // 2
+        d, gradients = self._draw("groups", tape.output, 3 * length), []
         for own in (tape, exact):
-            found.append(dense.blank(own.rows, 3, own.every))
-            own._back(d.to(own.rows.dtype), 2 * length, [length] * 3, found[-1])
-        yield from _compare(self._layout(case), "of a group", *found)
+            found = dense.blank(own.rows, 3, own.every)
+            own._back(d.to(own.rows.dtype), 2 * length, [length] * 3, found)
+            gradients.append(dense.gather(found, layout.size))
+        yield from _compare(layout, "of a group", *gradients)
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""

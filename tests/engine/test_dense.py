@@ -51,13 +51,14 @@ def test_gaps_say_what_lies_unused_behind_weights_and_biases() -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_fill_writes_the_layer_and_nothing_else(name: str) -> None:
+def test_pieces_joined_are_the_layer_and_zeros_around_it(name: str) -> None:
     layer, rows = LAYERS[name], layers.draw("rows", M, SIZES[name])
-    blank = torch.full_like(rows, -1.0)
-    layer.fill(blank, layer.weights(rows), layer.biases(rows).squeeze(1))
-    assert torch.equal(layer.weights(blank), layer.weights(rows))
-    assert torch.equal(layer.biases(blank), layer.biases(rows))
-    assert int((blank != -1.0).sum()) == M * (layer.inputs + 1) * layer.outputs
+    pieces = layer.pieces(layer.weights(rows), layer.biases(rows).squeeze(1))
+    (joined,) = dense.gather([pieces], SIZES[name])
+    assert joined.shape == rows.shape
+    assert torch.equal(layer.weights(joined), layer.weights(rows))
+    assert torch.equal(layer.biases(joined), layer.biases(rows))
+    assert int((joined != 0).sum()) == M * (layer.inputs + 1) * layer.outputs
 
 
 # --- forwards ------------------------------------------------------------------------------------------------------
@@ -93,10 +94,13 @@ class Case:
         by_rows, by_x = torch.autograd.grad((self.z(rows, before)[:, span] * part).sum(), (rows, before))
         return by_rows[:: self.every], by_x[:, span]
 
-    def backward(self, d: Tensor, first: int, lengths: list[int], **options: bool) -> tuple[Tensor, Tensor | None]:
+    def backward(
+        self, d: Tensor, first: int, lengths: list[int], **options: bool
+    ) -> tuple[list[Tensor], Tensor | None]:
         found = dense.blank(self.rows, len(lengths), self.every)
         given = {"slope": self.slope, "gradients": found, "every": self.every, **options}
-        return found, dense.backward(self.rows, self.layer, self.x, d, first=first, lengths=lengths, **given)
+        dx = dense.backward(self.rows, self.layer, self.x, d, first=first, lengths=lengths, **given)
+        return dense.gather(found, SIZES[self.name]), dx
 
     def check_gradients(self, ours: Tensor, theirs: Tensor) -> None:
         for part in (self.layer.weights, self.layer.biases):
@@ -177,7 +181,7 @@ def test_either_gradient_can_be_left_out(case: Case) -> None:
     d = layers.draw("d", case.networks, R, case.layer.outputs)
     found, dx = case.backward(d, R, [R])
     alone, none = case.backward(d, R, [R], wanted=False)
-    assert none is None and torch.equal(alone, found)
+    assert none is None and torch.equal(alone[0], found[0])
     given = {"slope": case.slope, "every": case.every}
     back = dense.backward(case.rows, case.layer, case.x, d, first=R, lengths=[R], **given)
     assert back is not None and dx is not None and torch.equal(back, dx)
@@ -191,8 +195,9 @@ def test_gradient_rows_are_zero_where_no_layer_lies() -> None:
     d = dense.backward(rows, heads, h, layers.draw("d", M, R, 9), first=R, lengths=[R], slope=slope, gradients=found)
     assert d is not None
     dense.backward(rows, hidden, x, d, first=R, lengths=[R], gradients=found, wanted=False)
-    assert layers.gaps(HEADS, found).numel() > 0 and (layers.gaps(HEADS, found) == 0).all()
-    assert int((found != 0).sum()) == M * sum(length for _, length in HEADS.spans)
+    (gradient,) = dense.gather(found, HEADS.size)
+    assert layers.gaps(HEADS, gradient).numel() > 0 and (layers.gaps(HEADS, gradient) == 0).all()
+    assert int((gradient != 0).sum()) == M * sum(length for _, length in HEADS.spans)
 
 
 def test_backward_is_the_limit_of_differences() -> None:

@@ -50,11 +50,13 @@ class Dense:
         parts = [rows[:, a:b] for a, b in self._spans(self.bias, 1)]
         return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
 
-    def fill(self, rows: Tensor, weights: Tensor, biases: Tensor) -> None:
-        """Write weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` into rows ``[M, n]``."""
+    def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
+        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start in a row."""
+        found = {}
         for start, inputs, values in ((self.weight, self.inputs, weights), (self.bias, 1, biases.unsqueeze(1))):
-            for (a, b), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
-                rows[:, a:b] = part.flatten(1)
+            for (a, _), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
+                found[a] = part.flatten(1)
+        return found
 
     def _spans(self, start: int, inputs: int) -> list[tuple[int, int]]:
         starts = [start + head * self.jump for head in range(self.heads)]
@@ -82,10 +84,37 @@ def tanh(z: Tensor) -> tuple[Tensor, Tensor]:
 ACTIVATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"silu": silu, "relu": relu, "tanh": tanh}
 
 
-def blank(rows: Tensor, groups: int, every: int = 1) -> Tensor:
-    """Rows ``[groups, M, n]`` for gradients: what the layers leave unused is or becomes zero."""
-    shape = (groups, len(rows) // every, rows.shape[1])
-    return rows.new_zeros(shape) if _kernels(rows) is None else rows.new_empty(shape)
+Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start in a row
+
+
+def blank(rows: Tensor, groups: int, every: int = 1) -> Tensor | list[Pieces]:
+    """Where ``backward`` leaves gradients: rows ``[groups, M, n]`` for kernels to write to, otherwise pieces.
+
+    A compiler cannot vectorise what is written into slices of one tensor, so pieces are joined in the end.
+    """
+    if _kernels(rows) is None:
+        return [{} for _ in range(groups)]
+    return rows.new_empty(groups, len(rows) // every, rows.shape[1])
+
+
+def gather(found: Tensor | list[Pieces], size: int) -> list[Tensor]:
+    """Each group's gradient as rows ``[M, size]``, zero where no layer lies."""
+    if isinstance(found, Tensor):
+        return list(found.unbind())
+    return [_join(pieces, size) for pieces in found]
+
+
+def _join(pieces: Pieces, size: int) -> Tensor:
+    parts: list[Tensor] = []
+    filled = 0
+    for start in (*sorted(pieces), size):
+        if start > filled:
+            some = next(iter(pieces.values()))
+            parts.append(some.new_zeros(len(some), start - filled))
+        if start < size:
+            parts.append(pieces[start])
+            filled = start + pieces[start].shape[1]
+    return torch.cat(parts, 1)
 
 
 def forward(
@@ -120,7 +149,7 @@ def backward(
     first: int,
     lengths: Sequence[int],
     slope: Tensor | None = None,
-    gradients: Tensor | None = None,
+    gradients: Tensor | list[Pieces] | None = None,
     wanted: bool = True,
     every: int = 1,
 ) -> Tensor | None:
@@ -135,7 +164,7 @@ def backward(
         first: how many rows of d are of the first loss.
         lengths: into which groups of rows d falls, each with a gradient of its own: all of one length, or one per loss.
         slope: slopes of the activation that made x, or None where x comes from outside.
-        gradients: ``[groups, M, n]`` from ``blank`` to write the parameters' gradients into, or None.
+        gradients: from ``blank``, one per group, where to leave the parameters' gradients; None for nowhere.
         wanted: whether the inputs' are wanted.
         every: as in ``forward``.
 
@@ -150,15 +179,18 @@ def backward(
     for group, length in enumerate(lengths if gradients is not None else ()):
         seen, part = begin if begin < first else begin - first, d[:, begin : begin + length]
         inputs = _each(x[:, seen : seen + length], rows)
-        assert gradients is not None
-        layer.fill(gradients[group], torch.bmm(inputs.mT, part), part.sum(1))
+        assert isinstance(gradients, list)
+        gradients[group].update(layer.pieces(torch.bmm(inputs.mT, part), part.sum(1)))
         begin += length
     if not wanted:
         return None
     # A single output needs no product: that is an outer one, which joins the multiplication by the slopes.
     back = layer.weights(rows).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
-    return dx if slope is None else dx * torch.cat((slope[:, :first], slope[:, : d.shape[1] - first]), 1)
+    if slope is None:
+        return dx
+    second = d.shape[1] - first
+    return dx * (torch.cat((slope[:, :first], slope[:, :second]), 1) if second else slope[:, :first])
 
 
 def joined(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:

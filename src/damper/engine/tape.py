@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,15 +74,16 @@ class Tape:
         lengths = [span] * (sum(sizes) // span) if apart else sizes
         found = dense.blank(self.rows, len(lengths), self.every)
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], lengths, found)
-        count = sizes[0] // lengths[0]
-        return [found[:count].sum(0), found[count:].sum(0)][: len(sizes)] if len(lengths) > len(sizes) else list(found)
+        count = sizes[0] // lengths[0] if apart else 1
+        rows = dense.gather(found, self.rows.shape[1])
+        return [functools.reduce(torch.add, share) for share in (rows[:count], rows[count:]) if share]
 
     def input_slopes(self) -> Tensor:
         """``∂ Σ output / ∂x``, ``[M, R, inputs]``: every row's own, since rows do not meet."""
         d = torch.ones_like(self.output)
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
-    def _back(self, d: Tensor, first: int, lengths: Sequence[int], found: Tensor | None) -> Tensor:
+    def _back(self, d: Tensor, first: int, lengths: Sequence[int], found: Any) -> Tensor:
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
