@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 
 from damper.rules import RULES, combine_reported, combine_single
-from damper.rules._single import PIECE, apply_single
+from damper.rules._single import PIECE, apply_rows, apply_single
 
 SHAPES = [(PIECE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
 SPAN = [name for name, rule in RULES.items() if hasattr(rule, "lengths")]
@@ -61,3 +63,28 @@ def test_float64_and_expanded_gradients() -> None:
     ones = [torch.ones(()).expand(4, 5)]  # as autograd returns it for a plain sum
     combined, _ = combine_single("damper", ones, ones)
     assert torch.allclose(combined[0], torch.full((4, 5), 2.0)) and combined[0].is_contiguous()
+
+
+@pytest.mark.parametrize("name", SPAN)
+def test_rows_are_the_rule_each_for_itself(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    g_R, g_T = torch.randn(2, 5, PIECE + 7, generator=generator)
+    g_T[3] = 0.0  # takes the rule's own path
+    own = {"eta": torch.linspace(0.0, 1.0, 5)} if "eta" in inspect.signature(RULES[name]).parameters else {}
+    rows = apply_rows(RULES[name], g_R, g_T, **own)
+    assert rows is not None
+    expected, report = combine_reported(name, g_R, g_T, **own)
+    assert ((rows[0] - expected).norm(dim=1) <= 1e-6 * expected.norm(dim=1)).all()
+    assert torch.equal(rows[0][3], g_R[3])
+    for mine, other in zip(rows[1][:5], report[:5], strict=True):
+        assert mine.dtype == other.dtype
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    g_R[1, 4] = torch.nan
+    spoiled = apply_rows(RULES[name], g_R, g_T, **own)
+    assert spoiled is not None and torch.equal(spoiled[0][[0, 2, 3, 4]], rows[0][[0, 2, 3, 4]])
+
+
+def test_rows_of_rules_outside_the_span_and_of_wide_numbers_are_left_alone() -> None:
+    g_R, g_T = torch.ones(2, 3), torch.ones(2, 3)
+    assert apply_rows(RULES["bloop"], g_R, g_T) is None
+    assert apply_rows(RULES["damper"], g_R.double(), g_T.double()) is None

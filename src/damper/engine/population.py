@@ -22,7 +22,7 @@ from damper.engine.passes import Autograd, Passes, Recorded
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method
-from damper.rules import apply_reported, combine_reported, find, has_memory
+from damper.rules import apply_reported, apply_rows, combine_reported, find, has_memory
 
 ALIGNMENT = 32  # numbers: a GPU's 128-byte line in float32
 AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
@@ -193,7 +193,9 @@ class Population:
         """The rule's gradient; its memory moves on in place."""
         assert self.rule is not None
         (g_R, g_T), settings = gradients, self.settings["rule"]
-        combined, told = apply_reported(self.rule, g_R, g_T, self._memory, self._memory is not None, **settings)
+        whole = (self.rule, g_R, g_T, self._memory, self._memory is not None)
+        quick = None if torch.compiler.is_compiling() else apply_rows(self.rule, g_R, g_T, **settings)
+        combined, told = quick or apply_reported(*whole, **settings)
         for old, new in zip(_memory_tensors(self._memory), _memory_tensors(told.state), strict=True):
             old.copy_(new)
         seen |= {name: getattr(told, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}

@@ -13,6 +13,7 @@ from damper.engine import dense
 from damper.engine.nets import Layout
 
 MANY = 16  # networks
+SOME = 8  # groups
 
 
 class Tape:
@@ -69,8 +70,8 @@ class Tape:
         Every loss has a multiple of ``span`` rows.
         """
         sizes = [c.shape[1] for c in cotangents]
-        # Few networks leave a GPU idle: summing rows in groups and then the groups is done sooner.
-        apart = self.rows.is_cuda and len(self.rows) < MANY
+        # Few networks leave a GPU idle: summing rows in some groups and then the groups is done sooner.
+        apart = self.rows.is_cuda and len(self.rows) < MANY and sum(sizes) <= SOME * span
         lengths = [span] * (sum(sizes) // span) if apart else sizes
         found = dense.blank(self.rows, len(lengths), self.every)
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], lengths, found)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from damper.errors import DamperError
 from damper.rules._report import GradientReport, apply_reported
-from damper.rules._single import apply_single
+from damper.rules._single import apply_rows, apply_single
 from damper.rules._span import Rule
 from damper.rules.bloop import bloop
 from damper.rules.cagrad import cagrad
@@ -57,6 +57,7 @@ __all__ = [
     "RULES",
     "GradientReport",
     "apply_reported",
+    "apply_rows",
     "combine",
     "combine_reported",
     "combine_single",

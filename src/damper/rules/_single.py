@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.rules._report import GradientReport
+from damper.rules._report import GradientReport, apply_reported
 from damper.rules._settings import is_readable
 from damper.rules._span import Gram, Lengths, Rule
 
@@ -50,6 +50,26 @@ def apply_single(
     cosine, norm_ratio, weight = _tensors(torch.float32, c, n_T / n_R, s / n_R)
     conflict, guard = _tensors(torch.bool, c < 0, False)
     return combined, GradientReport(cosine, norm_ratio, conflict, weight, guard)
+
+
+def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, GradientReport] | None:
+    """``apply_single`` for every row of ``[P, n]``, the rule itself for rows it does not take; None off the CPU.
+
+    Settings are floats or ``[P]``. What one row holds changes nothing in another.
+    """
+    if not hasattr(rule, "lengths") or not _is_simple(primary):
+        return None
+    combined, told = torch.empty_like(primary), []
+    for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
+        own = {name: value[i] if isinstance(value, Tensor) else value for name, value in settings.items()}
+        quick = apply_single(rule, [g_R], [g_T], **own)
+        (combined[i], *_), seen = quick or apply_reported(rule, g_R[None], g_T[None], None, False, **own)
+        told.append(seen)
+    fields = (
+        torch.stack([torch.as_tensor(value).reshape(()) for value in column])
+        for column in list(zip(*told, strict=True))[:-1]
+    )
+    return combined, GradientReport(*fields)
 
 
 def _is_simple(gradient: Tensor) -> bool:

@@ -1,0 +1,223 @@
+"""The kernels behind ``dense_triton``: blocks of products with what follows them, for one network each.
+
+Names in capitals are constants of the compiled kernel.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(a, b, sums, TF32: tl.constexpr):
+    """``sums + a b``."""
+    if TF32:
+        return tl.dot(a, b, sums, input_precision="tf32")
+    else:
+        return tl.dot(a, b, sums, input_precision="tf32x3")
+
+
+@triton.jit
+def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr):
+    """Where an output's weights lie. One head's lie in a row, which the compiler must see to load several at once."""
+    if GROUP == OUT:
+        return column
+    else:
+        return column // GROUP * JUMP + column % GROUP
+
+
+@triton.jit
+def forward_kernel(
+    x, rows, h, slope, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
+    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE: tl.constexpr,
+    KEEP: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """One block of ``f(x W + b)`` and of f'."""
+    net = tl.program_id(1).to(tl.int64)
+    tile = tl.program_id(0)
+    across: tl.constexpr = (OUT + BN - 1) // BN
+    r = tile // across * BM + tl.arange(0, BM)
+    c = tile % across * BN + tl.arange(0, BN)
+    x += net // SHARE * X_NET
+    rows += net * N
+    place = among_heads(c, OUT, GROUP, JUMP)
+    sums = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, IN, BK):
+        k = start + tl.arange(0, BK)
+        inputs = tl.load(x + r[:, None] * X_ROW + k[None, :], (r[:, None] < ROWS) & (k[None, :] < IN), 0.0)
+        weights = tl.load(rows + WEIGHT + k[:, None] * GROUP + place[None, :],
+                          (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
+        sums = product(inputs, weights, sums, TF32)
+    z = sums + tl.load(rows + BIAS + place, c < OUT, 0.0)[None, :]
+    at = net * ROWS * OUT + r[:, None] * OUT + c[None, :]
+    inside = (r[:, None] < ROWS) & (c[None, :] < OUT)
+    if ACTIVATION == 1:
+        s = tl.sigmoid(z)
+        value = z * s
+        steep = s + value * (1.0 - s)
+    elif ACTIVATION == 2:
+        value = tl.where(z <= 0.0, 0.0, z)  # keeps what is not a number
+        steep = tl.where(z > 0.0, 1.0, 0.0)
+    else:
+        value = z
+        steep = z
+    if STORE:
+        tl.store(h + at, value, inside)
+    if KEEP:
+        tl.store(slope + at, steep, inside)
+    if JOIN:
+        weights_on = tl.load(rows + HEAD + c, c < OUT, 0.0)
+        share = tl.sum(tl.where(c[None, :] < OUT, value * weights_on[None, :], 0.0), 1)
+        tl.store(parts + (net * across + tile % across) * ROWS + r, share, r < ROWS)
+
+
+@triton.jit
+def backward_kernel(
+    x, slope, d, rows, gradients, dx, h, steep, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
+    G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
+    SEEN: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
+    ROWS: tl.constexpr, FIRST: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
+    OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    HEAD_W_GAP: tl.constexpr, HEAD_B_GAP: tl.constexpr, SHARE: tl.constexpr, SLOPE: tl.constexpr,
+    LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, JOIN: tl.constexpr,
+    TF32: tl.constexpr,
+    BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
+    """One block of the inputs' gradient, or of a loss's gradient by the weights and biases."""
+    net = tl.program_id(1).to(tl.int64)
+    tile = tl.program_id(0)
+    d += net * ROWS * (1 if JOIN else OUT)
+    rows += net * N
+    h += net * SEEN * OUT
+    steep += net * SEEN * OUT
+    if tile < DX_TILES:
+        if WANTED:
+            _inputs(slope + net * SEEN * IN, d, steep, rows, dx + net * ROWS * IN, tile, ROWS, FIRST,
+                    WEIGHT, IN, OUT, GROUP, JUMP, HEAD, SLOPE, JOIN, TF32, BM, BI, BK)  # fmt: skip
+    else:
+        x += net // SHARE * X_NET
+        gradients += net * G_NET
+        tile -= DX_TILES
+        if GRADIENTS:
+            group = tile // DW_TILES
+            gradients += group * G_LOSS
+            if tile % DW_TILES == 0:
+                _zeros(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_GAP, B_GAP, OUT // GROUP, JUMP)
+                if JOIN:
+                    _zeros(gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_GAP, HEAD_B_GAP, 1, 0)
+            begin = group * LENGTH
+            seen = tl.where(begin < FIRST, begin, begin - FIRST)
+            x += seen * X_ROW
+            h += seen * OUT
+            steep += seen * OUT
+            d += begin * (1 if JOIN else OUT)
+            tile = tile % DW_TILES
+            if EVEN or ROWS == FIRST:
+                _weights(x, X_ROW, d, h, steep, rows, gradients, tile, LENGTH, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
+                         HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+            else:
+                if group == 0:
+                    _weights(x, X_ROW, d, h, steep, rows, gradients, tile, FIRST, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
+                             HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+                else:
+                    _weights(x, X_ROW, d, h, steep, rows, gradients, tile, ROWS - FIRST, WEIGHT, BIAS, IN, OUT, GROUP,
+                             JUMP, HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+
+
+@triton.jit
+def _zeros(
+    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
+    HEADS: tl.constexpr, JUMP: tl.constexpr,
+):  # fmt: skip
+    unused = tl.arange(0, 32)
+    for head in tl.static_range(HEADS):
+        tl.store(gradients + head * JUMP + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_GAP)
+        tl.store(gradients + head * JUMP + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_GAP)
+
+
+@triton.jit
+def _inputs(
+    slope, d, steep, rows, dx, tile, ROWS: tl.constexpr, FIRST: tl.constexpr,
+    WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr,
+    HEAD: tl.constexpr, SLOPE: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
+    BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    across: tl.constexpr = (IN + BI - 1) // BI
+    r = tile // across * BM + tl.arange(0, BM)
+    i = tile % across * BI + tl.arange(0, BI)
+    seen = tl.where(r < FIRST, r, r - FIRST)
+    sums = tl.zeros((BM, BI), tl.float32)
+    for start in range(0, OUT, BK):
+        o = start + tl.arange(0, BK)
+        place = among_heads(o, OUT, GROUP, JUMP)
+        there = (r[:, None] < ROWS) & (o[None, :] < OUT)
+        if JOIN:  # d of this layer is d of the head's output times its weight times the slope
+            back = tl.load(steep + seen[:, None] * OUT + o[None, :], there, 0.0)
+            back *= tl.load(rows + HEAD + o, o < OUT, 0.0)[None, :]
+        else:
+            back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
+        weights = tl.load(rows + WEIGHT + i[None, :] * GROUP + place[:, None],
+                          (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
+        sums = product(back, weights, sums, TF32)
+    if JOIN:  # the same for the whole row, so once at the end
+        sums *= tl.load(d + r, r < ROWS, 0.0)[:, None]
+    inside = (r[:, None] < ROWS) & (i[None, :] < IN)
+    if SLOPE:
+        sums *= tl.load(slope + seen[:, None] * IN + i[None, :], inside, 0.0)
+    tl.store(dx + r[:, None] * IN + i[None, :], sums, inside)
+
+
+@triton.jit
+def _weights(
+    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count: tl.constexpr,
+    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
+    BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
+    across: tl.constexpr = (OUT + BO - 1) // BO
+    i = tile // across * BW + tl.arange(0, BW)
+    o = tile % across * BO + tl.arange(0, BO)
+    sums = tl.zeros((BW, BO), tl.float32)
+    total = tl.zeros((BO,), tl.float32)
+    for start in range(0, count, BR):
+        r = start + tl.arange(0, BR)
+        there = (r[:, None] < count) & (o[None, :] < OUT)
+        inputs = tl.load(x + r[None, :] * X_ROW + i[:, None], (i[:, None] < IN) & (r[None, :] < count), 0.0)
+        if JOIN:
+            back = tl.load(steep + r[:, None] * OUT + o[None, :], there, 0.0)
+            back *= tl.load(d + r, r < count, 0.0)[:, None]
+        else:
+            back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
+        sums = product(inputs, back, sums, TF32)
+        total += tl.sum(back, 0)
+    if JOIN:  # the same for the whole column, so once at the end
+        weights_on = tl.load(rows + HEAD + o, o < OUT, 0.0)
+        sums *= weights_on[None, :]
+        total *= weights_on
+    place = among_heads(o, OUT, GROUP, JUMP)
+    tl.store(gradients + WEIGHT + i[:, None] * GROUP + place[None, :], sums,
+             (i[:, None] < IN) & (o[None, :] < OUT))  # fmt: skip
+    if tile // across == 0:
+        tl.store(gradients + BIAS + place, total, o < OUT)
+        if JOIN:
+            _head(d, h, gradients, o, tile, count, OUT, HEAD, HEAD_BIAS, BO, BR)
+
+
+@triton.jit
+def _head(
+    d, h, gradients, o, tile, count: tl.constexpr, OUT: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    BO: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
+    sums = tl.zeros((BO,), tl.float32)
+    total = tl.zeros((BR,), tl.float32)
+    for start in range(0, count, BR):
+        r = start + tl.arange(0, BR)
+        back = tl.load(d + r, r < count, 0.0)
+        values = tl.load(h + r[:, None] * OUT + o[None, :], (r[:, None] < count) & (o[None, :] < OUT), 0.0)
+        sums += tl.sum(values * back[:, None], 0)
+        total += back
+    tl.store(gradients + HEAD + o, sums, o < OUT)
+    if tile == 0:
+        tl.store(gradients + HEAD_BIAS, tl.sum(total, 0))
