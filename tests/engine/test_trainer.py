@@ -93,14 +93,17 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
     for overlap in (False, True):
         trainer = Trainer(small.settings(steps=23, overlap=overlap), tmp_path / str(overlap))
         order = orders[overlap] = []
-        for part, name in ((trainer.learner, "act"), (trainer.learner, "learn"), (trainer.pool, "step")):
+        learner = trainer.learner
+        parts = ((learner, "start_acting"), (learner, "actions"), (learner, "learn"), (trainer.pool, "step"))
+        for part, name in parts:
             original = getattr(part, name)
             monkeypatch.setattr(
                 part, name, lambda *a, name=name, call=original, to=order: (to.append(name), call(*a))[1]
             )
         trainer.train()
-    assert orders[False][-9:] == ["act", "step", "learn"] * 3
-    assert orders[True][-9:] == ["act", "step", "act", "learn", "step", "act", "learn", "step", "learn"]
+    assert orders[False][-8:] == ["start_acting", "actions", "step", "learn"] * 2
+    # The update lines up between the two halves of acting; the last one is made up for in the end.
+    assert orders[True][-9:] == ["start_acting", "learn", "actions", "step"] * 2 + ["learn"]
 
 
 # --- what went wrong is told ---------------------------------------------------------------------------------------

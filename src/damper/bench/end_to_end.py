@@ -102,8 +102,10 @@ def shares(settings: Settings) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(settings, Path(folder) / "run", (start,))
-        parts = ((trainer.pool, "step"), (trainer.learner, "act"), (trainer.learner, "learn"))
-        for (owner, part), name in zip(parts, spent, strict=True):
+        learner = trainer.learner
+        parts = [(trainer.pool, "step", "stepping %"), (learner, "start_acting", "acting %")]
+        parts += [(learner, "actions", "acting %"), (learner, "learn", "updating %")]
+        for owner, part, name in parts:
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
         trainer.train()
     at, before = begun[0]

@@ -63,7 +63,7 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
         action = generator.uniform(-1.0, 1.0, (1, pool.spec.act_dim)).astype(np.float32)
         step = pool.step(low + (action + 1.0) * 0.5 * (high - low))
         parts = (obs, action, step.obs_next, step.reward, step.terminated, first)
-        rows.append(Replay.pack(*(torch.from_numpy(np.asarray(part)) for part in parts)))
+        rows.append(Replay.pack(*parts))
         obs, first = step.obs, step.terminated | step.truncated
     pool.close()
     return Transitions(env, pool.spec, torch.cat(rows))

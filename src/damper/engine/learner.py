@@ -20,6 +20,8 @@ from damper.engine.streams import Streams
 from damper.losses._interface import Batch, Noise, NoiseDraws
 from damper.methods import Method, find_method
 
+Actions = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
 
 class Learner:
     """A population with its replay and random streams; every number it needs is on the device."""
@@ -49,6 +51,9 @@ class Learner:
         self._low, self._high = (
             torch.as_tensor(b, device=self.device, dtype=self.dtype) for b in (spec.low, spec.high)
         )
+        on_gpu = self.device.type == "cuda"
+        self._chosen = torch.zeros(3, self.agents, spec.act_dim, dtype=self.dtype, pin_memory=on_gpu)
+        self._acted = torch.cuda.Event() if on_gpu else None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -76,10 +81,23 @@ class Learner:
 
     # --- acting -------------------------------------------------------------------------------------------------
 
-    def act(self, obs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    def act(self, obs: NDArray[np.float32]) -> Actions:
         """Actions for the environments, the same in [-1, 1], and the deterministic ones without exploration."""
+        self.start_acting(obs)
+        return self.actions()
+
+    def start_acting(self, obs: NDArray[np.float32]) -> None:
+        """Begin to act; what is begun afterwards on the device does not delay ``actions``."""
         self._obs.copy_(torch.from_numpy(obs))
-        out = self._act().to("cpu").numpy()
+        self._chosen.copy_(self._act(), non_blocking=True)
+        if self._acted is not None:
+            self._acted.record()
+
+    def actions(self) -> Actions:
+        """What ``act`` returns, for the observations that were given last."""
+        if self._acted is not None:
+            self._acted.synchronize()
+        out = self._chosen.numpy().copy()
         return out[0], out[1], out[2]
 
     def _choose(self) -> Tensor:

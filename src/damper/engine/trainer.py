@@ -77,9 +77,10 @@ class Trainer:
     def _advance(self) -> None:
         """One true step of every agent, and the gradient steps that are due: while the environments step, or after."""
         settings = self.settings
-        sent, action, mean = self.learner.act(self.obs)
+        self.learner.start_acting(self.obs)
         if settings.overlap:
-            self._learn()
+            self._learn()  # lines up behind the actions, so that the device never waits for this process
+        sent, action, mean = self.learner.actions()
         transition = self.pool.step(sent)
         self._store(action, transition.obs_next, transition.reward, transition.terminated)
         ended = transition.terminated | transition.truncated
@@ -108,7 +109,7 @@ class Trainer:
         terminated: NDArray[np.bool_],
     ) -> None:
         parts = (self.obs, action, obs_next, reward, terminated, self.episodes.first)
-        self.learner.replay.add(Replay.pack(*(torch.from_numpy(np.asarray(part)) for part in parts)))
+        self.learner.replay.add(Replay.pack(*parts))
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
