@@ -82,11 +82,14 @@ def test_every_method_s_update_is_one_graph_to_the_compiler(backbone: str, metho
     check_traced(backbone, method)
 
 
-def test_any_number_of_learners_is_compiled_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sizes", [(16, 16, 16, 16), (16, 24, 8)], ids=["of one size", "of several"])
+def test_any_number_of_learners_is_compiled_in_one_process(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     with torch._dynamo.config.patch(recompile_limit=2):
-        for _ in range(4):
-            learner = build("td3", "damper", compile=True)
+        for size in sizes:
+            learner = build("td3", "damper", compile=True, batch_size=size)
             learner.act(OBS)
             for _ in range(2):
                 learner.learn()

@@ -68,7 +68,10 @@ class Learner:
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
-        return torch.compile(_own(function), fullgraph=True) if self.settings.compile else function
+        if not self.settings.compile:
+            return function
+        # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
+        return torch.compile(_own(function), fullgraph=True, dynamic=False)
 
     def graphed(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """A function of this learner's tensors as a CUDA graph, by default on a GPU."""
