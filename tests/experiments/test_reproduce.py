@@ -143,6 +143,8 @@ def test_the_list_and_mistakes_on_the_command_line(
     listed = capsys.readouterr().out
     assert "scalarization-sweep" in listed and "0 of 630" in listed
     assert "update-time" in listed and "0 of 14" in listed
+    main(["reproduce", "--list", "--results", str(done / "results"), "--device", "cuda:7"])
+    assert capsys.readouterr().out == listed, "also on a machine without that device"
     for arguments, sentence in ((["reproduce"], "experiments must name"), (["reproduce", "x"], "experiment must be")):
         with pytest.raises(SystemExit) as stopped:
             main([*arguments, "--results", str(tmp_path)])

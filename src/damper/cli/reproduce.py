@@ -69,6 +69,8 @@ class Reproduce:
             # The machines that train may have a device which this one lacks.
             device = settings.pop("device", "cpu")
             runner = partial(run_on_ray, address=self.ray, device=device, cores=self.ray_cores)
+        if self.list:
+            settings.pop("device", None)  # what is missing is the same from any machine
         seeds = self.seed_list or self.seeds
         request = Request(
             self.experiments, self.tasks, self.methods, self.backbones, seeds, self.protocol, self.steps, self.episodes,
