@@ -14,7 +14,7 @@ from damper.engine.nets import Layout, leaves
 from damper.engine.objectives import Objectives
 from damper.engine.passes import Autograd, Gradients, Recorded
 from damper.engine.population import Population, Shape
-from damper.losses._interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting, mean_square
+from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, mean_square
 from damper.methods import METHODS, Method
 from tests.engine import small
 
@@ -94,6 +94,32 @@ def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_loss_may_ask_for_what_it_likes(backbone: str, rule: str | None, function: Callable[..., Tensor]) -> None:
     check_passes(*build(backbone, Method("own", actor=Loss(function, by_value=True), rule=rule)))
+
+
+def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Reads the first critic alone, where nobody reads it and where the backbone's loss reads both."""
+    near = batch.obs + 0.1
+    change = critic.first(near, batch.action) - critic.first(batch.obs, batch.action)
+    return batch.progress * (change.square() + critic(near, batch.action).amin(-2)).mean(-1)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_critic_loss_may_read_the_first_alone(backbone: str) -> None:
+    check_passes(*build(backbone, Method("own", critic=Loss(_one, by_value=True))))
+
+
+def _repeated(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Asks for what it asked for before: the batch's, its own, and the average's."""
+    near = batch.obs + 0.1
+    change = policy(near) - policy(batch.obs) * policy(near)
+    pull = policy.averaged_prediction(near) - policy.averaged_prediction(batch.obs) * policy.prediction(batch.obs)
+    return mean_square(change) + mean_square(pull) + mean_square(policy(batch.obs + 0.1))
+
+
+@pytest.mark.parametrize("rule", ["damper", None])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_loss_may_ask_twice(backbone: str, rule: str | None) -> None:
+    check_passes(*build(backbone, Method("own", actor=Loss(_repeated, prediction=True, by_value=True), rule=rule)))
 
 
 # --- one network run each ------------------------------------------------------------------------------------------

@@ -30,10 +30,10 @@ class Objectives:
         y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hyper)
         return y
 
-    def critic_loss(self, critic: Critic, y: Tensor) -> Seen:
+    def critic_loss(self, critic: Critic, y: Tensor) -> Tensor:
         """The backbone's loss of the critics."""
-        value = self.backbone.critic_loss(critic, self.batch, y)
-        return value, {"critic_loss": value}
+        value: Tensor = self.backbone.critic_loss(critic, self.batch, y)
+        return value
 
     def critic_term(self, critic: Critic, policy: Policy) -> Tensor:
         """The method's loss of the critics."""

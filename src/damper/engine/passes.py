@@ -53,10 +53,10 @@ class Autograd:
             y = goal.target(agents.actor(agents.behind), agents.critic("critic_target"))
 
         def loss(critic: Any) -> Seen:
-            value, seen = goal.critic_loss(critic, y)
+            value = goal.critic_loss(critic, y)
             if goal.method.critic:
                 value = value + goal.critic_term(critic, agents.actor())
-            return value, {**seen, "critic_loss": value}
+            return value, {"critic_loss": value}
 
         (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
         return [gradient.view(agents.agents, -1)], seen
@@ -91,8 +91,8 @@ class Recorded:
         agents, goal, y, term = self.population, self.goal, self._target(), self.goal.method.critic
 
         def loss(source: Source) -> Seen:
-            critic = ReadCritic(source, source)
-            value, _ = goal.critic_loss(critic, y)
+            critic = ReadCritic(source)
+            value = goal.critic_loss(critic, y)
             if term is not None and term.by_value:
                 value = value + goal.critic_term(critic, agents.actor())
             return value, {"critic_loss": value}
@@ -118,7 +118,7 @@ class Recorded:
             self._read_actor()
             self.kept = self.tape.kept
         read = Answering(self._answers(self.target_order)) if name == "actor" else self._reader(name)
-        return self.goal.target(self._policy(read), ReadCritic(values, values))
+        return self.goal.target(self._policy(read), ReadCritic(values))
 
     def _critic_term(self) -> tuple[Tensor, Tensor]:
         agents, goal = self.population, self.goal
@@ -168,7 +168,7 @@ class Recorded:
         """Ask every loss, run the actor on all their observations at once (if not kept), and note each one's share."""
         goal = self.goal
         inputs: list[tuple[Any, ...]] = []
-        blank = ReadCritic(lambda obs, action: obs.new_zeros(_two_values(obs)), lambda obs, action: obs[..., 0] * 0.0)
+        blank = ReadCritic(lambda obs, action: obs.new_zeros(_two_values(obs, action)))
         self.losses: list[tuple[ActorLoss, list[int]]] = []
         for loss in self._actor_losses():
             self.losses.append((loss, self._ask(inputs, functools.partial(loss, critic=blank))))
@@ -230,5 +230,5 @@ def _span(parts: Sequence[Tensor], axis: int = 1) -> int:
     return math.gcd(*(part.shape[axis] for part in parts))
 
 
-def _two_values(obs: Tensor, action: Tensor | None = None) -> tuple[int, ...]:
+def _two_values(obs: Tensor, action: Tensor) -> tuple[int, ...]:
     return (len(obs), 2, obs.shape[1])

@@ -107,9 +107,10 @@ class ReadPolicy:
 class ReadCritic:
     """Critics (``damper.losses``) that get their values from sources: both, or the first alone."""
 
-    def __init__(self, both: Source, first: Source) -> None:
-        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``."""
-        self.both, self.first = both, first
+    def __init__(self, both: Source, first: Source | None = None) -> None:
+        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``: without one, both are read for it too."""
+        self.both = both
+        self.first = first or (lambda obs, action: both(obs, action)[:, 0])
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2``."""
