@@ -212,3 +212,18 @@ def test_backward_is_the_limit_of_differences() -> None:
     assert dx is not None
     slopes = (found[0] * way).sum(1) + (dx * way_x).sum((1, 2))
     torch.testing.assert_close(slopes, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0)
+
+
+# --- which devices have kernels ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("capability", "too_old"), [((7, 5), True), ((8, 0), False), ((9, 0), False)])
+def test_a_gpu_without_tf32_keeps_to_pytorchs_products(
+    capability: tuple[int, int], too_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "_too_old", False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    dense.look_at(torch.device("cpu"))
+    assert not dense._too_old
+    dense.look_at(torch.device("cuda", 0))
+    assert dense._too_old is too_old

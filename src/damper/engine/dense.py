@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 NARROW = 16  # outputs
-HAS_TRITON = find_spec("triton") is not None
+HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
+OLDEST = (8, 0)  # Ampere, the first with TF32
 
 
 @dataclass(frozen=True)
@@ -212,9 +213,19 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     return torch.bmm(x, weight)
 
 
+_too_old = False
+
+
+def look_at(device: torch.device) -> None:
+    """Leave the kernels alone from here on if a device is too old for them: a compiled function cannot ask it."""
+    global _too_old
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
+        _too_old = True
+
+
 def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
     """The GPU's kernels, where they can do it."""
-    if not rows.is_cuda or rows.dtype != torch.float32 or activation == "tanh" or not HAS_TRITON:
+    if not rows.is_cuda or rows.dtype != torch.float32 or activation == "tanh" or not HAS_TRITON or _too_old:
         return None
     from damper.engine import dense_triton
 

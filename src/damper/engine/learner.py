@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from damper.engine import dense
 from damper.engine.envs.spec import Spec
 from damper.engine.graphs import Graphed
 from damper.engine.population import Population, Shape
@@ -58,6 +59,7 @@ class Learner:
 
     def _prepare(self) -> None:
         """Choose how acting and learning run."""
+        dense.look_at(self.device)
         # Keys are hashed on the host, which neither torch.compile nor a recording can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)
