@@ -17,10 +17,11 @@ from torch import Tensor
 
 from damper.engine import dense
 from damper.engine.nets import Layout
+from damper.engine.population import ALIGNMENT
 from damper.engine.tape import Tape
 from tests.engine import layers
 
-INPUTS, ALIGNMENT, SPOILED = 5, 32, 2
+INPUTS, SPOILED = 5, 2
 Compared = tuple[str, float]
 plain_blank = dense.blank
 

@@ -224,7 +224,7 @@ def look_at(device: torch.device) -> None:
 
 
 def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
-    """The GPU's kernels, where they can do it."""
+    """The GPU's kernels, where they can do it: in float32, and whatever the activation except for tanh forwards."""
     if not rows.is_cuda or rows.dtype != torch.float32 or activation == "tanh" or not HAS_TRITON or _too_old:
         return None
     from damper.engine import dense_triton

@@ -102,7 +102,7 @@ def backward_kernel(
         tile -= DX_TILES
         if GRADIENTS:
             group = tile // DW_TILES
-            gradients += group * G_LOSS
+            gradients += group.to(tl.int64) * G_LOSS
             if tile % DW_TILES == 0:
                 _zeros(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_GAP, B_GAP, OUT // GROUP, JUMP)
                 if JOIN:
@@ -114,7 +114,7 @@ def backward_kernel(
             steep += seen * OUT
             d += begin * (1 if JOIN else OUT)
             tile = tile % DW_TILES
-            if EVEN or ROWS == FIRST:
+            if EVEN:
                 _weights(x, X_ROW, d, h, steep, rows, gradients, tile, LENGTH, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
                          HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
             else:
@@ -131,7 +131,7 @@ def _zeros(
     gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
     HEADS: tl.constexpr, JUMP: tl.constexpr,
 ):  # fmt: skip
-    unused = tl.arange(0, 32)
+    unused = tl.arange(0, 32)  # no gap is longer: layers start at multiples of 32
     for head in tl.static_range(HEADS):
         tl.store(gradients + head * JUMP + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_GAP)
         tl.store(gradients + head * JUMP + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_GAP)
