@@ -144,8 +144,9 @@ class Recorded:
         agents, method = self.population, self.goal.method
         self._read_actor(kept)
         both, first = Linear(self._read_both), Linear(self._read_first)
-        native, order = self.losses[0]
-        native(self._policy(Answering(self._answers(order))), ReadCritic(both, first))
+        # Only the first loss asks the critics, and what it asks depends on what the actor answers.
+        asks_critics, order = self.losses[0]
+        asks_critics(self._policy(Answering(self._answers(order))), ReadCritic(both, first))
         cotangents: list[Tensor] = []
         seen: dict[str, Tensor] = {}
         for loss, order in self.losses:

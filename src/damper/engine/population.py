@@ -193,10 +193,10 @@ class Population:
         """The rule's gradient; its memory moves on in place."""
         assert self.rule is not None
         (g_R, g_T), settings = gradients, self.settings["rule"]
-        whole = (self.rule, g_R, g_T, self._memory, self._memory is not None)
         quick = None if torch.compiler.is_compiling() else apply_rows(self.rule, g_R, g_T, **settings)
-        combined, told = quick or apply_reported(*whole, **settings)
-        for old, new in zip(_memory_tensors(self._memory), _memory_tensors(told.state), strict=True):
+        memory = self._memory
+        combined, told = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
+        for old, new in zip(_memory_tensors(memory), _memory_tensors(told.state), strict=True):
             old.copy_(new)
         seen |= {name: getattr(told, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
         return combined

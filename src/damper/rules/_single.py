@@ -53,23 +53,22 @@ def apply_single(
 
 
 def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, GradientReport] | None:
-    """``apply_single`` for every row of ``[P, n]``, the rule itself for rows it does not take; None off the CPU.
+    """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are not ordinary.
 
-    Settings are floats or ``[P]``. What one row holds changes nothing in another.
+    None for what ``apply_single`` never takes: other rules, dtypes and devices. Settings are floats or ``[P]``.
+    What one row holds changes nothing in another.
     """
     if not hasattr(rule, "lengths") or not _is_simple(primary):
         return None
     combined, told = torch.empty_like(primary), []
     for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
         own = {name: value[i] if isinstance(value, Tensor) else value for name, value in settings.items()}
-        quick = apply_single(rule, [g_R], [g_T], **own)
-        (combined[i], *_), seen = quick or apply_reported(rule, g_R[None], g_T[None], None, False, **own)
-        told.append(seen)
-    fields = (
-        torch.stack([torch.as_tensor(value).reshape(()) for value in column])
-        for column in list(zip(*told, strict=True))[:-1]
-    )
-    return combined, GradientReport(*fields)
+        found, seen = apply_single(rule, [g_R], [g_T], **own) or apply_reported(
+            rule, g_R[None], g_T[None], None, False, **own
+        )
+        combined[i] = found[0]
+        told.append([value.reshape(()) for value in seen[:-1]])
+    return combined, GradientReport(*map(torch.stack, zip(*told, strict=True)))
 
 
 def _is_simple(gradient: Tensor) -> bool:
