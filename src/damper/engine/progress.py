@@ -28,12 +28,12 @@ QUIET_SECONDS = 15.0
 class Progress:
     """A listener of the trainer; use as a context manager."""
 
-    def __init__(self, settings: Settings, console: Console | None = None) -> None:
-        """Rows are the population's groups."""
+    def __init__(self, settings: Settings, console: Console | None = None, live: bool = True) -> None:
+        """Rows are the population's groups; without ``live`` a terminal gets lines too."""
         self.settings, self.console = settings, console or Console()
         self.groups = groups(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
-        self.live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        self.live = Live(console=self.console, auto_refresh=False) if live and self.console.is_terminal else None
         self.shown_at = 0.0
 
     def __enter__(self) -> Progress:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from damper.agents import BACKBONES
 from damper.engine.checkpoint import CheckpointStore, join_arrays, split_arrays
-from damper.engine.envs import make_pool, spec_of
+from damper.engine.envs import Pool, Transition, make_pool, spec_of
 from damper.engine.episodes import Episode, Episodes
 from damper.engine.learner import Learner
 from damper.engine.metrics_log import MetricsLog, episode_means, take_diagnostics
@@ -33,8 +33,13 @@ Listener = Callable[[dict[str, Any]], None]
 class Trainer:
     """One population on its way to its budget; a killed one goes on from its last checkpoint."""
 
-    def __init__(self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = ()) -> None:
-        """Build everything, then open the run's folder and go on from its checkpoint if it has one."""
+    def __init__(
+        self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = (), pool: Pool | None = None
+    ) -> None:
+        """Build everything, then open the run's folder and go on from its checkpoint if it has one.
+
+        ``pool`` is given where the environments are shared with other trainers.
+        """
         self.settings, self.listeners = settings, listeners
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         if Run(out).finished:
@@ -44,7 +49,7 @@ class Trainer:
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
         torch.backends.cuda.matmul.allow_tf32 = settings.tf32
         seeds = [agent["seed"] for agent in settings.agents()]
-        self.pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+        self.pool = pool or make_pool(settings.env, seeds, settings.envs, settings.env_threads)
         self.learner = Learner(settings, self.spec)
         self.episodes = Episodes(len(seeds), self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
@@ -60,37 +65,57 @@ class Trainer:
         if self.run.finished:
             self.store.clear()
             return self.run
-        settings, self.clock, self.started_at = self.settings, time.perf_counter(), self.step
+        self.start()
         try:
-            while self.step < settings.steps:
-                self._advance()
-                if self.step % settings.log_every == 0 or self.step == settings.steps:
-                    self._log()
-                if settings.checkpoint_every and self.step % settings.checkpoint_every == 0:
-                    self.checkpoint()
-            self._learn()
-            self._finish()
+            while not self.done:
+                self.begin()
+                self.receive(self.pool.step(self.send()))
+            self.finish()
         finally:
             self.pool.close()
         return self.run
 
-    def _advance(self) -> None:
-        """One true step of every agent, and the gradient steps that are due: while the environments step, or after."""
-        settings = self.settings
+    def start(self) -> None:
+        """Start the clock."""
+        self.clock, self.started_at = time.perf_counter(), self.step
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent."""
+        return self.step >= self.settings.steps
+
+    def begin(self) -> None:
+        """Begin one step of every agent, and with ``overlap`` the gradient steps that are due."""
         self.learner.start_acting(self.obs)
-        if settings.overlap:
+        if self.settings.overlap:
             self._learn()  # lines up behind the actions, so that the device never waits for this process
-        sent, action, mean = self.learner.actions()
-        transition = self.pool.step(sent)
-        self._store(action, transition.obs_next, transition.reward, transition.terminated)
+
+    def send(self) -> NDArray[np.float32]:
+        """The actions for the environments."""
+        sent, self._action, self._mean = self.learner.actions()
+        return sent
+
+    def receive(self, transition: Transition) -> None:
+        """Take in what the environments did; learn, log and save where that is due."""
+        settings = self.settings
+        self._store(self._action, transition.obs_next, transition.reward, transition.terminated)
         ended = transition.terminated | transition.truncated
-        self.recent += self.episodes.step(mean, transition.reward, ended)
+        self.recent += self.episodes.step(self._mean, transition.reward, ended)
         self.obs = transition.obs
         self.step += 1
         if self.step > settings.learning_starts and self.step % settings.train_freq == 0:
             self.due += settings.gradient_steps
         if not settings.overlap:
             self._learn()
+        if self.step % settings.log_every == 0 or self.done:
+            self._log()
+        if settings.checkpoint_every and self.step % settings.checkpoint_every == 0:
+            self.checkpoint()
+
+    def finish(self) -> None:
+        """The gradient steps that are left, and the policies."""
+        self._learn()
+        self._finish()
 
     def _learn(self) -> None:
         while self.due:

@@ -16,7 +16,7 @@ from damper.errors import DamperError
 from damper.experiments.grids import EXPERIMENTS, Experiment, Request, Wanted, find_experiment, wanted
 from damper.experiments.identity import digest
 from damper.experiments.packing import Job, pack
-from damper.experiments.runner import plan, run_job
+from damper.experiments.runner import abreast, plan, run_job, run_jobs
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
@@ -64,9 +64,10 @@ def reproduce(
 
 
 def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
-    """One job after another; one that another process is at is passed over."""
-    for job, folder in jobs:
-        for record in run_job(job, folder, command, progress) or ():
+    """One group of jobs after another; one that another process is at is passed over."""
+    for group in abreast(jobs):
+        records = run_jobs(group, command, progress) if len(group) > 1 else run_job(*group[0], command, progress)
+        for record in records or ():
             store.add(record)
         _release()
 

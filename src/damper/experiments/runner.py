@@ -1,11 +1,11 @@
-"""One population after another on this machine: train, evaluate, record; what was begun is gone on with."""
+"""Populations on this machine, alone or side by side: train, evaluate, record; what was begun is gone on with."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from damper.engine.provenance import versions
 from damper.engine.run import Run
 from damper.engine.settings import Settings
+from damper.engine.side_by_side import ALIKE, train_side_by_side
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
@@ -46,6 +47,31 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
         if not alone:
             return None
         return record_run(run_settings(job.settings, folder, progress), job, command)
+
+
+def run_jobs(jobs: Sequence[tuple[Job, Path]], command: str, progress: bool = True) -> list[Record]:
+    """The same for populations side by side on one pool; those that another process is at are passed over."""
+    with ExitStack() as stack:
+        mine = [(job, folder) for job, folder in jobs if stack.enter_context(held(folder))]
+        for job, _ in mine:
+            check_physics(job)
+        runs = train_side_by_side([(job.settings, folder) for job, folder in mine], progress) if mine else []
+        return [record for run, (job, _) in zip(runs, mine, strict=True) for record in record_run(run, job, command)]
+
+
+def abreast(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:
+    """Jobs that are trained together: those of one task, backbone and protocol, where they can share a pool."""
+    groups: dict[Hashable, list[tuple[Job, Path]]] = {}
+    for place, (job, folder) in enumerate(jobs):
+        settings = job.settings
+        alike: Hashable = (settings.backbone, settings.protocol, *(getattr(settings, name) for name in ALIKE))
+        groups.setdefault(alike if may_share(settings) else place, []).append((job, folder))
+    return list(groups.values())
+
+
+def may_share(settings: Settings) -> bool:
+    """Whether a pool of its own would leave the device idle: EnvPool's, and not on a CPU, which is busy anyway."""
+    return settings.envs == "envpool" and settings.device != "cpu"
 
 
 def check_physics(job: Job) -> None:

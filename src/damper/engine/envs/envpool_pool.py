@@ -146,7 +146,7 @@ class EnvPoolPool:
         """Start fresh episodes, from seeds made of (seed, number of restores) so that no start repeats."""
         check_state(state, self.backend, self.spec.id, self.seeds)
         self._restores, self.resumed_fresh = int(state["restores"]) + 1, True
-        self._restart([_seed_again(seed, self._restores) for seed in self.seeds])
+        self._restart([seed_again(seed, self._restores) for seed in self.seeds])
         return self._begin()
 
     def close(self) -> None:
@@ -154,5 +154,6 @@ class EnvPoolPool:
         self._pool.close()
 
 
-def _seed_again(seed: int, restores: int) -> int:
+def seed_again(seed: int, restores: int) -> int:
+    """A seed for the episodes after so many restores, unlike those before."""
     return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & LARGEST

@@ -1,0 +1,93 @@
+"""Populations that share a pool train what they would train alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from damper.engine.run import Run
+from damper.engine.settings import Settings, resolve
+from damper.engine.side_by_side import train_side_by_side
+from damper.engine.train import run_settings
+from damper.engine.trainer import Trainer
+from damper.errors import DamperError
+
+pytest.importorskip("envpool")
+
+TINY = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 10, "buffer_size": 500, "log_every": 50}
+
+
+def settings(method: str, seeds: tuple[int, ...] = (0, 1), steps: int = 260, **given: Any) -> Settings:
+    """Pendulum's episodes have 200 steps, so that some end on the way."""
+    own = {"envs": "envpool", "env_threads": 1, "checkpoint_every": 0, **TINY, **given}
+    return resolve("Pendulum", "td3", method, seeds, steps, **own)
+
+
+def lines(run: Run) -> list[dict[str, Any]]:
+    """The log without its times."""
+    told = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if "second" not in name} for line in told]
+
+
+def actions(run: Run) -> list[Any]:
+    obs = np.linspace(-1.0, 1.0, 30).reshape(10, 3).astype(np.float32)
+    return [run.policy(agent)(obs).tolist() for agent in range(len(run.agents))]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_each_run_is_the_one_it_would_have_been_alone(tmp_path: Path, overlap: bool) -> None:
+    wanted = [
+        settings("plain", overlap=overlap),
+        settings("damper", (2, 0, 5), eta=0.5, overlap=overlap),
+        settings("caps", (1,), steps=120, overlap=overlap),  # done before the others
+    ]
+    together = train_side_by_side([(one, tmp_path / f"together-{i}") for i, one in enumerate(wanted)], progress=False)
+    for i, (one, run) in enumerate(zip(wanted, together, strict=True)):
+        alone = run_settings(one, tmp_path / f"alone-{i}", progress=False)
+        assert run.finished and run.manifest["settings"] == alone.manifest["settings"]
+        assert lines(run) == lines(alone) and actions(run) == actions(alone)
+
+
+def test_what_was_killed_goes_on_and_what_is_finished_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [(settings(method, checkpoint_every=100), tmp_path / method) for method in ("plain", "damper")]
+    finished = train_side_by_side(runs[:1], progress=False)[0]
+    before = (finished.path / "metrics.jsonl").read_bytes()
+    receive = Trainer.receive
+
+    def killed(self: Trainer, transition: Any) -> None:
+        if self.step == 150:
+            raise KeyboardInterrupt
+        receive(self, transition)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "receive", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_side_by_side(runs, progress=False)
+    assert not Run(tmp_path / "damper").finished
+    first, second = train_side_by_side(runs, progress=False)
+    assert (first.path / "metrics.jsonl").read_bytes() == before
+    assert second.finished and second.manifest["resumed"] == [{"step": 100, "environments": "fresh episodes"}]
+    assert [line["step"] for line in lines(second)] == [50, 100, 150, 200, 250, 260]
+    assert train_side_by_side(runs, progress=False)[1].manifest == second.manifest
+
+
+def test_runs_that_cannot_share_a_pool_are_refused(tmp_path: Path) -> None:
+    for other, words in (
+        (settings("caps", env_threads=2), "env_threads must be the same for runs side by side, but 1 and 2 were"),
+        (settings("caps", dtype="float64"), "dtype must be the same"),
+    ):
+        with pytest.raises(DamperError, match=words):
+            train_side_by_side([(settings("plain"), tmp_path / "a"), (other, tmp_path / "b")])
+    with pytest.raises(DamperError, match="envs must be 'envpool' for runs side by side, but 'gymnasium' was given"):
+        train_side_by_side([(settings("plain", envs="gymnasium", env_threads=None), tmp_path / "a")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_run_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train_side_by_side([(settings(m, steps=60), tmp_path / m) for m in ("plain", "caps")])
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "td3 plain: step 60 of 60" in said and "td3 caps: step 60 of 60" in said

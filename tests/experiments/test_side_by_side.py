@@ -1,0 +1,69 @@
+"""Methods of one task side by side on one pool of environments: the same records as one after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from damper.experiments import runner
+from damper.experiments.grids import Request
+from damper.experiments.packing import Job, pack
+from damper.experiments.reproduce import Outcome, reproduce
+from damper.experiments.runner import abreast, held, plan
+from damper.experiments.store import Store
+from tests.experiments.helpers import TINY, agents_of
+
+pytest.importorskip("envpool")
+
+SETTINGS = {**TINY, "envs": "envpool", "env_threads": 1}
+REQUEST = Request(("td3-table",), ("Pendulum",), ("plain", "damper", "caps"), seeds=2, steps=300, episodes=2,
+                  settings=SETTINGS)  # fmt: skip
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU shares its pools too, so that this is tested without a GPU."""
+    monkeypatch.setattr(runner, "may_share", lambda settings: settings.envs == "envpool")
+
+
+def episodes(folder: Path) -> dict[str, object]:
+    return {record.digest: (record.episodes, record.curve, record.trace) for record in Store(folder)}
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_records_are_those_of_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = reproduce(REQUEST, tmp_path / "together", tmp_path / "runs", progress=False)
+    assert outcome == Outcome(wanted=6, there=0, added=6, left=0)
+    monkeypatch.setattr(runner, "may_share", lambda settings: False)
+    reproduce(REQUEST, tmp_path / "alone", tmp_path / "others", progress=False)
+    assert episodes(tmp_path / "together") == episodes(tmp_path / "alone")
+
+
+@pytest.mark.usefixtures("shared")
+def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
+    agents = agents_of("td3-table", tasks=("Pendulum",), methods=REQUEST.methods, seeds=2, steps=300, episodes=2,
+                       settings=SETTINGS)  # fmt: skip
+    jobs = plan(agents, tmp_path / "runs")
+    assert [len(group) for group in abreast(jobs)] == [3]
+    with held(jobs[0][1]):
+        outcome = reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False)
+    assert outcome == Outcome(wanted=6, there=0, added=4, left=2)
+    assert reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False).left == 0
+
+
+def on_gpu(job: Job) -> Job:
+    return replace(job, settings=replace(job.settings, device="cuda"))
+
+
+def test_groups_share_task_backbone_and_protocol() -> None:
+    agents = agents_of("td3-table", "sac-table", tasks=("Hopper", "Ant"), settings={"envs": "envpool"})
+    jobs = [(on_gpu(job), Path(job.name)) for job in pack(agents)]
+    groups = abreast(jobs)
+    assert sorted(len(group) for group in groups) == [7, 7, 7, 7]
+    assert sorted(str(folder) for group in groups for _, folder in group) == sorted(str(folder) for _, folder in jobs)
+    for group in groups:
+        assert len({(job.settings.env_id, job.settings.backbone) for job, _ in group}) == 1
+    on_cpu = [(job, Path(job.name)) for job in pack(agents)]
+    assert [len(group) for group in abreast(on_cpu)] == [1] * 28
