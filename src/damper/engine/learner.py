@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper.engine import dense
+from damper.engine.declared import check_by_value
 from damper.engine.envs.spec import Spec
 from damper.engine.graphs import Graphed
 from damper.engine.population import Population, Shape
@@ -34,15 +35,13 @@ class Learner:
         self.method = method or find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.agents = len(self.streams.seeds)
+        shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
+        hyper, routed = settings.hyper(), settings.routed(self.device, self.dtype)
+        automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
+        if settings.compile:
+            check_by_value(settings.backbone, self.method, shape, hyper, routed)
         self.population = Population(
-            settings.backbone,
-            self.method,
-            Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation),
-            self.streams,
-            settings.hyper(),
-            settings.routed(self.device, self.dtype),
-            self.dtype,
-            automatic_entropy=settings.backbone == "sac" and settings.ent_coef == "auto",
+            settings.backbone, self.method, shape, self.streams, hyper, routed, self.dtype, automatic
         )
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)

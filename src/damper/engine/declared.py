@@ -1,0 +1,74 @@
+"""A loss's word that it reads values only (``Loss.by_value``), tried once: what is not true would be silently wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.engine.objectives import Objectives
+from damper.engine.passes import Autograd, Gradients, Recorded
+from damper.engine.population import Population, Shape
+from damper.engine.streams import Streams
+from damper.errors import DamperError
+from damper.losses._interface import Batch, Noise
+from damper.methods import Method
+
+ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
+
+
+def check_by_value(
+    backbone: str, method: Method, shape: Shape, hyper: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
+) -> None:
+    """Compare the gradients of the written-out update with autograd's, for one small agent in float64 on the CPU.
+
+    Args:
+        backbone: "td3" or "sac".
+        method: whose losses are tried.
+        shape: of the networks that will be trained; their hidden layers do not matter here.
+        hyper: as ``Population`` takes them; the first agent's are used.
+        settings: likewise.
+    """
+    if not any(loss.by_value for loss in method.losses):
+        return
+    own = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
+    small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
+    numbers = {name: _first(value) for name, value in hyper.items()}
+    streams = Streams([0])
+    agent = Population(backbone, method, small, streams, numbers, own, torch.float64)
+    goal = Objectives(agent.backbone, method, own, *_drawn(agent, streams), agent.hyper)
+    written, reference = Recorded(agent, goal), Autograd(agent, goal)
+    for network, loss in (("critic", method.critic), ("actor", method.actor)):
+        if loss is not None and loss.by_value:
+            ours: Gradients = getattr(written, network)()
+            _compare(method.name, network, ours[0], getattr(reference, network)()[0])
+
+
+def _compare(method: str, network: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        if not bool((mine - other).norm() <= TOLERANCE * other.norm()):
+            raise DamperError(
+                f"by_value must be left out of the {network}'s loss of method {method!r}, which reads more than values "
+                "at inputs made of batch and noise: read that way, its gradient is another one."
+            )
+
+
+def _first(value: Any) -> Any:
+    """The first agent's value."""
+    return value.reshape(-1)[:1].to("cpu", torch.float64) if isinstance(value, Tensor) else value
+
+
+def _drawn(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
+    """Any batch, and the noise that the losses ask for."""
+    sizes = {"obs": (ROWS, agent.shape.obs_dim), "action": (ROWS, agent.shape.act_dim), None: (ROWS,)}
+
+    def draw(name: str, noise: Noise) -> Tensor:
+        found: Tensor = getattr(streams, noise.kind)(f"declared {name}", 0, sizes[noise.like], torch.float64)
+        return found
+
+    obs, move, before = (draw(name, Noise("normal", "obs")) for name in ("obs", "move", "before"))
+    action, reward = draw("action", Noise("uniform", "action")), draw("reward", Noise("normal", None))
+    batch = Batch(obs, action, reward, obs + 0.1 * move, torch.zeros_like(reward), obs - 0.1 * before, 0.5)
+    return batch, {name: draw(name, noise) for name, noise in agent.noise_kinds.items()}

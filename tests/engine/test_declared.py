@@ -1,0 +1,79 @@
+"""A loss that says it reads values only is taken at its word once it has been tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from damper.engine.declared import check_by_value
+from damper.engine.population import Shape
+from damper.errors import DamperError
+from damper.losses._interface import Loss
+from damper.methods import METHODS, Method, find_method
+from tests.engine import small
+from tests.engine.test_modes import build
+
+SHAPE = Shape(3, 2, (400, 300))
+
+
+def check(backbone: str, method: Method, **own: Any) -> None:
+    hyper = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
+    check_by_value(backbone, method, SHAPE, hyper, method.route(own))
+
+
+@pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave", "damper+asap", "scalarization+l2c2"])
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_every_method_keeps_its_word(backbone: str, name: str) -> None:
+    check(backbone, find_method(name))
+
+
+def test_values_per_agent_are_taken_from_the_first() -> None:
+    check("td3", find_method("caps"), sigma=torch.tensor([0.1, 0.2, 0.3, 0.4]))
+
+
+def fed_back(policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """The action moves the state at which it is read again."""
+    pushed = batch.obs + 0.1 * policy(batch.obs).sum(-1, keepdim=True)
+    return (policy(pushed) - policy(batch.obs)).square().mean((-2, -1))
+
+
+def sensitivity(policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """How fast the action changes with the state."""
+    slope = torch.func.grad(lambda obs: policy(obs).sum())(batch.obs)
+    return slope.square().mean((-2, -1))
+
+
+def steep(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """How fast the value changes with the action."""
+    slope = torch.func.grad(lambda action: critic(batch.obs, action).sum())(batch.action)
+    return slope.square().mean((-2, -1))
+
+
+@pytest.mark.parametrize(
+    ("method", "network"),
+    [
+        (Method("fed-back", actor=Loss(fed_back, by_value=True)), "actor"),
+        (Method("fed-back", actor=Loss(fed_back, by_value=True), rule="damper"), "actor"),
+        (Method("sensitivity", actor=Loss(sensitivity, by_value=True)), "actor"),
+        (Method("steep", critic=Loss(steep, by_value=True)), "critic"),
+    ],
+)
+def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: Method, network: str) -> None:
+    with pytest.raises(
+        DamperError, match=f"by_value must be left out of the {network}'s loss of method '{method.name}'"
+    ):
+        check("td3", method)
+    honest = {
+        "actor": method.actor and Loss(method.actor.function),
+        "critic": method.critic and Loss(method.critic.function),
+    }
+    check("td3", Method(method.name, rule=method.rule, **honest))
+
+
+def test_it_is_tried_before_an_update_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "fed-back", Method("fed-back", actor=Loss(fed_back, by_value=True)))
+    build("td3", "fed-back")  # eager: autograd takes any loss
+    with pytest.raises(DamperError, match="by_value must be left out"):
+        build("td3", "fed-back", compile=True)
