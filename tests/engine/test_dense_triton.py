@@ -6,15 +6,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
-from damper.engine import dense
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from damper.engine import dense, dense_triton
+from damper.engine.population import Shape, layouts
+from damper.engine.tape import Tape
+from damper.methods import find_method
 from tests.engine import kernels
 
 ROOT = Path(__file__).parents[2]
@@ -77,3 +85,55 @@ def test_kernels_round_where_tf32_is_allowed(
     found = on_the_device(networks, names, "high", monkeypatch)
     check(found, names, ROUNDED)
     assert all(value > FULL for name, value in found.items() if name.endswith("output")), "they do round"
+
+
+# --- compiled without a GPU ----------------------------------------------------------------------------------------
+
+
+class CompiledOnly:
+    """A kernel that is compiled for a GPU with the arguments of each launch, and not run."""
+
+    def __init__(self, kernel: Any, capability: int) -> None:
+        self.kernel, self.capability, self.programs = kernel, capability, []
+
+    def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
+        assert all(count > 0 for count in grid)
+
+        def launch(*tensors: torch.Tensor, num_warps: int, num_stages: int, **constants: Any) -> None:
+            names = self.kernel.arg_names
+            assert set(names) == {*names[: len(tensors)], *constants}
+            source = ASTSource(
+                fn=self.kernel,
+                signature={name: "constexpr" if name in constants else "*fp32" for name in names},
+                constexprs={(names.index(name),): value for name, value in constants.items()},
+                attrs={(i,): [["tt.divisibility", 16]] for i in range(len(tensors))},
+            )
+            options = {"num_warps": num_warps, "num_stages": num_stages}
+            self.programs.append(triton.compile(source, GPUTarget("cuda", self.capability, 32), options))
+
+        return launch
+
+
+@pytest.mark.parametrize(("capability", "tf32"), [(90, True), (80, False)])
+def test_the_kernels_compile_for_gpus(
+    capability: int, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    forward, backward = (
+        CompiledOnly(k, capability) for k in (dense_triton.forward_kernel, dense_triton.backward_kernel)
+    )
+    monkeypatch.setattr(dense_triton, "forward_kernel", forward)
+    monkeypatch.setattr(dense_triton, "backward_kernel", backward)
+    monkeypatch.setattr(dense_triton, "tf32", lambda: tf32)
+    monkeypatch.setattr(dense, "_kernels", lambda rows, activation=None: dense_triton)
+    actor, critic = layouts("sac", find_method("asap"), Shape(11, 3, (400, 300)))
+    actors, critics = (torch.zeros(2 * layout.size).view(2, -1) for layout in (actor, critic))
+    x = torch.zeros(2, 512, 11)
+    Tape(actor, actors, "silu", x).gradients([torch.zeros(2, 256, 9), torch.zeros(2, 512, 9)], 256)
+    kept = Tape(critic, critics, "relu", torch.zeros(1, 256, 14))
+    kept.gradients([torch.zeros(2, 256, 1)], 256)
+    kept.input_slopes()
+    Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
+    assert len(forward.programs) == 3 + 2 + 2 and len(backward.programs) == 3 + 2 + 2
+    for program in (*forward.programs, *backward.programs):
+        assert "mma.sync" in program.asm["ptx"], "on tensor cores, as the tiles were chosen for"
