@@ -11,6 +11,7 @@ from torch import Tensor
 from damper.engine.nets import StackedActor, StackedCritic
 from damper.engine.readings import Answering, Asking, Linear, ReadCritic, ReadPolicy, slopes
 from damper.engine.tape import Tape
+from damper.errors import DamperError
 from tests.engine import layers
 
 P, B, OBS, ACT, TOLERANCE = 3, 6, 4, 2, 1e-12
@@ -198,3 +199,12 @@ def test_a_policy_that_reads_equals_one_that_runs(backbone: str) -> None:
         assert close(ours.prediction(obs), theirs.prediction(obs))
         assert close(ours.averaged_prediction(obs), theirs.averaged_prediction(obs))
         assert not close(ours.averaged_prediction(obs), ours.prediction(obs))
+
+
+def test_a_head_that_is_not_there_is_named() -> None:
+    policy = ReadPolicy(("mu",), lambda obs: obs, lambda obs: obs)
+    obs = torch.zeros(1, 4, 2)
+    assert policy(obs).shape == obs.shape
+    for ask, words in ((policy.distribution, "needs a stochastic actor"), (policy.prediction, "prediction=True")):
+        with pytest.raises(DamperError, match=words):
+            ask(obs)

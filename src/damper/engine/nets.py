@@ -7,7 +7,7 @@ rows, so nothing is copied to run them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +25,10 @@ from damper.errors import DamperError
 Weights = dict[str, tuple[Tensor, Tensor]]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu, "tanh": torch.tanh}
 LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
+MISSING = {
+    "log_std": "this loss needs a stochastic actor: use backbone='sac'.",
+    "prediction": "this loss needs the actor's second head, which its Loss must ask for: prediction=True.",
+}
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,12 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     return torch.bmm(x, weight) + bias
 
 
+def check_head(name: str, heads: Container[str]) -> None:
+    """Refuse to read a head that the actor does not have."""
+    if name not in heads:
+        raise DamperError(MISSING[name])
+
+
 def leaves(weights: Weights) -> list[Tensor]:
     """All tensors of a split, in the flat row's order."""
     return [tensor for layer in weights.values() for tensor in layer]
@@ -173,13 +183,13 @@ class StackedActor:
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before the tanh; the latter clamped to [-20, 2]."""
-        if not self.stochastic:
-            raise DamperError("this loss needs a stochastic actor: use backbone='sac'.")
+        check_head("log_std", self.weights)
         h = self.features(obs)
         return linear(h, self.weights["mu"]), linear(h, self.weights["log_std"]).clamp(*LOG_STD_RANGE)
 
     def prediction(self, obs: Any) -> Tensor:
         """The second head on the last hidden layer, linear: the loss squashes it or not."""
+        check_head("prediction", self.weights)
         return linear(self.features(obs), self.weights["prediction"])
 
     def averaged_prediction(self, obs: Any) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.engine.nets import LOG_STD_RANGE
+from damper.engine.nets import LOG_STD_RANGE, check_head
 
 Source = Callable[..., Tensor]  # from inputs to a network's outputs
 
@@ -84,6 +84,7 @@ class ReadPolicy:
         return "log_std" in self.heads
 
     def _head(self, name: str, outputs: Tensor) -> Tensor:
+        check_head(name, self.heads)
         return outputs.chunk(len(self.heads), -1)[self.heads.index(name)]
 
     def __call__(self, obs: Any) -> Tensor:
