@@ -116,11 +116,15 @@ class Setup:
     @property
     def title(self) -> str:
         """Short, for a heading."""
-        custom = "".join(f", {name} {_value(value)}" for name, value in self.deviations.items())
         numerics = "".join(f", {n}" for n in ("tf32", "overlap") if self.numerics.get(n))
         numerics += f", {self.numerics['dtype']}" if self.numerics.get("dtype") != "float32" else ""
         versions = ", ".join(f"{name} {version}" for name, version in sorted(self.physics.items()))
-        return f"{self.protocol or 'no protocol'}{custom}{numerics} ({versions})"
+        return f"{self.protocol or 'no protocol'}{self.unlike}{numerics} ({versions})"
+
+    @property
+    def unlike(self) -> str:
+        """What differs from the protocol, as the end of a phrase."""
+        return "".join(f", {name} {_value(value)}" for name, value in self.deviations.items())
 
     @property
     def key(self) -> str:

@@ -88,4 +88,5 @@ def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record
         axis.set(xlabel="time (s)", ylim=(1.05 * trace["low"][0], 1.05 * trace["high"][0]))
     axes[0].set_ylabel("action")
     seeds = f"training seed {record.identity['seed']}, episode seed {trace['seed']}"
-    part.suptitle(f"{TASK}, {backbone.upper()}, protocol {setup.protocol}, {seeds}", x=0.01, ha="left", fontsize=9)
+    words = f"{TASK}, {backbone.upper()}, protocol {setup.protocol}, {seeds}{setup.unlike}"
+    part.suptitle(words, x=0.01, ha="left", fontsize=9)
