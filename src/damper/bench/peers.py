@@ -45,40 +45,36 @@ def has_sbx() -> bool:
 def sb3_model(data: Transitions, backbone: str, how: How, method: str | None = None) -> Any:
     """SB3's model, or with ``method`` our class on top of it, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
-    logger = importlib.import_module("stable_baselines3.common.logger")
     own: dict[str, Any] = {} if method is None else {"method": method}
     if method == "damper":
         own["eta"] = 0.0
-    model = getattr(package, backbone.upper())(
-        "MlpPolicy",
-        Spaces(data.spec),
-        buffer_size=len(data.rows),
-        learning_rate=3e-4,
-        batch_size=how.batch_size,
-        device=how.device,
-        policy_kwargs={"net_arch": list(NET_ARCH[backbone]), "activation_fn": torch.nn.SiLU},
-        seed=0,
-        **own,
-    )
-    model.set_logger(logger.configure(None, []))
-    _fill(model.replay_buffer, data)
-    return model
+    model = getattr(package, backbone.upper())(**_alike(data, backbone, how, torch.nn.SiLU), device=how.device, **own)
+    return _ready(model, data)
 
 
 def sbx_model(data: Transitions, backbone: str, how: How) -> Any:
     """SBX's model (JAX, compiled), its buffer full of ``data``."""
     sbx, nn = importlib.import_module("sbx"), importlib.import_module("flax.linen")
-    logger = importlib.import_module("stable_baselines3.common.logger")
-    model = getattr(sbx, backbone.upper())(
-        "MlpPolicy",
-        Spaces(data.spec),
-        buffer_size=len(data.rows),
-        learning_rate=3e-4,
-        batch_size=how.batch_size,
-        policy_kwargs={"net_arch": list(NET_ARCH[backbone]), "activation_fn": nn.silu},
-        seed=0,
-    )
-    model.set_logger(logger.configure(None, []))
+    model = getattr(sbx, backbone.upper())(**_alike(data, backbone, how, nn.silu))
+    return _ready(model, data)
+
+
+def _alike(data: Transitions, backbone: str, how: How, silu: Any) -> dict[str, Any]:
+    """What every peer is made with."""
+    return {
+        "policy": "MlpPolicy",
+        "env": Spaces(data.spec),
+        "buffer_size": len(data.rows),
+        "learning_rate": 3e-4,
+        "batch_size": how.batch_size,
+        "policy_kwargs": {"net_arch": list(NET_ARCH[backbone]), "activation_fn": silu},
+        "seed": 0,
+    }
+
+
+def _ready(model: Any, data: Transitions) -> Any:
+    """The model with a silent log and its buffer full of ``data``."""
+    model.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))
     _fill(model.replay_buffer, data)
     return model
 

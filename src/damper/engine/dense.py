@@ -85,6 +85,19 @@ def tanh(z: Tensor) -> tuple[Tensor, Tensor]:
 ACTIVATIONS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"silu": silu, "relu": relu, "tanh": tanh}
 
 
+def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
+    """``x W + b`` for stacked inputs ``[M, B, in]``."""
+    weight, bias = layer
+    if x.is_cpu and weight.shape[-1] < NARROW:
+        # A CPU's batched product with few columns is several times slower than one product after the other.
+        agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
+        return torch.stack([F.linear(*agent) for agent in agents])
+    if x.is_cpu and not torch.compiler.is_compiling():
+        return torch.baddbmm(bias, x, weight)
+    # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
+    return torch.bmm(x, weight) + bias
+
+
 Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start in a row
 
 
@@ -134,7 +147,7 @@ def forward(
     if (kernels := _kernels(rows, activation)) is not None:
         return kernels.forward(rows, layer, x, activation, keep, every)[:2]  # type: ignore[no-any-return]
     rows = rows[::every]
-    z = _product(_each(x, rows), layer.weights(rows)) + layer.biases(rows)
+    z = linear(_each(x, rows), (layer.weights(rows), layer.biases(rows)))
     if activation is None:
         return z, None
     h, slope = ACTIVATIONS[activation](z)
@@ -203,14 +216,6 @@ def joined(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType
 def _each(x: Tensor, rows: Tensor) -> Tensor:
     """Inputs for every network, where two share theirs."""
     return x if len(x) == len(rows) else x.repeat_interleave(2, 0)
-
-
-def _product(x: Tensor, weight: Tensor) -> Tensor:
-    if x.is_cpu and weight.shape[-1] < NARROW:
-        # A CPU's batched product with few columns is several times slower than one product after the other.
-        pairs = zip(x.unbind(), weight.mT.contiguous().unbind(), strict=True)
-        return torch.stack([F.linear(inputs, own) for inputs, own in pairs])
-    return torch.bmm(x, weight)
 
 
 _too_old = False

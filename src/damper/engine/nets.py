@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from damper.engine.dense import NARROW, Dense
+from damper.engine.dense import Dense, linear
 from damper.engine.field import action_field
 from damper.engine.streams import Streams
 from damper.errors import DamperError
@@ -108,19 +108,6 @@ def trunk_layers(inputs: int, hidden: Sequence[int]) -> tuple[tuple[str, int, in
     """Hidden layers ``trunk.0``, ``trunk.1``, ..."""
     sizes = (inputs, *hidden)
     return tuple((f"trunk.{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes)))
-
-
-def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
-    """``x W + b`` for stacked inputs ``[M, B, in]``."""
-    weight, bias = layer
-    if x.is_cpu and weight.shape[-1] < NARROW:
-        # A CPU's batched product with few columns is several times slower than one product after the other.
-        agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
-        return torch.stack([F.linear(*agent) for agent in agents])
-    if x.is_cpu and not torch.compiler.is_compiling():
-        return torch.baddbmm(bias, x, weight)
-    # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
-    return torch.bmm(x, weight) + bias
 
 
 def check_head(name: str, heads: Container[str]) -> None:

@@ -114,10 +114,11 @@ class Recorded:
             return output.view(self.population.agents, 2, -1)
 
         name = self.population.behind
+        read = self._reader(name)
         if name == "actor":
             self._read_actor()
             self.kept = self.tape.kept
-        read = Answering(self._answers(self.target_order)) if name == "actor" else self._reader(name)
+            read = Answering(self._answers(self.target_order))
         return self.goal.target(self._policy(read), ReadCritic(values))
 
     def _critic_term(self) -> tuple[Tensor, Tensor]:
