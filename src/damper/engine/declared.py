@@ -13,7 +13,7 @@ from damper.engine.passes import Autograd, Gradients, Recorded
 from damper.engine.population import Population, Shape
 from damper.engine.streams import Streams
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Noise
+from damper.losses._interface import Batch
 from damper.methods import Method
 
 ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
@@ -62,13 +62,11 @@ def _first(value: Any) -> Any:
 
 def _drawn(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
     """Any batch, and the noise that the losses ask for."""
-    sizes = {"obs": (ROWS, agent.shape.obs_dim), "action": (ROWS, agent.shape.act_dim), None: (ROWS,)}
-
-    def draw(name: str, noise: Noise) -> Tensor:
-        found: Tensor = getattr(streams, noise.kind)(f"declared {name}", 0, sizes[noise.like], torch.float64)
-        return found
-
-    obs, move, before = (draw(name, Noise("normal", "obs")) for name in ("obs", "move", "before"))
-    action, reward = draw("action", Noise("uniform", "action")), draw("reward", Noise("normal", None))
+    sizes = (ROWS, agent.shape.obs_dim), (ROWS, agent.shape.act_dim)
+    obs, move, before = (streams.normal(name, 0, sizes[0], torch.float64) for name in ("obs", "move", "before"))
+    action, reward = (
+        streams.uniform("given", 0, sizes[1], torch.float64),
+        streams.normal("reward", 0, (ROWS,), torch.float64),
+    )
     batch = Batch(obs, action, reward, obs + 0.1 * move, torch.zeros_like(reward), obs - 0.1 * before, 0.5)
-    return batch, {name: draw(name, noise) for name, noise in agent.noise_kinds.items()}
+    return batch, agent.noise(streams, 0, ROWS)

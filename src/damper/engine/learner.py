@@ -19,7 +19,7 @@ from damper.engine.population import Population, Shape
 from damper.engine.replay import Replay
 from damper.engine.settings import Settings
 from damper.engine.streams import Streams
-from damper.losses._interface import Batch, Noise, NoiseDraws
+from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method, find_method
 
 Actions = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
@@ -109,7 +109,7 @@ class Learner:
         population, count = self.population, self.population.state["acted"]
         shape = (1, self.spec.act_dim)
         kinds = population.backbone.EXPLORATION
-        noise = {name: self._draw(name, kind, count, shape) for name, kind in kinds.items()}
+        noise = {name: getattr(self.streams, own.kind)(name, count, shape, self.dtype) for name, own in kinds.items()}
         actor, obs = population.actor(), self._obs.unsqueeze(1)
         chosen = population.backbone.explore(actor, obs, noise, population.hyper)
         random = self.streams.uniform("random", count, shape, self.dtype)
@@ -177,13 +177,7 @@ class Learner:
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
         """Every draw of one update."""
-        dims = {"obs": (self.spec.obs_dim,), "action": (self.spec.act_dim,), None: ()}
-        kinds = self.population.noise_kinds
-        return {name: self._draw(name, k, count, (batch_size, *dims[k.like])) for name, k in kinds.items()}
-
-    def _draw(self, name: str, kind: Noise, count: Tensor, shape: tuple[int, ...]) -> Tensor:
-        draw: Tensor = getattr(self.streams, kind.kind)(name, count, shape, self.dtype)
-        return draw
+        return self.population.noise(self.streams, count, batch_size)
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -112,6 +112,14 @@ class Population:
         fresh = [tensor.clone() for tensor in _memory_tensors(seen.state)]
         return fresh[0] if isinstance(seen.state, Tensor) else type(seen.state)(*fresh)
 
+    def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
+        """Every draw of the count-th update."""
+        sizes = {"obs": (self.shape.obs_dim,), "action": (self.shape.act_dim,), None: ()}
+        return {
+            name: getattr(streams, noise.kind)(name, count, (batch_size, *sizes[noise.like]), self.dtype)
+            for name, noise in self.noise_kinds.items()
+        }
+
     # --- networks -----------------------------------------------------------------------------------------------
 
     def actor(self, name: str = "actor", weights: Weights | None = None) -> StackedActor:
