@@ -111,7 +111,8 @@ class ReadCritic:
     def __init__(self, both: Source, first: Source | None = None) -> None:
         """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``: without one, both are read for it too."""
         self.both = both
-        self.first = first or (lambda obs, action: both(obs, action)[:, 0])
+        # Not `first or`: PyTorch 2.11 cannot compile asking whether a function is true.
+        self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2``."""
