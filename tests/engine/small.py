@@ -100,5 +100,5 @@ def learner(made: Settings, rows: int = 60, device: str = "cpu") -> Learner:
     for k in range(rows):
         first = torch.full((learner.agents, 2), float(k % 10 == 0), device=device)
         first[:, 0] = float(k % 10 == 9)
-        learner.replay.add(torch.cat((streams.normal("stored", k, (width,)), first), 1).to(learner.dtype))
+        learner.replay.add(torch.cat((streams.normal("stored", k, (width,)), first), 1).cpu())
     return learner

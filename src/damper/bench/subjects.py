@@ -66,7 +66,7 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
         rows.append(Replay.pack(*parts))
         obs, first = step.obs, step.terminated | step.truncated
     pool.close()
-    return Transitions(env, pool.spec, torch.cat(rows))
+    return Transitions(env, pool.spec, torch.from_numpy(np.concatenate(rows)))
 
 
 def make_learner(data: Transitions, backbone: str, method: str, how: How, agents: int = 1, **settings: Any) -> Learner:

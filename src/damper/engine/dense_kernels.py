@@ -114,16 +114,11 @@ def backward_kernel(
             steep += seen * OUT
             d += begin * (1 if JOIN else OUT)
             tile = tile % DW_TILES
-            if EVEN:
-                _weights(x, X_ROW, d, h, steep, rows, gradients, tile, LENGTH, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
-                         HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
-            else:
-                if group == 0:
-                    _weights(x, X_ROW, d, h, steep, rows, gradients, tile, FIRST, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
-                             HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
-                else:
-                    _weights(x, X_ROW, d, h, steep, rows, gradients, tile, ROWS - FIRST, WEIGHT, BIAS, IN, OUT, GROUP,
-                             JUMP, HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+            count = LENGTH
+            if not EVEN:  # one per loss
+                count = tl.where(group == 0, FIRST, ROWS - FIRST)
+            _weights(x, X_ROW, d, h, steep, rows, gradients, tile, count, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
+                     HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
 
 
 @triton.jit
@@ -171,7 +166,7 @@ def _inputs(
 
 @triton.jit
 def _weights(
-    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count: tl.constexpr,
+    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
     JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
     BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
@@ -207,7 +202,7 @@ def _weights(
 
 @triton.jit
 def _head(
-    d, h, gradients, o, tile, count: tl.constexpr, OUT: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    d, h, gradients, o, tile, count, OUT: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
     BO: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     sums = tl.zeros((BO,), tl.float32)

@@ -19,6 +19,7 @@ from damper.engine.population import Population, Shape
 from damper.engine.replay import Replay
 from damper.engine.settings import Settings
 from damper.engine.streams import Streams
+from damper.engine.transfers import Download, Upload
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method, find_method
 
@@ -51,9 +52,8 @@ class Learner:
         self._low, self._high = (
             torch.as_tensor(b, device=self.device, dtype=self.dtype) for b in (spec.low, spec.high)
         )
-        on_gpu = self.device.type == "cuda"
-        self._chosen = torch.zeros(3, self.agents, spec.act_dim, dtype=self.dtype, pin_memory=on_gpu)
-        self._acted = torch.cuda.Event() if on_gpu else None
+        self._seen = Upload(self._obs.shape, self.device, self.dtype)
+        self._chosen = Download((3, self.agents, spec.act_dim), self.device, self.dtype)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -92,17 +92,14 @@ class Learner:
 
     def start_acting(self, obs: NDArray[np.float32]) -> None:
         """Begin to act; what is begun afterwards on the device does not delay ``actions``."""
-        self._obs.copy_(torch.from_numpy(obs))
-        self._chosen.copy_(self._act(), non_blocking=True)
-        if self._acted is not None:
-            self._acted.record()
+        self._seen.room()[...] = obs
+        self._seen.send(self._obs)
+        self._chosen.start(self._act())
 
     def actions(self) -> Actions:
         """What ``act`` returns, for the observations that were given last."""
-        if self._acted is not None:
-            self._acted.synchronize()
-        out = self._chosen.numpy().copy()
-        return out[0], out[1], out[2]
+        scaled, chosen, mean = self._chosen.wait()
+        return scaled, chosen, mean
 
     def _choose(self) -> Tensor:
         """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean."""

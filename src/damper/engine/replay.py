@@ -6,12 +6,15 @@ A row is ``(s, a, s', r, d, first)``, so that storing a step is one copy and a b
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from damper.engine.streams import Streams
+from damper.engine.transfers import Upload
 from damper.losses._interface import Batch
 
 
@@ -28,6 +31,7 @@ class Replay:
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
         self._agent = torch.arange(agents, device=device).unsqueeze(1)
+        self._new = Upload(self.rows.shape[1:], device, dtype)
 
     @staticmethod
     def width(obs_dim: int, act_dim: int) -> int:
@@ -42,16 +46,17 @@ class Replay:
         reward: ArrayLike,
         terminated: ArrayLike,
         first: ArrayLike,
-    ) -> Tensor:
+    ) -> NDArray[Any]:
         """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
         wide, scalars = np.asarray(obs), (np.asarray(x)[:, None] for x in (reward, terminated, first))
         parts = (wide, np.asarray(action), np.asarray(next_obs), *scalars)
         # Six small arrays: NumPy joins them in a few microseconds, and this is done at every step.
-        return torch.from_numpy(np.concatenate(parts, -1, dtype=wide.dtype, casting="unsafe"))
+        return np.concatenate(parts, -1, dtype=wide.dtype, casting="unsafe")
 
-    def add(self, rows: Tensor) -> None:
+    def add(self, rows: ArrayLike) -> None:
         """Store one step of all agents, over the oldest one once full."""
-        self.rows[self.stored % self.capacity].copy_(rows)
+        self._new.room()[...] = rows
+        self._new.send(self.rows[self.stored % self.capacity])
         self.stored += 1
         self.stored_on_device.fill_(self.stored)
 

@@ -53,6 +53,7 @@ class Trainer:
         self.learner = Learner(settings, self.spec)
         self.episodes = Episodes(len(seeds), self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
+        self._unnoted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.due, self.seconds_before = 0, 0, 0.0
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
@@ -92,6 +93,7 @@ class Trainer:
 
     def send(self) -> NDArray[np.float32]:
         """The actions for the environments."""
+        self._note()  # while the device chooses them
         sent, self._action, self._mean = self.learner.actions()
         return sent
 
@@ -99,8 +101,7 @@ class Trainer:
         """Take in what the environments did; learn, log and save where that is due."""
         settings = self.settings
         self._store(self._action, transition.obs_next, transition.reward, transition.terminated)
-        ended = transition.terminated | transition.truncated
-        self.recent += self.episodes.step(self._mean, transition.reward, ended)
+        self._unnoted = (self._mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
         if self.step > settings.learning_starts and self.step % settings.train_freq == 0:
@@ -122,6 +123,12 @@ class Trainer:
             self.learner.learn()
             self.due -= 1
 
+    def _note(self) -> None:
+        """Take the last step into the episodes' sums, if that is not done."""
+        if self._unnoted is not None:
+            self.recent += self.episodes.step(*self._unnoted)
+            self._unnoted = None
+
     def _seconds(self) -> float:
         """Spent on this run, before it was resumed too."""
         return self.seconds_before + time.perf_counter() - self.clock
@@ -140,6 +147,7 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Everything needed to go on as if nothing had happened."""
+        self._note()
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
             "step": self.step,
@@ -184,6 +192,7 @@ class Trainer:
         return obs
 
     def _log(self) -> None:
+        self._note()
         speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}

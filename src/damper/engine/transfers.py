@@ -1,0 +1,58 @@
+"""Small arrays between host and device at every step, without waiting for whatever else the device was asked to do.
+
+A plain copy waits until the device is done with everything before it. These go through page-locked memory, in order
+with the device's work, and wait only where a number is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class _Staging:
+    """Host memory of a fixed shape, and the moment when its last copy is through."""
+
+    def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
+        on_gpu = device.type == "cuda"
+        self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
+        self._through = torch.cuda.Event() if on_gpu else None
+
+    def _copy(self, to: Tensor, source: Tensor) -> None:
+        to.copy_(source, non_blocking=True)
+        if self._through is not None:
+            self._through.record()
+
+    def _settled(self) -> NDArray[Any]:
+        """The host's memory, once its last copy is through; at once if there was none."""
+        if self._through is not None:
+            self._through.synchronize()
+        return self._host.numpy()
+
+
+class Upload(_Staging):
+    """From the host: write into ``room()``, then ``send``."""
+
+    def room(self) -> NDArray[Any]:
+        """Where to write what ``send`` will copy."""
+        return self._settled()
+
+    def send(self, target: Tensor) -> None:
+        """Copy to the device after what it was asked before; the host does not wait."""
+        self._copy(target, self._host)
+
+
+class Download(_Staging):
+    """To the host: ``start`` after what computes the tensor, ``wait`` where its numbers are needed."""
+
+    def start(self, source: Tensor) -> None:
+        """Copy from the device after what it was asked before; what it is asked later does not delay ``wait``."""
+        self._copy(self._host, source)
+
+    def wait(self) -> NDArray[Any]:
+        """The numbers of the last ``start``, an array of their own."""
+        return self._settled().copy()
