@@ -27,8 +27,12 @@ SMALL = [
 ]
 
 
-def test_update_writes_table_plot_json_and_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["bench", "update", *SMALL, "--out", str(tmp_path / "o"), "--results", str(tmp_path / "r")])
+def test_update_writes_table_plot_json_and_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["bench", "update", *SMALL, "--out", str(tmp_path / "o"), f"--results={tmp_path / 'r'}"]
+    monkeypatch.setattr("sys.argv", ["damper", *words])
+    main(words)
     content = json.loads((tmp_path / "o" / "update.json").read_text())
     rows = {row["method"]: row for row in content["rows"]}
     assert (rows["plain"]["× plain"], rows["damper"]["paper's × plain"]) == (1.0, 1.45)
@@ -38,6 +42,7 @@ def test_update_writes_table_plot_json_and_records(tmp_path: Path, capsys: pytes
     assert set(timings) == {"plain", "damper"}
     assert timings["damper"].milliseconds == rows["damper"]["ms"]
     assert timings["damper"].setting == timings["plain"].setting
+    assert timings["damper"].command == content["command"] == " ".join(["damper bench update", *SMALL])
     assert "paper's" in capsys.readouterr().out
 
 

@@ -12,8 +12,9 @@ from damper.errors import DamperError
 from damper.evaluation.rollout import Episode
 from damper.experiments.records import curve, pack_trace, unpack_trace
 from damper.experiments.store import Store, read_record
+from damper.experiments.timings import read_timings, write_timing
 from damper.metrics import smoothness
-from tests.experiments.helpers import agents_of, invented
+from tests.experiments.helpers import TIMING, agents_of, invented
 
 AGENTS = agents_of("td3-table", tasks=("Pendulum", "Ant"), methods=("plain", "damper"))
 
@@ -75,6 +76,17 @@ def test_merging_adds_what_is_missing_and_keeps_what_is_there(tmp_path: Path) ->
     assert contents(tmp_path) == before
     with pytest.raises(DamperError, match="merge must name a folder"):
         mine.merge(Store(tmp_path / "c"))
+
+
+def test_merging_brings_update_times_too(tmp_path: Path) -> None:
+    mine, theirs = Store(tmp_path / "a"), Store(tmp_path / "b")
+    kept = write_timing(mine.folder, replace(TIMING, milliseconds=0.4))
+    write_timing(theirs.folder, TIMING)
+    write_timing(theirs.folder, replace(TIMING, method="damper"))
+    merged = mine.merge(theirs)
+    assert (merged.added, merged.same, merged.different) == (1, 0, [str(kept.relative_to(mine.folder))])
+    assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {"plain": 0.4, "damper": 0.5}
+    assert mine.merge(theirs).added == 0
 
 
 def _fill(folder: str) -> None:

@@ -8,9 +8,8 @@ import pytest
 from damper.experiments.grids import Request
 from damper.experiments.reproduce import overview
 from damper.experiments.store import Store
-from damper.experiments.timings import Timing, read_timings, write_timing
-
-TIMING = Timing("td3", "plain", "Hopper", 0.5, 1000, 1, 256, {"device": "cuda"}, {}, {"gpu": "x"}, None, "damper bench")
+from damper.experiments.timings import read_timings, write_timing
+from tests.experiments.helpers import TIMING
 
 
 def test_timings_come_back_and_a_newer_one_replaces_its_like(tmp_path: Path) -> None:

@@ -49,6 +49,20 @@ def test_ablations_have_their_own_table() -> None:
     assert smoothness.rows[1][1][0].paper == Printed(0.636, 0.046)
 
 
+def test_ablations_on_other_tasks_and_backbones_are_not_left_out() -> None:
+    agents = [
+        *agents_of("td3-table", tasks=("Hopper", "Pendulum"), methods=("damper",)),
+        *agents_of("projection-ablation", tasks=("Pendulum",), methods=("unconditional-sum",)),
+        *agents_of("pegrad", tasks=("Pendulum",), methods=("pegrad",), backbones=("sac",)),
+    ]
+    (setup,) = setups([invented(agent) for agent in agents])
+    tables = {table.name: table for table in ablation_tables(setup)}
+    assert tables.keys() == {f"{b}-ablation-{m}" for b in ("td3", "sac") for m in ("return", "smoothness")}
+    assert tables["td3-ablation-return"].columns == ["Pendulum"], "Hopper has nothing to compare"
+    assert [name for name, _ in tables["td3-ablation-return"].rows] == ["DAMPER", "Unconditional sum"]
+    assert [name for name, _ in tables["sac-ablation-return"].rows] == ["PEGrad"]
+
+
 def test_the_sweeps_name_their_best() -> None:
     (row,) = sweep_rows(world())
     assert row[:2] == ["Hopper", "0.3 (20 of 20)"] and row[6:] == ["0.8", "3338", "0.714"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +113,9 @@ class Bench:
         return How(self.device, self.mode or ("eager" if self.device == "cpu" else "compile-graph"), self.tf32)
 
     def _command(self, part: str) -> str:
-        words = [word for word in sys.argv[1:] if word not in ("bench", self.what)]
-        return " ".join(["damper", "bench", part, *words])
+        """What measures this again; where it was kept is this machine's business."""
+        words = re.sub(r"(^| )--(out|results)[ =]\S+", "", " ".join(sys.argv[1:])).split()
+        return " ".join(["damper", "bench", part, *(word for word in words if word not in ("bench", self.what))])
 
     def _data(self) -> Transitions:
         return random_transitions(self.task)

@@ -17,6 +17,7 @@ from typing import Any
 from damper.engine.files import write_bytes
 from damper.errors import DamperError
 from damper.experiments.identity import digest
+from damper.experiments.timings import read_timings, timing_path
 
 FORMAT = 1
 
@@ -124,19 +125,22 @@ class Store:
                 warnings.warn(str(error), stacklevel=2)
 
     def merge(self, other: Store) -> Merged:
-        """Copy what the other store has and this one lacks."""
+        """Copy what the other store has and this one lacks: agents' records, and update times."""
         if not other.folder.is_dir():
             raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is none.")
         added, same, different = 0, 0, []
-        for record in other:
-            mine = self.path(record.identity)
-            if not self.has(record.identity):
-                self.add(record)
+        theirs = [(self.path(record.identity), record.text(), self.has(record.identity)) for record in other]
+        for timing in read_timings(other.folder):
+            path = timing_path(self.folder, timing)
+            theirs.append((path, timing.text(), path.exists()))
+        for path, text, here in theirs:
+            if not here:
+                write_bytes(path, text.encode())
                 added += 1
-            elif mine.read_text(encoding="utf-8") == record.text():
+            elif path.read_text(encoding="utf-8") == text:
                 same += 1
             else:
-                different.append(str(mine.relative_to(self.folder)))
+                different.append(str(path.relative_to(self.folder)))
         return Merged(added, same, different)
 
 

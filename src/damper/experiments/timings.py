@@ -51,12 +51,20 @@ class Timing:
         gpu_or_cpu = self.hardware.get("gpu", self.hardware.get("cpu"))
         return digest([self.task, self.agents, self.batch_size, self.how, gpu_or_cpu])[:8]
 
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+
+def timing_path(results: Path, timing: Timing) -> Path:
+    """Where a timing lies in a store."""
+    return results / "bench" / f"{timing.backbone}-{timing.method}-{timing.setting}.json"
+
 
 def write_timing(results: Path, timing: Timing) -> Path:
     """Keep a timing; a newer one of the same thing on the same machine replaces it."""
-    name = f"{timing.backbone}-{timing.method}-{timing.setting}.json"
-    path = results / "bench" / name
-    write_bytes(path, (json.dumps(asdict(timing), indent=1, sort_keys=True) + "\n").encode())
+    path = timing_path(results, timing)
+    write_bytes(path, timing.text().encode())
     return path
 
 

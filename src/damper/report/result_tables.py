@@ -52,16 +52,17 @@ def main_tables(setup: Setup) -> list[Table]:
 
 
 def ablation_tables(setup: Setup) -> list[Table]:
-    """The projection ablation and the PEGrad-based baseline."""
-    tasks = [task for task in ABLATION_TASKS if task in setup.tasks("td3")]
-    methods = [m for m in ABLATION if any(setup.find("td3", task, m) for task in tasks)]
-    if set(methods) <= {"damper"}:
-        return []
-    caption = "TD3, how the gradients are combined"
-    return [
-        _table(setup, f"ablation-{measure}", f"{caption}: {MEASURES[measure]}", "td3", measure, methods, tasks)
-        for measure in ("return", "smoothness")
-    ]
+    """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
+    tables = []
+    for backbone in ("td3", "sac"):
+        found = {task: [m for m in ABLATION if setup.find(backbone, task, m)] for task in setup.tasks(backbone)}
+        tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
+        methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
+        for measure in ("return", "smoothness") if tasks else ():
+            caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
+            name = f"{backbone}-ablation-{measure}"
+            tables.append(_table(setup, name, caption, backbone, measure, methods, tasks))
+    return tables
 
 
 def _table(
