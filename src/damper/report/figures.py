@@ -28,6 +28,7 @@ STYLE = {
     "damper": ("#4f3be0", "o"),
 }
 GREY, ACCENT, BEST = "#475569", STYLE["damper"][0], STYLE["pave"][0]
+ENTRY_INCHES = 1.4  # of a legend
 # Nothing in a file may depend on when or by which release it was drawn.
 _METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
@@ -44,7 +45,7 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
         if tasks:
             figures[f"fronts-{backbone}"] = partial(_fronts, setup, backbone, tasks)
             figures[f"curves-{backbone}"] = partial(_curves, setup, backbone, tasks)
-    swept = [t for t in TASKS if any(setup.find("td3", t, "scalarization", weight=w) for w in WEIGHTS)]
+    swept = [t for t in TASKS if sum(setup.find("td3", t, "scalarization", weight=w) is not None for w in WEIGHTS) > 1]
     if swept:
         figures["weights"] = partial(_weights, setup, swept)
     etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]
@@ -102,7 +103,7 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
             axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color="#94a3b8", linewidth=1.2, zorder=0)
             axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
             _plain_log_ticks(axis.xaxis)
-        _legend(figure, axes[: len(tasks)])
+        _legend(figure, axes[: len(tasks)], backbone)
     return figure
 
 
@@ -117,15 +118,13 @@ def _plain_log_ticks(axis: Any) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """One legend for all panels, below them."""
-    found: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    figure.legend(
-        list(found.values()), list(found), loc="outside lower center", ncols=min(7, len(found)), frameon=False
-    )
+def _legend(figure: Any, axes: Sequence[Any], backbone: str) -> None:
+    """One legend for all panels, below them, in the table's order and no wider than they are."""
+    found = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    labels = [label for method in TABLE_METHODS if (label := title(method, backbone)) in found]
+    columns = min(len(labels), int(figure.get_figwidth() / ENTRY_INCHES))
+    handles = [found[label] for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def _curves(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
@@ -141,8 +140,9 @@ def _curves(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
                 mean, low, high = np.array(curve["return"], dtype=np.float64)
                 axis.plot(steps, mean, color=STYLE[method][0], label=title(method, backbone), linewidth=1.3)
                 axis.fill_between(steps, low, high, color=STYLE[method][0], alpha=0.1, linewidth=0)
-            axis.set(title=task, xlabel="step", ylabel="training return")
-        _legend(figure, axes[: len(tasks)])
+            axis.set(title=task, xlabel="thousand steps", ylabel="training return")
+            axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
+        _legend(figure, axes[: len(tasks)], backbone)
     return figure
 
 

@@ -86,7 +86,8 @@ def _cell(cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
         "seeds": cell.seeds,
         "frozen": cell.frozen,
         "values": {
-            name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None))))
+            # More digits than are shown: rounded twice, a last digit could differ from the tables'.
+            name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None))), 9)
             for name, s in summaries.items()
             if s is not None
         },
@@ -186,10 +187,10 @@ def _trace(record: Record) -> dict[str, Any] | None:
     return {"agent": record.identity["seed"], **kept, "data": base64.b64encode(raw).decode()}
 
 
-def rounded(value: Any) -> Any:
-    """Numbers to five significant digits; what is not finite is unknown."""
+def rounded(value: Any, digits: int = 5) -> Any:
+    """Numbers to so many significant digits; what is not finite is unknown."""
     if isinstance(value, tuple | list):
-        return [rounded(item) for item in value]
+        return [rounded(item, digits) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
