@@ -38,7 +38,7 @@ class Tile(NamedTuple):
 # The fastest of about thirty on an H200 at 1, 5 and 35 agents. The larger the tile, the fewer numbers are read twice,
 # as long as there are enough blocks; what a large one keeps for the way back would not fit into registers.
 LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
-ENOUGH = {LARGE: 4 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
+ENOUGH = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
 FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
 
 

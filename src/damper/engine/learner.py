@@ -148,14 +148,17 @@ class Learner:
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             kept = population.step_critic(informed(batch), noise)
-            if targets and not with_actor:
-                population.move_targets(with_actor)
+            if targets and with_actor:
+                population.move_critic_target()
+            elif targets:
+                population.move_average()
             return kept
 
         def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> None:
             population.step_actor(informed(batch), noise, kept)
             if targets:
-                population.move_targets(with_actor)
+                population.move_actor_target()
+                population.move_average()
 
         first, second = self.compiled(critic), self.compiled(actor)
 

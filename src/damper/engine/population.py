@@ -161,8 +161,10 @@ class Population:
         """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
         kept = self.step_critic(batch, noise)
         if with_actor:
+            self.move_critic_target()
             self.step_actor(batch, noise, kept)
-        self.move_targets(with_actor)
+            self.move_actor_target()
+        self.move_average()
 
     def step_critic(self, batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
         """Forward passes, loss, gradient and optimiser step of the critics; returns what ``step_actor`` may reuse."""
@@ -187,15 +189,22 @@ class Population:
         goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
         return Recorded(self, goal) if torch.compiler.is_compiling() else Autograd(self, goal)
 
-    def move_targets(self, with_actor: bool) -> None:
-        """The Polyak copies after a step: targets with the actor, ASAP's average every time."""
-        if with_actor:
-            for name in ("actor", "critic"):
-                if f"{name}_target" in self.state:
-                    polyak(self.state[f"{name}_target"], self.state[name], self.hyper["tau"], self.state["alive"])
+    def move_critic_target(self) -> None:
+        """The critics' Polyak copy: right after their step, while a compiler has the new parameters at hand."""
+        self._follow("critic", "critic_target", self.hyper["tau"])
+
+    def move_actor_target(self) -> None:
+        """The actors' Polyak copy, where the backbone has one."""
+        if self.backbone.HAS_ACTOR_TARGET:
+            self._follow("actor", "actor_target", self.hyper["tau"])
+
+    def move_average(self) -> None:
+        """ASAP's average of the actors, at every update."""
         if "actor_average" in self.state:
-            rate = torch.full_like(self.hyper["tau"], AVERAGE_RATE)
-            polyak(self.state["actor_average"], self.state["actor"], rate, self.state["alive"])
+            self._follow("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
+
+    def _follow(self, name: str, copy: str, rate: Tensor) -> None:
+        polyak(self.state[copy], self.state[name], rate, self.state["alive"])
 
     def _combine(self, gradients: Sequence[Tensor], seen: dict[str, Tensor]) -> Tensor:
         """The rule's gradient; its memory moves on in place."""
