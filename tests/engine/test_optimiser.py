@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from damper.engine import optimiser
 from damper.engine.optimiser import Adam, polyak
 
 P, N = 3, 40
@@ -25,7 +26,7 @@ def gradients(dtype: torch.dtype, steps: int = 50) -> Tensor:
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A CPU steps row by row, everything else all rows at once: both forms must be Adam."""
     if request.param == "at once":
-        monkeypatch.setattr(Adam, "_step_by_row", Adam._step_at_once)
+        monkeypatch.setattr(optimiser, "_row_by_row", lambda parameters: False)
     return str(request.param)
 
 
@@ -71,6 +72,14 @@ def test_a_row_that_is_not_kept_stays_and_disturbs_no_other() -> None:
     assert spoiled.isfinite().all()
 
 
+def test_the_decays_are_powers() -> None:
+    adam, row = Adam.like(torch.zeros(1, 1)), torch.zeros(1, 1)
+    for _ in range(20_000):
+        adam.step(row, torch.ones(1, 1), torch.zeros(1), torch.ones(1, dtype=torch.bool))
+    assert (adam.decay_m, adam.decay_v) == pytest.approx((0.9**20_000, 0.999**20_000), rel=1e-10, abs=1e-300)
+
+
+@pytest.mark.usefixtures("form")
 def test_polyak() -> None:
     generator = torch.Generator().manual_seed(0)
     target, online = (torch.randn(P, N, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -80,6 +89,7 @@ def test_polyak() -> None:
     assert torch.equal(target[1], before[1]) and torch.equal(target[2], online[2])
 
 
+@pytest.mark.usefixtures("form")
 def test_polyak_leaves_a_frozen_row() -> None:
     target, online = torch.zeros(P, N), torch.full((P, N), float("nan"))
     online[0] = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -15,37 +15,48 @@ class Adam:
     """``torch.optim.Adam`` for rows ``[P, n]`` with a learning rate per agent.
 
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``θ ← θ − lr · m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε)``.
+
+    ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ``, moved on by a product: given the powers instead, a compiler
+    takes them anew for every few parameters, which costs more than all the rest.
     """
 
     m: Tensor
     v: Tensor
     t: Tensor
+    decay_m: Tensor
+    decay_v: Tensor
 
     @classmethod
     def like(cls, parameters: Tensor) -> Adam:
         """Fresh moments."""
-        t = torch.zeros((), dtype=torch.float64, device=parameters.device)
-        return cls(torch.zeros_like(parameters), torch.zeros_like(parameters), t)
+        t, *decays = (torch.full((), x, dtype=torch.float64, device=parameters.device) for x in (0.0, 1.0, 1.0))
+        return cls(torch.zeros_like(parameters), torch.zeros_like(parameters), t, *decays)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that a step changes besides the parameters, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def step(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
         """Move the rows where ``keep`` ``[P]`` is true; the others' parameters and moments stay."""
         self.t += 1
-        if parameters.is_cpu and not torch.compiler.is_compiling():
+        self.decay_m.mul_(BETAS[0])
+        self.decay_v.mul_(BETAS[1])
+        if _row_by_row(parameters):
             self._step_by_row(parameters, gradient, learning_rate, keep)
         else:
             self._step_at_once(parameters, gradient, learning_rate, keep)
 
     def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
         """All rows in place, no value read: what is not kept has the gradient, the rates and the step 0."""
-        on = keep.unsqueeze(1).to(parameters.dtype)
-        gradient = gradient.nan_to_num(0.0, 0.0, 0.0) * on
+        rows = keep.unsqueeze(1)
+        on, gradient = rows.to(parameters.dtype), torch.where(rows, gradient, 0.0)
         beta_1, beta_2 = BETAS
         self.m.lerp_(gradient, (1.0 - beta_1) * on)
         self.v.mul_(1.0 - (1.0 - beta_2) * on).addcmul_(gradient, gradient, value=1.0 - beta_2)
         # The moments' corrections are numbers per agent: they need no pass over the parameters.
-        root = (1.0 - beta_2**self.t).sqrt()
-        size = (learning_rate * root / (1.0 - beta_1**self.t)).to(on.dtype).unsqueeze(1)
-        length = self.v.sqrt().add_((EPSILON * root).to(on.dtype))
+        root = (1.0 - self.decay_v).to(on.dtype).sqrt()
+        size = (learning_rate * root / (1.0 - self.decay_m).to(on.dtype)).unsqueeze(1)
+        length = self.v.sqrt().add_(EPSILON * root)
         parameters.addcmul_(self.m / length, -size * on)
 
     def _step_by_row(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
@@ -60,4 +71,14 @@ class Adam:
 
 def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
     """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``keep`` ``[P]`` is false, θ' stays."""
-    target.lerp_(online.nan_to_num(), (tau * keep).to(target.dtype).unsqueeze(1))
+    if _row_by_row(target):
+        for row, (kept, rate) in enumerate(zip(keep.tolist(), tau.tolist(), strict=True)):
+            if kept:
+                target[row].lerp_(online[row], rate)
+    else:
+        target.lerp_(torch.where(keep.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1))
+
+
+def _row_by_row(parameters: Tensor) -> bool:
+    """Where choosing among rows in one operation would be dearer than moving them one after the other."""
+    return parameters.is_cpu and not torch.compiler.is_compiling()

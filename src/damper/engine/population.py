@@ -94,7 +94,7 @@ class Population:
             state["log_ent_coef"] = self.hyper["ent_coef"].log().unsqueeze(1)
             self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"])
         for name, adam in self.optimisers.items():
-            state |= {f"{name}.m": adam.m, f"{name}.v": adam.v, f"{name}.t": adam.t}
+            state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
         state["alive"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
         state["died_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
