@@ -170,6 +170,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),
     ({"seeds": (1.5,)}, "seeds must be whole numbers"),
+    ({"seeds": 0}, "seeds must be at least 1, or different integers, but 0 was given"),
+    ({"seeds": True}, "seeds must be at least 1, or different integers, but True was given"),
     ({"seeds": 11, "protocol": "pave"}, "seeds must be at most 10 with a protocol"),
 ]
 

@@ -175,6 +175,8 @@ def _registered(method: str | Method) -> Method:
 def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
     """A number means that many of the protocol's seeds, or 0, 1, ... without one."""
     if isinstance(seeds, int):
+        if isinstance(seeds, bool) or seeds < 1:
+            raise DamperError(f"seeds must be at least 1, or different integers, but {seeds} was given.")
         if protocol and seeds > len(TRAINING_SEEDS):
             raise DamperError(f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was given.")
         return TRAINING_SEEDS[:seeds] if protocol else tuple(range(seeds))
