@@ -30,15 +30,15 @@ SMALL = [
 def test_update_writes_table_plot_json_and_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["bench", "update", *SMALL, "--out", str(tmp_path / "o"), f"--results={tmp_path / 'r'}"]
+    words = ["bench", "update", *SMALL, "--out", str(tmp_path / "an o"), f"--results={tmp_path / 'an r'}"]
     monkeypatch.setattr("sys.argv", ["damper", *words])
     main(words)
-    content = json.loads((tmp_path / "o" / "update.json").read_text())
+    content = json.loads((tmp_path / "an o" / "update.json").read_text())
     rows = {row["method"]: row for row in content["rows"]}
     assert (rows["plain"]["× plain"], rows["damper"]["paper's × plain"]) == (1.0, 1.45)
     assert rows["damper"]["ms"] > 0
     assert content["hardware"]["cpu"] and content["versions"]["torch"] and content["how"]["iterations"] == 4
-    timings = {timing.method: timing for timing in read_timings(tmp_path / "r")}
+    timings = {timing.method: timing for timing in read_timings(tmp_path / "an r")}
     assert set(timings) == {"plain", "damper"}
     assert timings["damper"].milliseconds == rows["damper"]["ms"]
     assert timings["damper"].setting == timings["plain"].setting

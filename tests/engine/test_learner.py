@@ -116,6 +116,28 @@ def test_td3_moves_actor_and_targets_at_every_policy_delay_th_update_only(backbo
         assert learner.updates == update == int(learner.state()["updates"])
 
 
+@pytest.mark.parametrize("method", ["plain", "asap"])
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_it_updates_as_a_population_does(backbone: str, method: str) -> None:
+    ours, theirs = (small.learner(small.settings(backbone, method)) for _ in range(2))
+    for update in range(1, 6):
+        fields, noise = theirs.sample()
+        theirs.population.update(Batch(*fields), noise, backbone == "sac" or update % 2 == 0)
+        ours.learn()
+    for name, tensor in ours.state().items():
+        assert torch.equal(tensor, theirs.state()[name]), name
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
+    learner = small.learner(small.settings(backbone, "asap"))
+    for _ in range(4):
+        before = learner.state()["actor_average"].clone()
+        learner.learn()
+        moved = before + 0.01 * (learner.state()["actor"] - before)
+        torch.testing.assert_close(learner.state()["actor_average"], moved, rtol=1e-5, atol=1e-7)
+
+
 def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(batch_size=4)), []
 

@@ -82,18 +82,21 @@ def test_every_method_s_update_is_one_graph_to_the_compiler(backbone: str, metho
     check_traced(backbone, method)
 
 
-@pytest.mark.parametrize("sizes", [(16, 16, 16, 16), (16, 24, 8)], ids=["of one size", "of several"])
-def test_any_number_of_learners_is_compiled_in_one_process(
-    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+OTHERS = [("plain", 16), ("damper", 16), ("damper", 24), ("caps", 8), ("damper", 16)]
+
+
+def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     with torch._dynamo.config.patch(recompile_limit=2):
-        for size in sizes:
-            learner = build("td3", "damper", compile=True, batch_size=size)
-            learner.act(OBS)
-            for _ in range(2):
-                learner.learn()
-    assert learner.updates == 2
+        for method, size in OTHERS:
+            ours, reference = (build("td3", method, compile=compiled, batch_size=size) for compiled in (True, False))
+            for learner in (ours, reference):
+                learner.act(OBS)
+                for _ in range(4):
+                    learner.learn()
+            check_same(ours, reference, 1e-4)
 
 
 @pytest.mark.slow
@@ -264,6 +267,19 @@ def test_learning_never_waits_for_the_device(backbone: str, method: str, graph: 
         for _ in range(4):
             learner.learn()
     assert int(learner.state()["updates"]) == 8
+
+
+@pytest.mark.gpu
+def test_acting_and_storing_wait_for_nothing_but_the_actions() -> None:
+    learner = build("td3", "damper", "cuda")
+    row = np.zeros(learner.replay.rows.shape[1:], np.float32)
+    for _ in range(2):
+        learner.act(OBS)
+    with no_waiting():
+        for _ in range(4):
+            learner.start_acting(OBS)
+            learner.replay.add(row)
+            learner.actions()
 
 
 @pytest.mark.gpu

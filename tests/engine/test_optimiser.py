@@ -74,9 +74,19 @@ def test_a_row_that_is_not_kept_stays_and_disturbs_no_other() -> None:
 
 def test_the_decays_are_powers() -> None:
     adam, row = Adam.like(torch.zeros(1, 1)), torch.zeros(1, 1)
-    for _ in range(20_000):
+    for step in range(1, 20_001):
         adam.step(row, torch.ones(1, 1), torch.zeros(1), torch.ones(1, dtype=torch.bool))
-    assert (adam.decay_m, adam.decay_v) == pytest.approx((0.9**20_000, 0.999**20_000), rel=1e-10, abs=1e-300)
+        if step in (1, 100, 5_000, 20_000):
+            assert adam.decay_m.item() == pytest.approx(0.9**step, rel=1e-10, abs=1e-300)
+            assert adam.decay_v.item() == pytest.approx(0.999**step, rel=1e-10)
+
+
+def test_its_state_is_all_that_a_step_changes() -> None:
+    adam, row = Adam.like(torch.zeros(1, 2)), torch.zeros(1, 2)
+    before = {name: tensor.clone() for name, tensor in vars(adam).items()}
+    adam.step(row, torch.ones(1, 2), torch.ones(1), torch.ones(1, dtype=torch.bool))
+    changed = {name for name, tensor in vars(adam).items() if not torch.equal(tensor, before[name])}
+    assert changed == set(adam.state()) and all(adam.state()[name] is vars(adam)[name] for name in changed)
 
 
 @pytest.mark.usefixtures("form")

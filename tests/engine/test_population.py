@@ -154,3 +154,10 @@ def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(case: tuple[st
             )
         if spoil is not spoil_parameters and spoil is not spoil_critic:
             assert last[name].isfinite().all(), "the last good parameters remain"
+
+
+def test_everything_an_optimiser_changes_is_in_the_state() -> None:
+    made = small.learner(small.settings("sac")).population
+    for name, adam in made.optimisers.items():
+        for part, tensor in adam.state().items():
+            assert made.state[f"{name}.{part}"] is tensor

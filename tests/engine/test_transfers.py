@@ -16,7 +16,6 @@ def test_what_is_sent_arrives_and_may_be_written_over() -> None:
         upload.room()[...] = np.full((2, 3), step + 1, np.float64)
         upload.send(target[step])
     assert target[:, 0, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert target.dtype == torch.float32, "of the target's kind, whatever was written"
 
 
 def test_what_was_fetched_stays() -> None:

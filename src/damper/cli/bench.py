@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,8 +113,13 @@ class Bench:
 
     def _command(self, part: str) -> str:
         """What measures this again; where it was kept is this machine's business."""
-        words = re.sub(r"(^| )--(out|results)[ =]\S+", "", " ".join(sys.argv[1:])).split()
-        return " ".join(["damper", "bench", part, *(word for word in words if word not in ("bench", self.what))])
+        words, kept = iter(sys.argv[1:]), []
+        for word in words:
+            if word in ("--out", "--results"):
+                next(words, None)
+            elif word not in ("bench", self.what) and not word.startswith(("--out=", "--results=")):
+                kept.append(word)
+        return " ".join(["damper", "bench", part, *kept])
 
     def _data(self) -> Transitions:
         return random_transitions(self.task)

@@ -33,6 +33,8 @@ class Learner:
         """Fresh agents for the environment described by ``spec``."""
         self.settings, self.spec = settings, spec
         self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
+        if self.device.type == "cuda" and self.device.index is not None:
+            torch.cuda.set_device(self.device)  # streams, events and recordings are the current device's
         self.method = method or find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.agents = len(self.streams.seeds)
@@ -149,18 +151,10 @@ class Learner:
             return batch._replace(progress=population.state["acted"] / self.settings.steps)
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-            kept = population.step_critic(informed(batch), noise)
-            if targets and with_actor:
-                population.move_critic_target()
-            elif targets:
-                population.move_average()
-            return kept
+            return population.update_critic(informed(batch), noise, with_actor, targets)
 
         def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> None:
-            population.step_actor(informed(batch), noise, kept)
-            if targets:
-                population.move_actor_target()
-                population.move_average()
+            population.update_actor(informed(batch), noise, kept, targets)
 
         first, second = self.compiled(critic), self.compiled(actor)
 
@@ -183,7 +177,10 @@ class Learner:
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with code of its own: torch.compile counts by code how often it compiled, and stops at a few."""
+    """The function with code of its own.
+
+    torch.compile remembers by code what it compiled. Without guards it would run the first learner's for all others.
+    """
     if isinstance(function, MethodType):
         return MethodType(_own(function.__func__), function.__self__)
     assert isinstance(function, FunctionType)

@@ -43,7 +43,7 @@ class Population:
     """The parameters of P agents and the functions that change them.
 
     ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``diagnosing`` says whether
-    updates add to the sums behind the log; timings switch it off.
+    updates add to the sums behind the log; timings switch it off, before the first update that is compiled.
     """
 
     def __init__(
@@ -159,12 +159,32 @@ class Population:
 
     def update(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
         """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
-        kept = self.step_critic(batch, noise)
+        kept = self.update_critic(batch, noise, with_actor)
         if with_actor:
-            self.move_critic_target()
-            self.step_actor(batch, noise, kept)
-            self.move_actor_target()
-        self.move_average()
+            self.update_actor(batch, noise, kept)
+
+    def update_critic(
+        self, batch: Batch, noise: NoiseDraws, with_actor: bool, targets: bool = True
+    ) -> Sequence[Tensor]:
+        """An update's first half: all of it, unless the actors' follows; returns what that may reuse.
+
+        ``targets=False`` leaves every Polyak copy where it is, for timings of the steps alone.
+        """
+        kept = self.step_critic(batch, noise)
+        if targets and with_actor:
+            # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
+            self._follow("critic", "critic_target", self.hyper["tau"])
+        elif targets:
+            self._move_average()
+        return kept
+
+    def update_actor(self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = (), targets: bool = True) -> None:
+        """Its second half."""
+        self.step_actor(batch, noise, kept)
+        if targets:
+            if self.backbone.HAS_ACTOR_TARGET:
+                self._follow("actor", "actor_target", self.hyper["tau"])
+            self._move_average()
 
     def step_critic(self, batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
         """Forward passes, loss, gradient and optimiser step of the critics; returns what ``step_actor`` may reuse."""
@@ -189,17 +209,8 @@ class Population:
         goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
         return Recorded(self, goal) if torch.compiler.is_compiling() else Autograd(self, goal)
 
-    def move_critic_target(self) -> None:
-        """The critics' Polyak copy: right after their step, while a compiler has the new parameters at hand."""
-        self._follow("critic", "critic_target", self.hyper["tau"])
-
-    def move_actor_target(self) -> None:
-        """The actors' Polyak copy, where the backbone has one."""
-        if self.backbone.HAS_ACTOR_TARGET:
-            self._follow("actor", "actor_target", self.hyper["tau"])
-
-    def move_average(self) -> None:
-        """ASAP's average of the actors, at every update."""
+    def _move_average(self) -> None:
+        """ASAP's average of the actors moves at every update."""
         if "actor_average" in self.state:
             self._follow("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
 

@@ -130,9 +130,10 @@ class Store:
             raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is none.")
         added, same, different = 0, 0, []
         theirs = [(self.path(record.identity), record.text(), self.has(record.identity)) for record in other]
+        whole = {timing_path(self.folder, timing) for timing in read_timings(self.folder)}
         for timing in read_timings(other.folder):
             path = timing_path(self.folder, timing)
-            theirs.append((path, timing.text(), path.exists()))
+            theirs.append((path, timing.text(), path in whole))
         for path, text, here in theirs:
             if not here:
                 write_bytes(path, text.encode())
