@@ -80,7 +80,7 @@ def rows(state: Mapping[str, Tensor], name: str, agents: Sequence[int]) -> Tenso
 def pieces(made: Population, name: str, agent: int) -> list[Tensor]:
     """An agent's part of a state tensor in float64, by layer where it is a network's."""
     part, network = rows(made.state, name, [agent]).double(), name.split(".")[0]
-    if part.ndim == 0 or not network.startswith(("actor", "critic")):
+    if part.ndim < 2 or not network.startswith(("actor", "critic")):
         return [part]
     layout = made.actor_layout if network.startswith("actor") else made.critic_layout
     return leaves(layout.split(part.reshape(-1, layout.size)))

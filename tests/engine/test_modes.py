@@ -111,8 +111,7 @@ def test_compiled_acts_as_the_function_does(backbone: str) -> None:
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["plain", "damper"])
+@pytest.mark.parametrize("method", ["damper", pytest.param("plain", marks=pytest.mark.slow)])
 def test_compiled_equals_eager(method: str) -> None:
     eager, compiled = build("td3", method), build("td3", method, compile=True)
     for _ in range(UPDATES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,8 +17,8 @@ class Adam:
 
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``θ ← θ − lr · m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε)``.
 
-    ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ``, moved on by a product: given the powers instead, a compiler
-    takes them anew for every few parameters, which costs more than all the rest.
+    ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ``, per agent, moved on by a product: given the powers instead, a
+    compiler takes them anew for every few parameters, which costs more than all the rest.
     """
 
     m: Tensor
@@ -29,8 +30,10 @@ class Adam:
     @classmethod
     def like(cls, parameters: Tensor) -> Adam:
         """Fresh moments."""
-        t, *decays = (torch.full((), x, dtype=torch.float64, device=parameters.device) for x in (0.0, 1.0, 1.0))
-        return cls(torch.zeros_like(parameters), torch.zeros_like(parameters), t, *decays)
+        exact: dict[str, Any] = {"dtype": torch.float64, "device": parameters.device}
+        # One per agent also because PyTorch 2.13 forgets what compiled code does in place to a single float64 on a CPU.
+        decays = (torch.ones(len(parameters), **exact) for _ in BETAS)
+        return cls(torch.zeros_like(parameters), torch.zeros_like(parameters), torch.zeros((), **exact), *decays)
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that a step changes besides the parameters, by name."""
@@ -56,7 +59,7 @@ class Adam:
         # The moments' corrections are numbers per agent: they need no pass over the parameters.
         root = (1.0 - self.decay_v).to(on.dtype).sqrt()
         size = (learning_rate * root / (1.0 - self.decay_m).to(on.dtype)).unsqueeze(1)
-        length = self.v.sqrt().add_(EPSILON * root)
+        length = self.v.sqrt().add_(EPSILON * root.unsqueeze(1))
         parameters.addcmul_(self.m / length, -size * on)
 
     def _step_by_row(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
