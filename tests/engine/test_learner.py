@@ -141,12 +141,12 @@ def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
 def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(batch_size=4)), []
 
-    def record(batch: Batch, noise: dict[str, torch.Tensor]) -> tuple[()]:
+    def record(batch: Batch, noise: dict[str, torch.Tensor], *_: bool) -> tuple[()]:
         seen.append((batch.obs.flatten().tolist(), noise["target"].flatten().tolist()))
         learner.state()["updates"] += 1
         return ()
 
-    monkeypatch.setattr(learner.population, "step_critic", record)
+    monkeypatch.setattr(learner.population, "update_critic", record)
 
     for _ in range(5):
         learner.learn()
@@ -157,8 +157,8 @@ def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPat
 
 def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(steps=300, policy_delay=1)), []
-    for step in ("step_critic", "step_actor"):
-        monkeypatch.setattr(learner.population, step, lambda batch, *_: seen.append(float(batch.progress)))
+    for half in ("update_critic", "update_actor"):
+        monkeypatch.setattr(learner.population, half, lambda batch, *_: seen.append(float(batch.progress)))
     for _ in range(3):
         learner.learn()
         for _ in range(75):

@@ -82,7 +82,7 @@ def test_every_method_s_update_is_one_graph_to_the_compiler(backbone: str, metho
     check_traced(backbone, method)
 
 
-OTHERS = [("plain", 16), ("damper", 16), ("damper", 24), ("caps", 8), ("damper", 16)]
+OTHERS = [("plain", 16), ("damper", 16), ("damper", 24), ("pave", 8), ("damper", 16)]
 
 
 def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
@@ -111,7 +111,9 @@ def test_compiled_acts_as_the_function_does(backbone: str) -> None:
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["damper", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["damper", *(pytest.param(method, marks=pytest.mark.slow) for method in ("plain", "pave"))]
+)
 def test_compiled_equals_eager(method: str) -> None:
     eager, compiled = build("td3", method), build("td3", method, compile=True)
     for _ in range(UPDATES):
@@ -153,9 +155,12 @@ def test_a_graph_learns_what_the_function_does(backbone: str, method: str) -> No
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("full_precision")
-@pytest.mark.parametrize(("backbone", "mode"), [("td3", "compiled"), ("sac", "compiled graph")])
-def test_compiled_learns_what_the_function_does(backbone: str, mode: str) -> None:
-    check_mode(backbone, "damper", mode)
+@pytest.mark.parametrize(
+    ("backbone", "method", "mode"),
+    [("td3", "damper", "compiled"), ("sac", "damper", "compiled graph"), ("td3", "pave", "compiled graph")],
+)
+def test_compiled_learns_what_the_function_does(backbone: str, method: str, mode: str) -> None:
+    check_mode(backbone, method, mode)
 
 
 @pytest.mark.gpu

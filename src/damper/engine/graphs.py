@@ -49,6 +49,29 @@ class Graphed:
         return graph
 
 
+class Aside:
+    """Runs something beside what follows it, on a stream of its own; also while recording."""
+
+    def __init__(self, device: torch.device) -> None:
+        """On a device without streams everything stays in order."""
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def begin(self) -> Iterator[None]:
+        """What is launched in here waits for what was launched before, and holds up nothing."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def join(self) -> None:
+        """What is launched from here on waits for it."""
+        if self.stream is not None:
+            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+
+
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Collect garbage now and not while recording: a graph that dies then would spoil the recording."""

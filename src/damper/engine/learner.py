@@ -14,7 +14,7 @@ from torch import Tensor
 from damper.engine import dense
 from damper.engine.declared import check_by_value
 from damper.engine.envs.spec import Spec
-from damper.engine.graphs import Graphed
+from damper.engine.graphs import Aside, Graphed
 from damper.engine.population import Population, Shape
 from damper.engine.replay import Replay
 from damper.engine.settings import Settings
@@ -147,16 +147,10 @@ class Learner:
         """
         population = self.population
 
-        def informed(batch: Batch) -> Batch:
-            return batch._replace(progress=population.state["acted"] / self.settings.steps)
-
-        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-            return population.update_critic(informed(batch), noise, with_actor, targets)
-
         def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> None:
-            population.update_actor(informed(batch), noise, kept, targets)
+            population.update_actor(self._informed(batch), noise, kept, targets)
 
-        first, second = self.compiled(critic), self.compiled(actor)
+        first, second = self._critics(with_actor, targets), self.compiled(actor)
 
         def update(batch: Batch, noise: NoiseDraws) -> None:
             kept = first(batch, noise)
@@ -164,6 +158,41 @@ class Learner:
                 second(batch, noise, kept)
 
         return update
+
+    def _critics(self, with_actor: bool, targets: bool) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+        """The critics' half; compiled, a term that shares no pass is found beside the rest of it."""
+        population = self.population
+
+        def whole(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            return population.update_critic(self._informed(batch), noise, with_actor, targets)
+
+        term = self.method.critic
+        if not self.settings.compile or term is None or term.by_value:
+            return self.compiled(whole)
+
+        def alone(batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor]:
+            return population.critic_term(self._informed(batch), noise)
+
+        def rest(batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+            return population.critic_gradient(self._informed(batch), noise, apart=True)
+
+        def step(gradient: Tensor, loss: Tensor, other: Tensor, value: Tensor) -> None:
+            population.step_critic(gradient + other, loss + value, with_actor, targets)
+
+        aside, parts = Aside(self.device), [self.compiled(part) for part in (alone, rest, step)]
+
+        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            with aside.begin():
+                other = parts[0](batch, noise)
+            gradient, loss, kept = parts[1](batch, noise)
+            aside.join()
+            parts[2](gradient, loss, *other)
+            return kept  # type: ignore[no-any-return]
+
+        return critic
+
+    def _informed(self, batch: Batch) -> Batch:
+        return batch._replace(progress=self.population.state["acted"] / self.settings.steps)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise for the next update."""

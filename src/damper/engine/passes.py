@@ -31,8 +31,14 @@ class Passes(Protocol):
 
     kept: Sequence[Tensor]
 
-    def critic(self) -> Gradients:
-        """By the critics' parameters ``[P, 2n]``; ``kept`` then holds what ``actor`` may reuse."""
+    def critic(self, apart: bool = False) -> Gradients:
+        """By the critics' parameters ``[P, 2n]``; ``kept`` then holds what ``actor`` may reuse.
+
+        ``apart`` leaves out what ``critic_term`` gives.
+        """
+
+    def critic_term(self) -> tuple[Tensor, Tensor]:
+        """Gradient and value of a term of the critics' loss that needs more than values."""
 
     def actor(self, kept: Sequence[Tensor]) -> Gradients:
         """By the actors' parameters ``[P, n]``: native and auxiliary for a rule, otherwise their sum."""
@@ -46,7 +52,7 @@ class Autograd:
         self.population, self.goal = population, goal
         self.kept: Sequence[Tensor] = ()
 
-    def critic(self) -> Gradients:
+    def critic(self, apart: bool = False) -> Gradients:
         """See ``Passes``."""
         agents, goal = self.population, self.goal
         with torch.no_grad():
@@ -54,12 +60,16 @@ class Autograd:
 
         def loss(critic: Any) -> Seen:
             value = goal.critic_loss(critic, y)
-            if goal.method.critic:
+            if goal.method.critic and not (apart and goal.term_apart):
                 value = value + goal.critic_term(critic, agents.actor())
             return value, {"critic_loss": value}
 
         (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
         return [gradient.view(agents.agents, -1)], seen
+
+    def critic_term(self) -> tuple[Tensor, Tensor]:
+        """See ``Passes``."""
+        return _critic_term(self.population, self.goal)
 
     def actor(self, kept: Sequence[Tensor] = ()) -> Gradients:
         """See ``Passes``."""
@@ -86,14 +96,14 @@ class Recorded:
 
     # --- critics ------------------------------------------------------------------------------------------------
 
-    def critic(self) -> Gradients:
+    def critic(self, apart: bool = False) -> Gradients:
         """See ``Passes``."""
         agents, goal, y, term = self.population, self.goal, self._target(), self.goal.method.critic
 
         def loss(source: Source) -> Seen:
             critic = ReadCritic(source)
             value = goal.critic_loss(critic, y)
-            if term is not None and term.by_value:
+            if term is not None and not goal.term_apart:
                 value = value + goal.critic_term(critic, agents.actor())
             return value, {"critic_loss": value}
 
@@ -103,10 +113,15 @@ class Recorded:
         values = tape.output.view(agents.agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
         found, seen = slopes(lambda given: loss(Answering(given)), values)
         gradient = tape.gradients([torch.cat(found, -1).view(tape.output.shape)], _span(values, -1))[0]
-        if term is not None and not term.by_value:
-            other, value = self._critic_term()
+        gradient = gradient.view(agents.agents, -1)
+        if goal.term_apart and not apart:
+            other, value = self.critic_term()
             gradient, seen = gradient + other, {"critic_loss": seen["critic_loss"] + value}
-        return [gradient.view(agents.agents, -1)], seen
+        return [gradient], seen
+
+    def critic_term(self) -> tuple[Tensor, Tensor]:
+        """See ``Passes``."""
+        return _critic_term(self.population, self.goal)
 
     def _target(self) -> Tensor:
         def values(obs: Tensor, action: Tensor) -> Tensor:
@@ -120,16 +135,6 @@ class Recorded:
             self.kept = self.tape.kept
             read = Answering(self._answers(self.target_order))
         return self.goal.target(self._policy(read), ReadCritic(values))
-
-    def _critic_term(self) -> tuple[Tensor, Tensor]:
-        agents, goal = self.population, self.goal
-
-        def loss(critic: Any) -> Seen:
-            value = goal.critic_term(critic, agents.actor())
-            return value, {"term": value}
-
-        (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
-        return gradient, seen["term"]
 
     def _critic_tape(
         self, name: str, inputs: Sequence[tuple[Any, ...]], first: bool = False, keep: bool = True
@@ -226,6 +231,15 @@ class Recorded:
     def _read_first(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         tape = self._critic_tape("critic", [(obs, action)], first=True)
         return tape.output.squeeze(-1), tape.input_slopes()[..., obs.shape[-1] :]
+
+
+def _critic_term(agents: Population, goal: Objectives) -> tuple[Tensor, Tensor]:
+    def loss(critic: Any) -> Seen:
+        value = goal.critic_term(critic, agents.actor())
+        return value, {"term": value}
+
+    (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
+    return gradient.view(agents.agents, -1), seen["term"]
 
 
 def _span(parts: Sequence[Tensor], axis: int = 1) -> int:

@@ -170,12 +170,8 @@ class Population:
 
         ``targets=False`` leaves every Polyak copy where it is, for timings of the steps alone.
         """
-        kept = self.step_critic(batch, noise)
-        if targets and with_actor:
-            # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
-            self._follow("critic", "critic_target", self.hyper["tau"])
-        elif targets:
-            self._move_average()
+        gradient, loss, kept = self.critic_gradient(batch, noise)
+        self.step_critic(gradient, loss, with_actor, targets)
         return kept
 
     def update_actor(self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = (), targets: bool = True) -> None:
@@ -186,14 +182,28 @@ class Population:
                 self._follow("actor", "actor_target", self.hyper["tau"])
             self._move_average()
 
-    def step_critic(self, batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-        """Forward passes, loss, gradient and optimiser step of the critics; returns what ``step_actor`` may reuse."""
-        self.state["updates"] += 1
+    def critic_gradient(
+        self, batch: Batch, noise: NoiseDraws, apart: bool = False
+    ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        """Gradient and loss of the critics, and what ``step_actor`` may reuse; ``apart`` leaves ``critic_term`` out."""
         passes = self._passes(batch, noise)
-        (gradient,), seen = passes.critic()
+        (gradient,), seen = passes.critic(apart)
+        return gradient, seen["critic_loss"], passes.kept
+
+    def critic_term(self, batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor]:
+        """Gradient and value of a term that shares nothing with the rest of the critics' loss."""
+        return self._passes(batch, noise).critic_term()
+
+    def step_critic(self, gradient: Tensor, loss: Tensor, with_actor: bool, targets: bool = True) -> None:
+        """The critics' optimiser step, and what moves with it."""
+        self.state["updates"] += 1
         self._step("critic", gradient)
-        self._diagnose(0, seen)
-        return passes.kept
+        self._diagnose(0, {"critic_loss": loss})
+        if targets and with_actor:
+            # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
+            self._follow("critic", "critic_target", self.hyper["tau"])
+        elif targets:
+            self._move_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = ()) -> None:
         """The same for the actors, after the critics' step."""
