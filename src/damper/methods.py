@@ -46,6 +46,11 @@ class Method:
         return tuple(loss for loss in (self.actor, self.critic) if loss is not None)
 
     @property
+    def critic_apart(self) -> bool:
+        """Whether its loss on the critic needs more than values, so that it shares no pass with the critic's own."""
+        return self.critic is not None and not self.critic.by_value
+
+    @property
     def noise(self) -> dict[str, Noise]:
         """Every draw its losses need, by name."""
         return {name: noise for loss in self.losses for name, noise in loss.noise.items()}

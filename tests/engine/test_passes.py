@@ -12,7 +12,7 @@ from torch import Tensor
 from damper.engine import passes
 from damper.engine.nets import Layout, leaves
 from damper.engine.objectives import Objectives
-from damper.engine.passes import Autograd, Gradients, Recorded
+from damper.engine.passes import Autograd, Gradients, Recorded, critic_term
 from damper.engine.population import Population, Shape
 from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, mean_square
 from damper.methods import METHODS, Method
@@ -50,7 +50,13 @@ def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
 
 def check_passes(made: Population, goal: Objectives) -> None:
     recorded, reference = Recorded(made, goal), Autograd(made, goal)
-    check_same(made.critic_layout, recorded.critic(), reference.critic())
+    whole = reference.critic()
+    check_same(made.critic_layout, recorded.critic(), whole)
+    if made.method.critic_apart:
+        other, value = critic_term(made, goal)
+        for passes in (Recorded(made, goal), reference):
+            (rest,), seen = passes.critic(apart=True)
+            check_same(made.critic_layout, ([rest + other], {"critic_loss": seen["critic_loss"] + value}), whole)
     expected = reference.actor()
     assert len(expected[0]) == (2 if made.method.rule else 1)
     check_same(made.actor_layout, Recorded(made, goal).actor(), expected)

@@ -166,11 +166,10 @@ class Learner:
         def whole(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             return population.update_critic(self._informed(batch), noise, with_actor, targets)
 
-        term = self.method.critic
-        if not self.settings.compile or term is None or term.by_value:
+        if not (self.settings.compile and self.method.critic_apart):
             return self.compiled(whole)
 
-        def alone(batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor]:
+        def term(batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor]:
             return population.critic_term(self._informed(batch), noise)
 
         def rest(batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
@@ -179,14 +178,15 @@ class Learner:
         def step(gradient: Tensor, loss: Tensor, other: Tensor, value: Tensor) -> None:
             population.step_critic(gradient + other, loss + value, with_actor, targets)
 
-        aside, parts = Aside(self.device), [self.compiled(part) for part in (alone, rest, step)]
+        aside = Aside(self.device)
+        find_term, find_rest, take_step = (self.compiled(part) for part in (term, rest, step))
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             with aside.begin():
-                other = parts[0](batch, noise)
-            gradient, loss, kept = parts[1](batch, noise)
+                found = find_term(batch, noise)
+            gradient, loss, kept = find_rest(batch, noise)
             aside.join()
-            parts[2](gradient, loss, *other)
+            take_step(gradient, loss, *found)
             return kept  # type: ignore[no-any-return]
 
         return critic

@@ -25,11 +25,6 @@ class Objectives:
     noise: NoiseDraws
     hyper: Mapping[str, Tensor]
 
-    @property
-    def term_apart(self) -> bool:
-        """Whether the method's loss of the critics needs more than their values, so that it shares no pass."""
-        return self.method.critic is not None and not self.method.critic.by_value
-
     def target(self, policy: Policy, critic: Critic) -> Tensor:
         """The critics' target y."""
         y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hyper)

@@ -37,9 +37,6 @@ class Passes(Protocol):
         ``apart`` leaves out what ``critic_term`` gives.
         """
 
-    def critic_term(self) -> tuple[Tensor, Tensor]:
-        """Gradient and value of a term of the critics' loss that needs more than values."""
-
     def actor(self, kept: Sequence[Tensor]) -> Gradients:
         """By the actors' parameters ``[P, n]``: native and auxiliary for a rule, otherwise their sum."""
 
@@ -60,16 +57,12 @@ class Autograd:
 
         def loss(critic: Any) -> Seen:
             value = goal.critic_loss(critic, y)
-            if goal.method.critic and not (apart and goal.term_apart):
+            if goal.method.critic and not (apart and goal.method.critic_apart):
                 value = value + goal.critic_term(critic, agents.actor())
             return value, {"critic_loss": value}
 
         (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
         return [gradient.view(agents.agents, -1)], seen
-
-    def critic_term(self) -> tuple[Tensor, Tensor]:
-        """See ``Passes``."""
-        return _critic_term(self.population, self.goal)
 
     def actor(self, kept: Sequence[Tensor] = ()) -> Gradients:
         """See ``Passes``."""
@@ -98,12 +91,12 @@ class Recorded:
 
     def critic(self, apart: bool = False) -> Gradients:
         """See ``Passes``."""
-        agents, goal, y, term = self.population, self.goal, self._target(), self.goal.method.critic
+        agents, goal, y, method = self.population, self.goal, self._target(), self.goal.method
 
         def loss(source: Source) -> Seen:
             critic = ReadCritic(source)
             value = goal.critic_loss(critic, y)
-            if term is not None and not goal.term_apart:
+            if method.critic is not None and not method.critic_apart:
                 value = value + goal.critic_term(critic, agents.actor())
             return value, {"critic_loss": value}
 
@@ -114,14 +107,10 @@ class Recorded:
         found, seen = slopes(lambda given: loss(Answering(given)), values)
         gradient = tape.gradients([torch.cat(found, -1).view(tape.output.shape)], _span(values, -1))[0]
         gradient = gradient.view(agents.agents, -1)
-        if goal.term_apart and not apart:
-            other, value = self.critic_term()
+        if method.critic_apart and not apart:
+            other, value = critic_term(agents, goal)
             gradient, seen = gradient + other, {"critic_loss": seen["critic_loss"] + value}
         return [gradient], seen
-
-    def critic_term(self) -> tuple[Tensor, Tensor]:
-        """See ``Passes``."""
-        return _critic_term(self.population, self.goal)
 
     def _target(self) -> Tensor:
         def values(obs: Tensor, action: Tensor) -> Tensor:
@@ -233,7 +222,9 @@ class Recorded:
         return tape.output.squeeze(-1), tape.input_slopes()[..., obs.shape[-1] :]
 
 
-def _critic_term(agents: Population, goal: Objectives) -> tuple[Tensor, Tensor]:
+def critic_term(agents: Population, goal: Objectives) -> tuple[Tensor, Tensor]:
+    """Gradient ``[P, 2n]`` and value of the method's loss on the critics, by autograd."""
+
     def loss(critic: Any) -> Seen:
         value = goal.critic_term(critic, agents.actor())
         return value, {"term": value}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from damper.errors import DamperError
-from damper.experiments.grids import TABLE_METHODS
+from damper.experiments.grids import TABLE_METHODS, WEIGHTS
 from damper.experiments.identity import canonical, digest
 from damper.experiments.paper import TASKS
 from damper.experiments.store import Record
@@ -135,6 +135,11 @@ class Setup:
         """The cell at a method's published settings, or with some of them changed."""
         wanted = {**published(method, task, backbone), **changed}
         return self._index.get((backbone, task, method, digest(wanted)))
+
+    def sweep(self, task: str) -> dict[float, Cell]:
+        """TD3's cells of the fixed weights that are on record, by weight."""
+        found = {weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS}
+        return {weight: cell for weight, cell in found.items() if cell is not None}
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, str, str], Cell]:

@@ -200,8 +200,7 @@ def _pegrad(setup: Setup) -> Checks:
 
 
 def _weights(setup: Setup, task: str) -> dict[float, Cell]:
-    found = {weight: _at(setup, "td3", task, "scalarization", weight=weight) for weight in WEIGHTS}
-    return {weight: cell for weight, cell in found.items() if cell is not None and _enough(cell)}
+    return {weight: cell for weight, cell in setup.sweep(task).items() if _enough(cell)}
 
 
 def _below_all_weights(setup: Setup) -> Checks:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
+from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS
 from damper.experiments.paper import TASKS, title
 from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
@@ -45,7 +45,7 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
         if tasks:
             figures[f"fronts-{backbone}"] = partial(_fronts, setup, backbone, tasks)
             figures[f"curves-{backbone}"] = partial(_curves, setup, backbone, tasks)
-    swept = [t for t in TASKS if sum(setup.find("td3", t, "scalarization", weight=w) is not None for w in WEIGHTS) > 1]
+    swept = [task for task in TASKS if len(setup.sweep(task)) > 1]
     if swept:
         figures["weights"] = partial(_weights, setup, swept)
     etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]
@@ -152,7 +152,7 @@ def _weights(setup: Setup, tasks: Sequence[str]) -> Any:
         2, len(tasks), figsize=(2.5 * len(tasks), 4.4), squeeze=False, sharex=True, layout="constrained"
     )
     for column, task in zip(axes.T, tasks, strict=True):
-        cells = {w: c for w in WEIGHTS if (c := setup.find("td3", task, "scalarization", weight=w)) is not None}
+        cells = setup.sweep(task)
         best, ours = min(cells, key=lambda w: cells[w].mean("smoothness")), setup.find("td3", task, "damper")
         for axis, measure, label in zip(column, ("smoothness", "return"), ("sm", "return"), strict=True):
             axis.plot(list(cells), [cell.mean(measure) for cell in cells.values()], "o-", color=GREY, markersize=3)

@@ -99,7 +99,7 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
     """Per task: the smoothest fixed weight here and in the paper, and DAMPER."""
     rows = []
     for task in TASKS:
-        cells = {w: cell for w in WEIGHTS if (cell := setup.find("td3", task, "scalarization", weight=w)) is not None}
+        cells = setup.sweep(task)
         if not cells:
             continue
         best = min(cells, key=lambda weight: cells[weight].mean("smoothness"))
