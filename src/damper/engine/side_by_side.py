@@ -56,6 +56,14 @@ class Share:
         """Not alone."""
         raise DamperError("environments that are shared are stepped for everyone at once.")
 
+    def send(self, actions: NDArray[Any]) -> None:
+        """Not alone."""
+        self.step(actions)
+
+    def receive(self) -> Transition:
+        """Not alone."""
+        return self.step(np.empty(0))
+
     def close(self) -> None:
         """The common pool is closed by whoever made it."""
 
@@ -111,7 +119,10 @@ def _train(members: Sequence[tuple[Trainer, Share]]) -> None:
                 trainer.begin()
             for trainer, place in moving:
                 actions[place] = trainer.send()
-            transition = pool.step(actions)
+            pool.send(actions)
+            for trainer, _ in moving:
+                trainer.note()
+            transition = pool.receive()
             for trainer, place in moving:
                 trainer.receive(_part(transition, place))
                 if trainer.done:

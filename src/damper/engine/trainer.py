@@ -70,7 +70,9 @@ class Trainer:
         try:
             while not self.done:
                 self.begin()
-                self.receive(self.pool.step(self.send()))
+                self.pool.send(self.send())
+                self.note()
+                self.receive(self.pool.receive())
             self.finish()
         finally:
             self.pool.close()
@@ -93,7 +95,6 @@ class Trainer:
 
     def send(self) -> NDArray[np.float32]:
         """The actions for the environments."""
-        self._note()  # while the device chooses them
         sent, self._action, self._mean = self.learner.actions()
         return sent
 
@@ -123,8 +124,8 @@ class Trainer:
             self.learner.learn()
             self.due -= 1
 
-    def _note(self) -> None:
-        """Take the last step into the episodes' sums, if that is not done."""
+    def note(self) -> None:
+        """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
         if self._unnoted is not None:
             self.recent += self.episodes.step(*self._unnoted)
             self._unnoted = None
@@ -147,7 +148,7 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Everything needed to go on as if nothing had happened."""
-        self._note()
+        self.note()
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
             "step": self.step,
@@ -192,7 +193,7 @@ class Trainer:
         return obs
 
     def _log(self) -> None:
-        self._note()
+        self.note()
         speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -102,6 +103,12 @@ class EnvPoolPool:
     def _make(self, seeds: list[int]) -> Any:
         pool = _import_envpool().make_gymnasium(**self._settings, seed=seeds)
         self._act_dtype = _spaces(pool)[1].dtype
+        self._ids = np.arange(self.size, dtype=np.int32)
+        keys = list(pool._state_keys)
+        observed = next(key for key in keys if key.split(":")[0] == "obs")
+        self._read = operator.itemgetter(
+            *(keys.index(key) for key in (observed, "reward", "done", "trunc", "elapsed_step", "info:env_id"))
+        )
         return pool
 
     def reset(self) -> NDArray[np.float32]:
@@ -118,22 +125,38 @@ class EnvPoolPool:
 
     def _begin(self) -> NDArray[np.float32]:
         self._started = True
-        return self._as_obs(self._pool.reset()[0])
+        self._pool._reset(self._ids)
+        return self._as_obs(self._read(self._pool._recv())[0])
+
+    # EnvPool's own `step` spends as long in Python as a simulator in C++: ids, names and settings are looked up anew
+    # at every call. So its lowest level is called here, whose order of fields is read when the pool is made.
 
     def step(self, actions: NDArray[Any]) -> Transition:
         """Take one true step of every environment and start a new episode where one ended."""
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: NDArray[Any]) -> None:
+        """Let the threads begin a step of every environment."""
         if not self._started:
             raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
         actions = check_actions(actions, self.size, self.spec, self._act_dtype)
-        raw, reward, terminated, _, info = self._pool.step(actions)
-        truncated = info["elapsed_step"] >= self._limit
-        obs = obs_next = self._as_obs(raw)
+        self._pool._send([self._ids, self._ids, actions])
+
+    def receive(self) -> Transition:
+        """Wait for the step that was sent, and start a new episode where one ended."""
+        raw, reward, done, trunc, elapsed, _ = self._read(self._pool._recv())
+        terminated, truncated = done & ~trunc, elapsed >= self._limit
         ended = np.flatnonzero(terminated | truncated)
         if ended.size:
-            first, info = self._pool.reset(ended)
+            self._pool._reset(ended.astype(np.int32))
+        obs = obs_next = self._as_obs(raw)
+        reward = np.array(reward, np.float32)
+        if ended.size:
+            first, *_, ids = self._read(self._pool._recv())
             obs = obs_next.copy()
-            obs[info["env_id"]] = self._as_obs(first)
-        return Transition(obs_next, np.array(reward, np.float32), np.array(terminated, np.bool_), truncated, obs)
+            obs[ids] = self._as_obs(first)
+        return Transition(obs_next, reward, terminated, truncated, obs)
 
     def _as_obs(self, raw: NDArray[Any]) -> NDArray[np.float32]:
         return np.array(raw, np.float32).reshape(len(raw), self.spec.obs_dim)

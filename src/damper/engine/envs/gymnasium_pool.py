@@ -120,10 +120,17 @@ class GymnasiumPool:
 
     def step(self, actions: NDArray[Any]) -> Transition:
         """Take one true step of every environment and start a new episode where one ended."""
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: NDArray[Any]) -> None:
+        """Note the actions; ``receive`` takes the step."""
         self._require_reset()
-        actions = check_actions(actions, self.size, self.spec, self._act_dtype)
-        self._record(actions)
-        shaped = actions.reshape(self._act_shape)
+        self._record(check_actions(actions, self.size, self.spec, self._act_dtype))
+
+    def receive(self) -> Transition:
+        """Take the step that was sent, and start a new episode where one ended."""
+        shaped = self._log[self._now - 1].copy().reshape(self._act_shape)
         obs_next = np.empty((self.size, self.spec.obs_dim), np.float32)
         reward = np.empty(self.size, np.float32)
         terminated, truncated = np.empty((2, self.size), np.bool_)

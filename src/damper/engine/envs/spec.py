@@ -87,7 +87,15 @@ class Pool(Protocol):
         ...
 
     def step(self, actions: NDArray[Any]) -> Transition:
-        """Take one step with actions [P, A] in the environment's own units."""
+        """Take one step with actions [P, A] in the environment's own units: `send`, then `receive`."""
+        ...
+
+    def send(self, actions: NDArray[Any]) -> None:
+        """Begin a step; what the caller does before `receive` goes on beside it where the back end has threads."""
+        ...
+
+    def receive(self) -> Transition:
+        """The step that was sent."""
         ...
 
     def state(self) -> dict[str, Any]:
