@@ -150,6 +150,31 @@ def test_envpool_fall_at_the_time_limit_is_still_a_fall() -> None:
     assert first_end(t - 1) == (t - 1, False, True)
 
 
+@needs_envpool
+@pytest.mark.filterwarnings("ignore:.*precision lowered")
+@pytest.mark.parametrize(("name", "id"), [("Pendulum", "Pendulum-v1"), ("Hopper", "Hopper-v5"), ("Ant", "Ant-v5")])
+def test_envpool_read_at_its_lowest_level_says_what_its_own_step_says(name: str, id: str) -> None:
+    import envpool
+
+    seeds = [3, 1, 4]
+    ours, theirs = make_pool(name, seeds, "envpool"), envpool.make_gymnasium(task_id=id, num_envs=3, seed=seeds)
+    np.testing.assert_array_equal(ours.reset(), theirs.reset()[0].astype(np.float32))
+    ended = 0
+    for actions in np.random.default_rng(0).uniform(-1, 1, (40, 3, ours.spec.act_dim)):
+        ours.send(actions.astype(np.float32))
+        mine = ours.receive()
+        raw, reward, terminated, _, _ = theirs.step(actions.astype(np.float32).astype(theirs.action_space.dtype))
+        np.testing.assert_array_equal(mine.obs_next, raw.astype(np.float32))
+        np.testing.assert_array_equal(mine.reward, reward)
+        np.testing.assert_array_equal(mine.terminated, terminated)
+        raw = raw.astype(np.float32)
+        if terminated.any():
+            ended += 1
+            raw[terminated] = theirs.reset(np.flatnonzero(terminated))[0]
+        np.testing.assert_array_equal(mine.obs, raw)
+    assert (ended > 0) == (name == "Hopper")
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_results_do_not_change_after_they_were_given(backend: str) -> None:
     pool = make_pool("Pendulum", range(3), backend, max_episode_steps=5)

@@ -94,16 +94,20 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
         trainer = Trainer(small.settings(steps=23, overlap=overlap), tmp_path / str(overlap))
         order = orders[overlap] = []
         learner = trainer.learner
-        parts = ((learner, "start_acting"), (learner, "actions"), (learner, "learn"), (trainer.pool, "step"))
-        for part, name in parts:
+        parts = [(learner, "start_acting"), (learner, "actions"), (learner, "learn"), (trainer.pool, "send")]
+        for part, name in [*parts, (trainer.episodes, "step"), (trainer.pool, "receive")]:
             original = getattr(part, name)
             monkeypatch.setattr(
                 part, name, lambda *a, name=name, call=original, to=order: (to.append(name), call(*a))[1]
             )
         trainer.train()
-    assert orders[False][-8:] == ["start_acting", "actions", "step", "learn"] * 2
+    # What a step brought is taken into the episodes' sums ("step") while the environments do the next; the last, for the
+    # log.
+    alone = ["start_acting", "actions", "send", "step", "receive", "learn"]
+    assert orders[False][-13:] == [*alone * 2, "step"]
     # The update lines up between the two halves of acting; the last one is made up for in the end.
-    assert orders[True][-9:] == ["start_acting", "learn", "actions", "step"] * 2 + ["learn"]
+    beside = ["start_acting", "learn", "actions", "send", "step", "receive"]
+    assert orders[True][-14:] == [*beside * 2, "step", "learn"]
 
 
 # --- what went wrong is told ---------------------------------------------------------------------------------------
