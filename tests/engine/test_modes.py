@@ -279,6 +279,7 @@ def test_acting_and_storing_wait_for_nothing_but_the_actions() -> None:
     row = np.zeros(learner.replay.rows.shape[1:], np.float32)
     for _ in range(2):
         learner.act(OBS)
+        learner.replay.add(row)
     with no_waiting():
         for _ in range(4):
             learner.start_acting(OBS)

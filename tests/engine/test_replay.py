@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -9,11 +10,13 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from damper.engine.graphs import WARM_UP, Graphed
 from damper.engine.replay import Replay
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch
 
 P, OBS, ACT, CAPACITY = 3, 2, 1, 7
+TRIES = 3
 
 
 class Step(NamedTuple):
@@ -40,11 +43,52 @@ def history(steps: int) -> list[Step]:
     return made
 
 
-def filled(made: list[Step], capacity: int = CAPACITY) -> Replay:
-    replay = Replay(capacity, P, OBS, ACT, torch.device("cpu"), torch.float32)
+def filled(made: list[Step], capacity: int = CAPACITY, device: str = "cpu") -> Replay:
+    replay = Replay(capacity, P, OBS, ACT, torch.device(device), torch.float32)
     for step in made:
         replay.add(Replay.pack(*step))
     return replay
+
+
+def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tensor]]) -> Callable[[], None]:
+    """As a recording is made: the function runs a few times first, and what it changed is put back."""
+    begun: list[bool] = []
+
+    def call() -> None:
+        if not begun:
+            before = {name: tensor.clone() for name, tensor in changed().items()}
+            for _ in range(TRIES):
+                function()
+            for name, tensor in changed().items():
+                tensor.copy_(before[name])
+            begun.append(True)
+        function()
+
+    return call
+
+
+@pytest.mark.parametrize("stored", [0, 2, CAPACITY - 1, 2 * CAPACITY + 3])
+@pytest.mark.parametrize("capacity", [1, 2, CAPACITY])
+def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -> None:
+    made = history(stored + 4)
+    expected, replay = filled(made, capacity), filled(made[:stored], capacity)
+    replay.record(tried, TRIES)
+    for step in made[stored:]:
+        replay.add(Replay.pack(*step))
+    assert torch.equal(replay.rows, expected.rows)
+    assert replay.stored == int(replay.stored_on_device) == stored + 4
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stored", [0, 2 * CAPACITY + 3])
+def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
+    made = history(stored + 20)
+    expected, replay = filled(made), filled(made[:stored], device="cuda")
+    replay.record(Graphed, WARM_UP)
+    for step in made[stored:]:
+        replay.add(Replay.pack(*step))
+    assert torch.equal(replay.rows.cpu(), expected.rows)
+    assert replay.stored == int(replay.stored_on_device) == stored + 20
 
 
 def check_row(batch: Batch, j: int, b: int, made: list[Step], k: int, oldest: int) -> None:

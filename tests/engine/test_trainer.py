@@ -101,8 +101,8 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
                 part, name, lambda *a, name=name, call=original, to=order: (to.append(name), call(*a))[1]
             )
         trainer.train()
-    # What a step brought is taken into the episodes' sums ("step") while the environments do the next; the last, for the
-    # log.
+    # What a step brought is taken into the episodes' sums ("step") while the environments do the next; the last one's
+    # for the log.
     alone = ["start_acting", "actions", "send", "step", "receive", "learn"]
     assert orders[False][-13:] == [*alone * 2, "step"]
     # The update lines up between the two halves of acting; the last one is made up for in the end.

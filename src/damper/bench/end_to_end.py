@@ -103,7 +103,11 @@ def shares(settings: Settings) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(settings, Path(folder) / "run", (start,))
         learner = trainer.learner
-        parts = [(trainer.pool, "send", "stepping %"), (trainer.pool, "receive", "stepping %"), (learner, "start_acting", "acting %")]
+        parts = [
+            (trainer.pool, "send", "stepping %"),
+            (trainer.pool, "receive", "stepping %"),
+            (learner, "start_acting", "acting %"),
+        ]
         parts += [(learner, "actions", "acting %"), (learner, "learn", "updating %")]
         for owner, part, name in parts:
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))

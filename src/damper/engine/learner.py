@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from damper.engine import dense
 from damper.engine.declared import check_by_value
 from damper.engine.envs.spec import Spec
-from damper.engine.graphs import Aside, Graphed
+from damper.engine.graphs import WARM_UP, Aside, Graphed
 from damper.engine.population import Population, Shape
 from damper.engine.replay import Replay
 from damper.engine.settings import Settings
@@ -67,7 +67,8 @@ class Learner:
         # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
         self._sample = self.compiled(self.sample)
         self._learn = {with_actor: self.graphed(self._learning(with_actor)) for with_actor in (False, True)}
-        self._act: Callable[[], Tensor] = self.graphed(self.compiled(self._choose))
+        self._act = self.graphed(self._acting(self.compiled(self._choose)))
+        self.replay.record(self.graphed, WARM_UP)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
@@ -78,10 +79,12 @@ class Learner:
         options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)}
         return torch.compile(_own(function), fullgraph=True, dynamic=False, options=options)
 
-    def graphed(self, function: Callable[[], Any]) -> Callable[[], Any]:
-        """A function of this learner's tensors as a CUDA graph, by default on a GPU."""
+    def graphed(
+        self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
+    ) -> Callable[[], Any]:
+        """A function of fixed tensors as a CUDA graph, by default on a GPU; it changes ``state``, or what is given."""
         graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
-        return Graphed(function, self.state) if graph else function
+        return Graphed(function, changed or self.state) if graph else function
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""
@@ -97,13 +100,23 @@ class Learner:
     def start_acting(self, obs: NDArray[np.float32]) -> None:
         """Begin to act; what is begun afterwards on the device does not delay ``actions``."""
         self._seen.room()[...] = obs
-        self._seen.send(self._obs)
-        self._chosen.start(self._act())
+        self._act()
+        self._seen.mark()
+        self._chosen.mark()
 
     def actions(self) -> Actions:
         """What ``act`` returns, for the observations that were given last."""
         scaled, chosen, mean = self._chosen.wait()
         return scaled, chosen, mean
+
+    def _acting(self, choose: Callable[[], Tensor]) -> Callable[[], None]:
+        """From the host's observations to the host's actions, as one launch."""
+
+        def acting() -> None:
+            self._seen.send(self._obs)
+            self._chosen.start(choose())
+
+        return acting
 
     def _choose(self) -> Tensor:
         """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean."""

@@ -6,6 +6,7 @@ A row is ``(s, a, s', r, d, first)``, so that storing a step is one copy and a b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ class Replay:
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
         self._agent = torch.arange(agents, device=device).unsqueeze(1)
-        self._new = Upload(self.rows.shape[1:], device, dtype)
+        self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
+        self._store: Callable[[], None] = self._take_in
 
     @staticmethod
     def width(obs_dim: int, act_dim: int) -> int:
@@ -56,9 +58,29 @@ class Replay:
     def add(self, rows: ArrayLike) -> None:
         """Store one step of all agents, over the oldest one once full."""
         self._new.room()[...] = rows
-        self._new.send(self.rows[self.stored % self.capacity])
+        self._store()
+        self._new.mark()
         self.stored += 1
-        self.stored_on_device.fill_(self.stored)
+
+    def _take_in(self) -> None:
+        """The device's part of ``add``: everything it needs to know is there, so that it can be recorded."""
+        self._new.send(self._newest[0])
+        self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
+        self.stored_on_device += 1
+
+    def record(
+        self, recorded: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], tries: int
+    ) -> None:
+        """Store with one launch: ``recorded`` makes a recording of a function, given the tensors that it changes.
+
+        Making it runs the function up to ``tries`` times.
+        """
+
+        def changed() -> dict[str, Tensor]:
+            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(min(tries, self.capacity))}
+            return {**rows, "stored": self.stored_on_device}
+
+        self._store = recorded(self._take_in, changed)
 
     def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; runs inside a CUDA graph."""

@@ -1,7 +1,8 @@
 """Small arrays between host and device at every step, without waiting for whatever else the device was asked to do.
 
 A plain copy waits until the device is done with everything before it. These go through page-locked memory, in order
-with the device's work, and wait only where a number is needed.
+with the device's work, and wait only where a number is needed. The copies themselves can be part of a recording
+(``graphs``); ``mark`` is called after it was launched.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from torch import Tensor
 
 
 class _Staging:
-    """Host memory of a fixed shape, and the moment when its last copy is through."""
+    """Host memory of a fixed shape, and the moment when the last copy from or to it is through."""
 
     def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
         self._through = torch.cuda.Event() if on_gpu else None
 
-    def _copy(self, to: Tensor, source: Tensor) -> None:
-        to.copy_(source, non_blocking=True)
+    def mark(self) -> None:
+        """The host's memory is in use until what was launched so far is through."""
         if self._through is not None:
             self._through.record()
 
     def _settled(self) -> NDArray[Any]:
-        """The host's memory, once its last copy is through; at once if there was none."""
+        """The host's memory, once it is no longer in use; at once if it never was."""
         if self._through is not None:
             self._through.synchronize()
         return self._host.numpy()
 
 
 class Upload(_Staging):
-    """From the host: write into ``room()``, then ``send``."""
+    """From the host: write into ``room()``, then ``send`` and ``mark``."""
 
     def room(self) -> NDArray[Any]:
         """Where to write what ``send`` will copy."""
@@ -43,15 +44,15 @@ class Upload(_Staging):
 
     def send(self, target: Tensor) -> None:
         """Copy to the device after what it was asked before; the host does not wait."""
-        self._copy(target, self._host)
+        target.copy_(self._host, non_blocking=True)
 
 
 class Download(_Staging):
-    """To the host: ``start`` after what computes the tensor, ``wait`` where its numbers are needed."""
+    """To the host: ``start`` after what computes the tensor and ``mark``; ``wait`` where its numbers are needed."""
 
     def start(self, source: Tensor) -> None:
-        """Copy from the device after what it was asked before; what it is asked later does not delay ``wait``."""
-        self._copy(self._host, source)
+        """Copy from the device after what it was asked before; what it is asked after ``mark`` delays no ``wait``."""
+        self._host.copy_(source, non_blocking=True)
 
     def wait(self) -> NDArray[Any]:
         """The numbers of the last ``start``, an array of their own."""
