@@ -53,6 +53,8 @@ class Trainer:
         self.learner = Learner(settings, self.spec)
         self.episodes = Episodes(len(seeds), self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
+        # What the last step brought that is not in the replay yet, nor in the episodes' sums.
+        self._unstored: tuple[NDArray[Any], ...] | None = None
         self._unnoted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.due, self.seconds_before = 0, 0, 0.0
         # The folder is claimed last: what cannot be trained leaves no run behind.
@@ -90,6 +92,7 @@ class Trainer:
     def begin(self) -> None:
         """Begin one step of every agent, and with ``overlap`` the gradient steps that are due."""
         self.learner.start_acting(self.obs)
+        self._store()  # the last step, while the device acts
         if self.settings.overlap:
             self._learn()  # lines up behind the actions, so that the device never waits for this process
 
@@ -101,13 +104,15 @@ class Trainer:
     def receive(self, transition: Transition) -> None:
         """Take in what the environments did; learn, log and save where that is due."""
         settings = self.settings
-        self._store(self._action, transition.obs_next, transition.reward, transition.terminated)
+        parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
+        self._unstored = (*parts, self.episodes.first)
         self._unnoted = (self._mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
         if self.step > settings.learning_starts and self.step % settings.train_freq == 0:
             self.due += settings.gradient_steps
         if not settings.overlap:
+            self._store()
             self._learn()
         if self.step % settings.log_every == 0 or self.done:
             self._log()
@@ -116,6 +121,7 @@ class Trainer:
 
     def finish(self) -> None:
         """The gradient steps that are left, and the policies."""
+        self._store()
         self._learn()
         self._finish()
 
@@ -134,20 +140,17 @@ class Trainer:
         """Spent on this run, before it was resumed too."""
         return self.seconds_before + time.perf_counter() - self.clock
 
-    def _store(
-        self,
-        action: NDArray[np.float32],
-        obs_next: NDArray[np.float32],
-        reward: NDArray[np.float32],
-        terminated: NDArray[np.bool_],
-    ) -> None:
-        parts = (self.obs, action, obs_next, reward, terminated, self.episodes.first)
-        self.learner.replay.add(Replay.pack(*parts))
+    def _store(self) -> None:
+        """Put the last step into the replay, if that is not done."""
+        if self._unstored is not None:
+            self.learner.replay.add(Replay.pack(*self._unstored))
+            self._unstored = None
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Everything needed to go on as if nothing had happened."""
+        self._store()
         self.note()
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
