@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
 from damper.engine.side_by_side import train_side_by_side
@@ -73,6 +74,40 @@ def test_what_was_killed_goes_on_and_what_is_finished_stays(tmp_path: Path, monk
     assert second.finished and second.manifest["resumed"] == [{"step": 100, "environments": "fresh episodes"}]
     assert [line["step"] for line in lines(second)] == [50, 100, 150, 200, 250, 260]
     assert train_side_by_side(runs, progress=False)[1].manifest == second.manifest
+
+
+def test_what_was_killed_after_its_last_step_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [(settings(method, steps=100, checkpoint_every=50), tmp_path / method) for method in ("plain", "damper")]
+
+    def killed(self: Trainer) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_side_by_side(runs, progress=False)
+    for run, (one, _) in zip(train_side_by_side(runs, progress=False), runs, strict=True):
+        assert run.finished and len(actions(run)) == len(one.agents())
+
+
+def test_one_group_learns_while_the_other_one_s_environments_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    for name in ("send", "receive"):
+
+        def noted(self: Any, *given: Any, name: str = name, call: Any = getattr(EnvPoolPool, name)) -> Any:
+            order.append(f"{name} {self.size}")
+            return call(self, *given)
+
+        monkeypatch.setattr(EnvPoolPool, name, noted)
+    methods = {"plain": (0, 1), "damper": (0, 1, 2), "caps": (5, 6)}
+    runs = [(settings(method, seeds, steps=30), tmp_path / method) for method, seeds in methods.items()]
+    told: list[int] = []
+    train_side_by_side(runs, progress=False, listeners=(lambda line: told.append(line["step"]),))
+    # First and third share a pool of four, the second one has three.
+    assert order[:6] == ["send 4", "send 3", "receive 4", "send 4", "receive 3", "send 3"]
+    assert len(order) == 2 * 2 * 30 and told == [30, 30, 30]
 
 
 def test_runs_that_cannot_share_a_pool_are_refused(tmp_path: Path) -> None:

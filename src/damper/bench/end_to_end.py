@@ -15,12 +15,14 @@ from damper.bench.found import Found
 from damper.bench.subjects import MODES, How
 from damper.bench.turns import wait
 from damper.engine.settings import Settings, resolve
+from damper.engine.side_by_side import train_side_by_side
 from damper.engine.trainer import Trainer
 from damper.errors import DamperError
 
 SCOPE = (
     "The real training loop, `damper` protocol, one update per step. Steps/s of each agent: median over stretches "
-    "after learning has begun. Shares: a second run in which every part waits for the device; the rest is storing."
+    "after learning has begun. Simulator and shares, for a single population: a second run in which every part waits "
+    "for the device; µs of a step of all environments, and the rest is storing."
 )
 NEEDS = {"LunarLander": "Box2D", "Reacher": "mujoco", "Ant": "mujoco", "Hopper": "mujoco", "Walker": "mujoco"}
 
@@ -39,8 +41,11 @@ def end_to_end(
     agents: int,
     steps: int,
     overlap: bool,
+    populations: Sequence[int] = (1,),
 ) -> Found:
-    """Train every task a little with every back end that is installed."""
+    """Train every task a little with every back end that is installed, the agents as so many populations."""
+    if not populations or min(populations) < 1 or max(populations) > agents:
+        raise DamperError(f"populations must be from 1 to the {agents} agents, but {list(populations)} was given.")
     rows = []
     for task in tasks:
         if not backends(task):
@@ -50,22 +55,31 @@ def end_to_end(
         for backend in backends(task):
             for backbone in backbones:
                 for method in methods:
-                    settings = _settings(how, task, backend, backbone, method, agents, steps, overlap)
-                    row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
-                    row |= {"method": method, "agents": agents, "steps/s": speed(settings)}
-                    rows.append({**row, **shares(settings)})
+                    for count in populations if backend == "envpool" else (1,):
+                        parts = [
+                            _settings(how, task, backend, backbone, method, seeds, steps, overlap)
+                            for seeds in _shared_out(agents, count)
+                        ]
+                        row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
+                        row |= {"method": method, "agents": agents, "populations": count, "steps/s": speed(parts)}
+                        rows.append({**row, **shares(parts[0])} if count == 1 else row)
     record = {**how.record(), "steps": steps, "overlap": overlap}
     return Found("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), record)
 
 
+def _shared_out(agents: int, count: int) -> list[range]:
+    """Seeds for so many populations, as equal as they can be."""
+    return [range(i * agents // count, (i + 1) * agents // count) for i in range(count)]
+
+
 def _settings(
-    how: How, task: str, backend: str, backbone: str, method: str, agents: int, steps: int, overlap: bool
+    how: How, task: str, backend: str, backbone: str, method: str, seeds: Sequence[int], steps: int, overlap: bool
 ) -> Settings:
     return resolve(
         task,
         backbone,
         method,
-        range(agents),
+        seeds,
         steps,
         "damper",
         batch_size=how.batch_size,
@@ -80,25 +94,34 @@ def _settings(
     )
 
 
-def speed(settings: Settings) -> float:
-    """Steps per second of every agent, while learning."""
+def speed(parts: Sequence[Settings]) -> float:
+    """Steps per second of every agent, while learning; several populations are trained side by side."""
     lines: list[tuple[int, float]] = []
+    clock, settings = time.perf_counter, parts[0]
+
+    def note(line: dict[str, Any]) -> None:
+        if not lines or line["step"] > lines[-1][0]:  # of populations in step with each other, the first to log
+            lines.append((line["step"], clock()))
+
     with tempfile.TemporaryDirectory() as folder:
-        clock = time.perf_counter
-        Trainer(settings, Path(folder) / "run", (lambda line: lines.append((line["step"], clock())),)).train()
+        runs = [(one, Path(folder) / str(i)) for i, one in enumerate(parts)]
+        if len(runs) == 1:
+            Trainer(*runs[0], (note,)).train()
+        else:
+            train_side_by_side(runs, progress=False, listeners=(note,))
     # The first stretch with updates holds compilation and graph capture.
     learning = [line for line in lines if line[0] > settings.learning_starts + settings.log_every]
     return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(learning))
 
 
 def shares(settings: Settings) -> dict[str, float]:
-    """Per cent of the time spent stepping, acting and updating."""
+    """The simulator's time for a step of all, and per cent of the time spent stepping, acting and updating."""
     spent = dict.fromkeys(("stepping %", "acting %", "updating %"), 0.0)
-    begun: list[tuple[float, dict[str, float]]] = []
+    begun: list[tuple[float, int, dict[str, float]]] = []
 
     def start(line: dict[str, Any]) -> None:
         if not begun and line["step"] > settings.learning_starts + settings.log_every:
-            begun.append((time.perf_counter(), dict(spent)))
+            begun.append((time.perf_counter(), line["step"], dict(spent)))
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(settings, Path(folder) / "run", (start,))
@@ -112,9 +135,11 @@ def shares(settings: Settings) -> dict[str, float]:
         for owner, part, name in parts:
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
         trainer.train()
-    at, before = begun[0]
+    at, step, before = begun[0]
     total = time.perf_counter() - at
-    return {name: 100.0 * (seconds - before[name]) / total for name, seconds in spent.items()}
+    taken = {name: seconds - before[name] for name, seconds in spent.items()}
+    simulator = 1e6 * taken["stepping %"] / (settings.steps - step)
+    return {"simulator µs": simulator, **{name: 100.0 * seconds / total for name, seconds in taken.items()}}
 
 
 def _timed(function: Callable[..., Any], spent: dict[str, float], name: str, device: str) -> Any:

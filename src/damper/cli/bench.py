@@ -61,6 +61,8 @@ class Bench:
     """Tasks of end-to-end."""
     agents: int = 1
     """Agents of end-to-end."""
+    populations: tuple[int, ...] = (1,)
+    """As how many populations side by side end-to-end trains them (EnvPool); 1 2 measures both."""
     steps: int = 600
     """Steps per agent of end-to-end."""
     overlap: bool = False
@@ -140,7 +142,8 @@ class Bench:
             sizes = self.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 10, 35, 100, 300))
             return scaling(self._data(), *shared, methods, sizes, plan)
         if part == "end-to-end":
-            return end_to_end(*shared, methods, self.tasks, self.agents, self.steps, self.overlap)
+            what = (*shared, methods, self.tasks)
+            return end_to_end(*what, self.agents, self.steps, self.overlap, self.populations)
         if part == "floor":
             return floor(self._data(), *shared, methods, self.sizes or (1,), plan)
         return self._sb3(plan)

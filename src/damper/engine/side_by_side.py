@@ -1,17 +1,21 @@
-"""Several populations in lockstep on one pool of environments: methods side by side, one step of the simulator for all.
+"""Several populations beside each other: methods on one simulator, or one large population in two parts.
 
 Each keeps its own folder, log and checkpoints, and trains what it would train alone: an environment depends on its own
-seed only. What they share is the simulator's threads, and the device, which has work while one of them is on the host.
+seed only. They step in two groups, each with a pool of environments: while one group's environments step, the other one
+acts and learns, so that neither the processor's threads nor this one wait for each other at every step. On a GPU each
+population has a stream of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from damper.engine.envs import Transition, make_pool, spec_of
@@ -21,7 +25,7 @@ from damper.engine.progress import Progress
 from damper.engine.run import Run
 from damper.engine.settings import Settings
 from damper.engine.threads import fitting_threads, threads
-from damper.engine.trainer import Trainer
+from damper.engine.trainer import Listener, Trainer
 from damper.errors import DamperError
 
 ALIKE = ("env", "envs", "env_threads", "device", "dtype", "tf32")  # what one pool and one device force on all
@@ -68,26 +72,29 @@ class Share:
         """The common pool is closed by whoever made it."""
 
 
-def train_side_by_side(runs: Sequence[tuple[Settings, Path]], progress: bool = True) -> list[Run]:
+def train_side_by_side(
+    runs: Sequence[tuple[Settings, Path]], progress: bool = True, listeners: tuple[Listener, ...] = ()
+) -> list[Run]:
     """Train complete settings into their folders, all with EnvPool's environments of one task.
 
     Args:
         runs: settings and folders; what was begun is gone on with, what is finished stays as it is.
         progress: say now and then how far each one is.
+        listeners: called with every line of every run's log.
     """
     check_alike([settings for settings, _ in runs])
     first = runs[0][0]
     rows = max(len(settings.agents()) * settings.batch_size for settings, _ in runs) if first.device == "cpu" else 0
     with threads(fitting_threads(rows, first.net_arch)):
-        active: list[tuple[Trainer, Share]] = []
+        members: list[Member] = []
         for settings, out in runs:
             if not Run(out).finished:
                 share = Share(spec_of(settings.env, settings.envs), [agent["seed"] for agent in settings.agents()])
                 # Tables that redraw themselves would fight over the terminal.
-                listeners = (Progress(settings, live=False),) if progress else ()
-                active.append((Trainer(settings, out, listeners, share), share))
-        if active:
-            _train(active)
+                own: tuple[Listener, ...] = (Progress(settings, live=False),) if progress else ()
+                members.append(Member(Trainer(settings, out, (*own, *listeners), share), share))
+        if members:
+            _train(members)
     return [Run(out) for _, out in runs]
 
 
@@ -103,32 +110,90 @@ def check_alike(settings: Sequence[Settings]) -> None:
         raise DamperError(f"envs must be 'envpool' for runs side by side, but {settings[0].envs!r} was given.")
 
 
-def _train(members: Sequence[tuple[Trainer, Share]]) -> None:
-    """Step everyone until the last is done; who is done before stands still."""
-    settings, seeds = members[0][0].settings, [seed for _, share in members for seed in share.starts]
-    places = [slice(*pair) for pair in pairwise(accumulate((share.size for _, share in members), initial=0))]
-    trainers = [(trainer, place) for (trainer, _), place in zip(members, places, strict=True)]
-    pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+class Member:
+    """A trainer among others, on a stream of its own where the device has streams."""
+
+    def __init__(self, trainer: Trainer, share: Share) -> None:
+        self.trainer, self.share = trainer, share
+        device = torch.device(trainer.settings.device)
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(device))  # on which it was made
+
+    def here(self) -> AbstractContextManager[Any]:
+        """What is launched in here goes to its stream."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+
+class Group:
+    """Members in lockstep on one pool of environments."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        """Make the pool and start the members' clocks."""
+        settings, seeds = members[0].trainer.settings, [seed for member in members for seed in member.share.starts]
+        ends = accumulate((member.share.size for member in members), initial=0)
+        self.places = list(zip(members, (slice(*pair) for pair in pairwise(ends)), strict=True))
+        self.pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+        self.actions = np.zeros((len(seeds), self.pool.spec.act_dim), np.float32)
+        obs = self.pool.reset()
+        for member, place in self.places:
+            member.trainer.obs = obs[place]
+            member.trainer.start()
+
+    def begin(self) -> None:
+        """The first step; a run that was killed after its last one is only finished."""
+        for member, _ in self.places:
+            if member.trainer.done:
+                with member.here():
+                    member.trainer.finish()
+        if self.moving:
+            self.send()
+
+    @property
+    def moving(self) -> list[tuple[Member, slice]]:
+        """Who is not done; the others' environments stand still."""
+        return [(member, place) for member, place in self.places if not member.trainer.done]
+
+    def send(self) -> None:
+        """Act, begin to learn, and let the environments step."""
+        moving = self.moving
+        for member, _ in moving:
+            with member.here():
+                member.trainer.begin()
+        for member, place in moving:
+            self.actions[place] = member.trainer.send()
+        self.pool.send(self.actions)
+        for member, _ in moving:
+            member.trainer.note()
+
+    def receive(self) -> None:
+        """Take in what the environments did."""
+        moving = self.moving
+        transition = self.pool.receive()
+        for member, place in moving:
+            with member.here():
+                member.trainer.receive(_part(transition, place))
+                if member.trainer.done:
+                    member.trainer.finish()
+
+
+def _train(members: Sequence[Member]) -> None:
+    """Step everyone until the last is done, the two groups in turn."""
+    groups: list[Group] = []
     try:
-        obs, actions = pool.reset(), np.zeros((len(seeds), pool.spec.act_dim), np.float32)
-        for trainer, place in trainers:
-            trainer.obs = obs[place]
-            trainer.start()
-        while moving := [(trainer, place) for trainer, place in trainers if not trainer.done]:
-            for trainer, _ in moving:
-                trainer.begin()
-            for trainer, place in moving:
-                actions[place] = trainer.send()
-            pool.send(actions)
-            for trainer, _ in moving:
-                trainer.note()
-            transition = pool.receive()
-            for trainer, place in moving:
-                trainer.receive(_part(transition, place))
-                if trainer.done:
-                    trainer.finish()
+        for some in (members[::2], members[1::2]):
+            if some:
+                groups.append(Group(some))
+        for group in groups:
+            group.begin()
+        while moving := [group for group in groups if group.moving]:
+            for group in moving:
+                group.receive()
+                if group.moving:
+                    group.send()
     finally:
-        pool.close()
+        for group in groups:
+            group.pool.close()
 
 
 def _part(transition: Transition, place: slice) -> Transition:
