@@ -95,12 +95,12 @@ def test_one_group_learns_while_the_other_one_s_environments_step(
 ) -> None:
     order: list[str] = []
     for name in ("send", "receive"):
-
-        def noted(self: Any, *given: Any, name: str = name, call: Any = getattr(EnvPoolPool, name)) -> Any:
-            order.append(f"{name} {self.size}")
-            return call(self, *given)
-
-        monkeypatch.setattr(EnvPoolPool, name, noted)
+        original = getattr(EnvPoolPool, name)
+        monkeypatch.setattr(
+            EnvPoolPool,
+            name,
+            lambda self, *given, name=name, call=original: (order.append(f"{name} {self.size}"), call(self, *given))[1],
+        )
     methods = {"plain": (0, 1), "damper": (0, 1, 2), "caps": (5, 6)}
     runs = [(settings(method, seeds, steps=30), tmp_path / method) for method, seeds in methods.items()]
     told: list[int] = []
