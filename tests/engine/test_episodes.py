@@ -31,9 +31,11 @@ def expected(made: list[tuple[Any, Any, Any]]) -> list[Episode]:
     for t, (_, _, ended) in enumerate(made):
         for agent in np.flatnonzero(ended):
             part = made[began[agent] : t + 1]
-            trace = LOW + (np.stack([actions[agent] for actions, _, _ in part]) + 1.0) * 0.5 * (HIGH - LOW)
+            means = np.stack([actions[agent] for actions, _, _ in part])
+            trace = LOW + (means + 1.0) * 0.5 * (HIGH - LOW)
             total = sum(float(reward[agent]) for _, reward, _ in part)
-            change = mean_change(trace, LOW, HIGH)
+            change = mean_change(means, -1.0, 1.0)
+            assert change == pytest.approx(mean_change(trace, LOW, HIGH), rel=1e-6), "whatever the unit"
             found.append(Episode(int(agent), total, len(part), smoothness(trace), change))
             began[agent] = t + 1
     return found

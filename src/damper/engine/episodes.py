@@ -51,9 +51,9 @@ class Episodes:
 
     def _finish(self, agent: int) -> Episode:
         length = int(self.lengths[agent])
-        trace = self.low + (self.traces[agent, :length] + 1.0) * 0.5 * (self.high - self.low)
-        change = mean_change(trace, self.low, self.high)
-        return Episode(agent, float(self.totals[agent]), length, smoothness(trace), change)
+        means = self.traces[agent, :length]  # in [-1, 1], a range of two
+        sent = self.low + (means + 1.0) * 0.5 * (self.high - self.low)
+        return Episode(agent, float(self.totals[agent]), length, smoothness(sent), mean_change(means) / 2.0)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
