@@ -53,6 +53,19 @@ def test_each_run_is_the_one_it_would_have_been_alone(tmp_path: Path, overlap: b
         assert lines(run) == lines(alone) and actions(run) == actions(alone)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("overlap", [False, True])
+def test_streams_do_not_get_in_each_other_s_way(tmp_path: Path, overlap: bool) -> None:
+    own = {"device": "cuda", "overlap": overlap, "steps": 220}
+    wanted = [
+        settings(method, seeds, **own) for method, seeds in (("plain", (0, 1)), ("damper", (2,)), ("pave", (3, 4)))
+    ]
+    together = train_side_by_side([(one, tmp_path / f"together-{i}") for i, one in enumerate(wanted)], progress=False)
+    for i, (one, run) in enumerate(zip(wanted, together, strict=True)):
+        alone = run_settings(one, tmp_path / f"alone-{i}", progress=False)
+        assert lines(run) == lines(alone) and actions(run) == actions(alone)
+
+
 def test_what_was_killed_goes_on_and_what_is_finished_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [(settings(method, checkpoint_every=100), tmp_path / method) for method in ("plain", "damper")]
     finished = train_side_by_side(runs[:1], progress=False)[0]
