@@ -12,7 +12,7 @@ from torch import Tensor
 from damper.engine import passes
 from damper.engine.nets import Layout, leaves
 from damper.engine.objectives import Objectives
-from damper.engine.passes import Autograd, Gradients, Recorded, critic_term
+from damper.engine.passes import Autograd, Gradients, Recorded
 from damper.engine.population import Population, Shape
 from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, mean_square
 from damper.methods import METHODS, Method
@@ -53,7 +53,7 @@ def check_passes(made: Population, goal: Objectives) -> None:
     whole = reference.critic()
     check_same(made.critic_layout, recorded.critic(), whole)
     if made.method.critic_apart:
-        other, value = critic_term(made, goal)
+        other, value = Recorded(made, goal).critic_term()
         for passes in (Recorded(made, goal), reference):
             (rest,), seen = passes.critic(apart=True)
             check_same(made.critic_layout, ([rest + other], {"critic_loss": seen["critic_loss"] + value}), whole)
