@@ -1,7 +1,7 @@
 """A critic's field of action gradients that is kept, so that a loss of it can go back to the parameters.
 
-``field.action_field`` with its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a dot the
-tangents along v at the first B of R rows; slopes are ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
+``field.action_field`` and its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a dot
+the tangents along v at the first B of R rows; slopes are ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
 """
 
 from __future__ import annotations
