@@ -64,7 +64,7 @@ def forward(
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
-        x, rows, _or(h, x), _or(slope, x), _or(parts, x),
+        x, rows, *(_written(part, x) for part in (h, slope, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every, ROWS=batch, **_place(layer),
         HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE=h is not None,
         KEEP=slope is not None, JOIN=head is not None, BIASED=how_many(biased, x), TF32=tf32(),
@@ -110,7 +110,7 @@ def backward(
     dx_tiles = triton.cdiv(wanted, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
-        x, _or(slope, d), d, rows, _or(gradients, d), _or(dx, d), _or(h, d), _or(steep, d),
+        _read(x if groups else None, rows), _read(slope, rows), d, rows, _written(gradients, d), _written(dx, d), _read(h, rows), _read(steep, rows),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
         W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
@@ -125,9 +125,14 @@ def backward(
     return dx
 
 
-def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel takes no None: what it never touches may be any tensor."""
+def _read(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """A kernel takes no None: what it never reads may be any tensor."""
     return other if tensor is None else tensor
+
+
+def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
+    """The same of what it never writes; one of its own, lest the compiler keep copies of what it takes for changed."""
+    return like.new_empty(1) if tensor is None else tensor
 
 
 def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int]]) -> Tile:

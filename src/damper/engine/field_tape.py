@@ -108,17 +108,18 @@ class FieldTape:
         Returns:
             ``[h_{l-1}; ḣ_{l-1}; ū_{l-1}]`` of every layer, its ``p̄_l``, and at last ``w̄ = Σ ū_L``.
         """
-        inputs, p_bars = [], []
         h, dh = self.below[0].split((self.R, self.B), 1)
         each = len(self.rows) // len(h)
         h, dh = (part.repeat_interleave(each, 0) if each > 1 else part for part in (h, dh))
-        u_bar = F.pad(gradient_bar, (h.shape[-1] - self.A, 0))
-        for i, layer in enumerate(self.hidden):
-            inputs.append(torch.cat((h, dh, u_bar), 1))
-            p_bar, _ = dense.forward(self.rows, layer, inputs[-1][:, self.R + self.B :], keep=False, biased=False)
+        u_bar, p_bars = gradient_bar, []
+        inputs = [torch.cat((h, dh, F.pad(u_bar, (h.shape[-1] - self.A, 0))), 1)]
+        for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
+            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False)
             p_bars.append(p_bar)
-            h, dh = self._activated(self.above[i])
             u_bar = p_bar * self._slope(i) + self._padded(c_bar * self._bent(i))
+            if i + 1 < len(self.hidden):
+                inputs.append(torch.cat((*self._activated(self.above[i]), u_bar), 1))
+                u_bar = inputs[-1][:, self.R + self.B :]  # written once, for this product and the weights'
         return inputs, p_bars, u_bar.sum(1)
 
     def _through_layer(self, i: int, p_bar: Tensor, c_bar: Tensor, back: Tensor | None) -> tuple[Tensor, Tensor]:
