@@ -110,7 +110,8 @@ def backward(
     dx_tiles = triton.cdiv(wanted, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
-        _read(x if groups else None, rows), _read(slope, rows), d, rows, _written(gradients, d), _written(dx, d), _read(h, rows), _read(steep, rows),
+        _read(x if groups else None, rows), _read(slope, rows), d, rows,
+        _written(gradients, d), _written(dx, d), _read(h, rows), _read(steep, rows),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
         W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
