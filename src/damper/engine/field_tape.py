@@ -88,13 +88,13 @@ class FieldTape:
         lengths = [self.B] * (total // self.B) if joint else [self.R + self.B]
         found = [dense.blank(self.rows, len(lengths)), *([] if joint else [dense.blank(self.rows, 1)])]
         inputs, p_bars, w_bar = self._through_slopes(gradient_bar, c_bar, joint)
+        for i in range(0 if joint else len(self.hidden)):
+            self._back(i, inputs[i], self.p[i], [self.R], found[1], wanted=False, biased=False)
         back: Tensor | None = None
         for i in reversed(range(len(self.hidden))):
             x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
             if joint:
                 x, d = inputs[i], [*d, self.p[i]]
-            else:
-                self._back(i, inputs[i], self.p[i], [self.R], found[1], wanted=False, biased=False)
             wanted = self.R + self.B if i else False
             back = self._back(i, x, torch.cat(d, 1), lengths, found[0], wanted, self.R)
         return self._joined(found, w_bar)
