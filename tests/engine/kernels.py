@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 
-from damper.engine import dense
-from damper.engine.nets import Layout
+from damper.engine import dense, field_tape
+from damper.engine.nets import Layout, leaves
 from damper.engine.population import ALIGNMENT
 from damper.engine.tape import Tape
 from tests.engine import layers
@@ -37,11 +38,17 @@ class Case:
     every: int = 1
     depth: int = 2
 
+    @property
+    def field(self) -> bool:
+        """Whether it is a pair of critics. Not with ReLU: rounding may move a sum across the kink."""
+        return self.outputs == 1 and self.every == 1 and self.activation != "relu"
+
 
 CASES = {
     "heads": Case(("mu", "log_std", "prediction"), 3),
     "relu": Case(activation="relu"),
     "tanh": Case(("mu",), 2, "tanh"),
+    "tanh's field": Case(activation="tanh"),
     "shared": Case(shared=True),
     "every second": Case(every=2),
     "one hidden layer": Case(depth=1),
@@ -73,6 +80,8 @@ class Sizes:
             yield from self._gradients(case, tape, exact, sizes)
         yield from self._groups(case, tape, exact)
         yield "others of a NaN", 0.0 if self._stays(case, tape) else math.inf
+        if case.field:
+            yield from self._field(case)
 
     def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False, keep: bool = True) -> Tape:
         layout = self._layout(case)
@@ -105,6 +114,28 @@ class Sizes:
             own._back(d.to(own.rows.dtype), 2 * length, [length] * 3, found)
             gradients.append(dense.gather(found, layout.size))
         yield from _compare(layout, "of a group", *gradients)
+
+    def _field(self, case: Case) -> Iterator[Compared]:
+        """Rows with and without a bias, and rows nobody goes on from, are a field's."""
+        layout, B = self._layout(case), self.batch // 2
+        inputs = self.networks // (2 if case.shared else 1)
+        shapes = (inputs, self.batch, INPUTS), (inputs, B, 2), (self.networks, self.batch, 2), (self.networks, B)
+        x, v, *bars = (layers.draw(f"field {i}", *shape, dtype=torch.float32) for i, shape in enumerate(shapes))
+        rows = layers.rows(layout, self.networks, torch.float32)
+        for apart in (False, True):
+            results = []
+            for dtype in (torch.float32, torch.float64):
+                given = [tensor.to(self.device, dtype) for tensor in (rows, x, v, *bars)]
+                with mock.patch.object(field_tape, "apart", return_value=apart):
+                    tape = field_tape.FieldTape(layout, given[0], case.activation, *given[1:3])
+                    results.append((tape.gradient, tape.curvature, tape.gradients(*given[3:])))
+            (*ours, found), (*theirs, expected) = results
+            for what, a, b in zip(("gradient", "curvature"), ours, theirs, strict=True):
+                yield f"field's {what}", layers.apart(a, b)
+            # The value's own bias takes no part.
+            parts = zip(leaves(layout.split(found))[:-1], leaves(layout.split(expected))[:-1], strict=True)
+            yield f"field's way back, in groups {apart}", max(layers.apart(a, b) for a, b in parts)
+            yield f"field's gaps, in groups {apart}", float(layers.gaps(layout, found).abs().max())
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""

@@ -1,4 +1,4 @@
-"""A loss that says it reads values only is taken at its word once it has been tried."""
+"""A loss that says what it reads is taken at its word once that has been tried."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from damper.engine.declared import check_by_value
+from damper.engine.declared import check_declared
 from damper.engine.population import Shape
 from damper.errors import DamperError
 from damper.losses._interface import Loss
+from damper.losses.pave import field
 from damper.methods import METHODS, Method, find_method
 from tests.engine import small
 from tests.engine.test_modes import build
@@ -20,7 +21,7 @@ SHAPE = Shape(3, 2, (400, 300))
 
 def check(backbone: str, method: Method, **own: Any) -> None:
     hyper = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
-    check_by_value(backbone, method, SHAPE, hyper, method.route(own))
+    check_declared(backbone, method, SHAPE, hyper, method.route(own))
 
 
 @pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave", "damper+asap", "scalarization+l2c2"])
@@ -49,6 +50,45 @@ def steep(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
     """How fast the value changes with the action."""
     slope = torch.func.grad(lambda action: critic(batch.obs, action).sum())(batch.action)
     return slope.square().mean((-2, -1))
+
+
+def steered(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """The value's slope moves the action at which it is read again."""
+    v = torch.ones_like(batch.action)
+    (slope,), _ = field(critic, (batch.obs,), batch.action, v)
+    return field(critic, (batch.obs,), batch.action + slope[:, 0], v)[1].square().mean((-2, -1))
+
+
+def valued(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """The curvature beside the value."""
+    _, bend = field(critic, (batch.obs,), batch.action, torch.ones_like(batch.action))
+    return (bend + critic(batch.obs, batch.action)).square().mean((-2, -1))
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (steered, "the critic's loss of method 'own', which reads more than the field"),
+        (valued, "a loss that reads the critics' values"),
+        (steep, "a loss that reads the critics' values"),
+    ],
+)
+def test_a_loss_that_reads_more_than_the_field_is_refused(function: Any, found: str) -> None:
+    with pytest.raises(DamperError, match=f"by_field must be left out of {found}"):
+        check("td3", Method("own", critic=Loss(function, by_field=True)))
+    check("td3", Method("own", critic=Loss(function)))
+
+
+def bent_at_the_policy_s_action(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """Asks twice, once where the policy acts."""
+    v = torch.ones_like(batch.action)
+    fields = [field(critic, (batch.obs, batch.next_obs), a, v) for a in (batch.action, policy(batch.obs))]
+    return sum(((g[0] * g[1]).sum(-1) + bend).square().mean((-2, -1)) for g, bend in fields)
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_a_loss_may_read_several_fields(backbone: str) -> None:
+    check(backbone, Method("own", critic=Loss(bent_at_the_policy_s_action, by_field=True)))
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,7 @@ class Case:
         by_rows, by_x = torch.autograd.grad((self.z(rows, before)[:, span] * part).sum(), (rows, before))
         return by_rows[:: self.every], by_x[:, span]
 
-    def backward(
-        self, d: Tensor, first: int, lengths: list[int], **options: bool
-    ) -> tuple[list[Tensor], Tensor | None]:
+    def backward(self, d: Tensor, first: int, lengths: list[int], **options: int) -> tuple[list[Tensor], Tensor | None]:
         found = dense.blank(self.rows, len(lengths), self.every)
         given = {"slope": self.slope, "gradients": found, "every": self.every, **options}
         dx = dense.backward(self.rows, self.layer, self.x, d, first=first, lengths=lengths, **given)
@@ -212,6 +210,46 @@ def test_backward_is_the_limit_of_differences() -> None:
     assert dx is not None
     slopes = (found[0] * way).sum(1) + (dx * way_x).sum((1, 2))
     torch.testing.assert_close(slopes, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0)
+
+
+# --- rows without bias, and rows nobody goes on from ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("biased", [0, 4, R])
+@pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
+def test_forward_may_leave_the_bias_out(case: Case, biased: int) -> None:
+    h, _ = dense.forward(case.rows, case.layer, case.x, every=case.every, biased=biased)
+    used = case.rows[:: case.every]
+    expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(used)
+    expected[:, :biased] += case.layer.biases(used)
+    assert layers.apart(h, expected) <= TOLERANCE
+    if biased in (0, R):
+        again, _ = dense.forward(case.rows, case.layer, case.x, every=case.every, biased=biased > 0)
+        assert layers.apart(again, expected) <= TOLERANCE
+
+
+@pytest.mark.parametrize("lengths", [[R], [3, 3, 3]], ids=str)
+@pytest.mark.parametrize("biased", [0, 4, R])
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_backward_may_leave_the_bias_out(case: Case, biased: int, lengths: list[int]) -> None:
+    d = layers.draw("d", case.networks, R, case.layer.outputs)
+    plain, dx = case.backward(d, R, lengths)
+    found, same = case.backward(d, R, lengths, biased=biased)
+    assert dx is not None and same is not None and torch.equal(dx, same)
+    assert all(torch.equal(case.layer.weights(a), case.layer.weights(b)) for a, b in zip(found, plain, strict=True))
+    total = torch.stack(found).sum(0)
+    torch.testing.assert_close(case.layer.biases(total), d[:, :biased].sum(1, keepdim=True), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(R,), (R, 4), (3, 8)], ids=str)
+@pytest.mark.parametrize("wanted", [2, 5, R])
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case, wanted: int, sizes: tuple[int, ...]) -> None:
+    d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
+    found, dx = case.backward(d, sizes[0], list(sizes))
+    same, some = case.backward(d, sizes[0], list(sizes), wanted=wanted)
+    assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True))
+    assert dx is not None and some is not None and layers.apart(some, dx[:, :wanted]) <= TOLERANCE
 
 
 # --- which devices have kernels ------------------------------------------------------------------------------------

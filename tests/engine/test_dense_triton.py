@@ -19,7 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from damper.engine import dense, dense_triton
+from damper.engine import dense, dense_triton, field_tape
 from damper.engine.population import Shape, layouts
 from damper.engine.tape import Tape
 from damper.methods import find_method
@@ -134,6 +134,10 @@ def test_the_kernels_compile_for_gpus(
     kept.gradients([torch.zeros(2, 256, 1)], 256)
     kept.input_slopes()
     Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
-    assert len(forward.programs) == 3 + 2 + 2 and len(backward.programs) == 3 + 2 + 2
+    field = field_tape.FieldTape(critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3))
+    for joint in (False, True):
+        monkeypatch.setattr(field_tape, "apart", lambda *given, joint=joint: joint)
+        field.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
+    assert len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2 and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
     for program in (*forward.programs, *backward.programs):
         assert "mma.sync" in program.asm["ptx"], "on tensor cores, as the tiles were chosen for"

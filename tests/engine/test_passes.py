@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,10 @@ from torch import Tensor
 from damper.engine import passes
 from damper.engine.nets import Layout, leaves
 from damper.engine.objectives import Objectives
-from damper.engine.passes import Autograd, Gradients, Recorded, critic_term
+from damper.engine.passes import Autograd, Gradients, Recorded
 from damper.engine.population import Population, Shape
 from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, mean_square
+from damper.losses.pave import pave
 from damper.methods import METHODS, Method
 from tests.engine import small
 
@@ -53,7 +55,7 @@ def check_passes(made: Population, goal: Objectives) -> None:
     whole = reference.critic()
     check_same(made.critic_layout, recorded.critic(), whole)
     if made.method.critic_apart:
-        other, value = critic_term(made, goal)
+        other, value = Recorded(made, goal).critic_term()
         for passes in (Recorded(made, goal), reference):
             (rest,), seen = passes.critic(apart=True)
             check_same(made.critic_layout, ([rest + other], {"critic_loss": seen["critic_loss"] + value}), whole)
@@ -76,6 +78,16 @@ def test_recorded_passes_give_autograd_s_gradients(backbone: str, method: str) -
 def test_other_activations(backbone: str, method: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, (10, 8), activation))
     check_passes(*build(backbone, method))
+
+
+@pytest.mark.parametrize("hidden", [(9,), (10, 8), (7, 17, 6)], ids=len)
+@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_field_of_other_critics(
+    backbone: str, activation: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, hidden, activation))
+    check_passes(*build(backbone, "damper+pave"))
 
 
 def test_values_per_agent_reach_their_agent() -> None:
@@ -206,22 +218,41 @@ def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting =
 STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
 
 
+@pytest.mark.parametrize(("word", "expected"), [(True, []), (False, [1])])
+def test_a_loss_of_the_field_needs_no_autograd_through_critics(
+    word: bool, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pave.by_field
+    made, goal = build("td3", Method("own", critic=dataclasses.replace(pave, by_field=word)))
+    check_passes(made, goal)
+    calls = counted(monkeypatch)
+    Recorded(made, goal).critic()
+    assert calls == expected
+    assert Autograd(made, goal).critic_term() and len(calls) == len(expected) + 1, "the reference stays one"
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many losses each call of autograd through networks takes, from now on."""
+    calls: list[int] = []
+    original = passes.differentiate
+
+    def count(losses: Any, *given: Any) -> Any:
+        calls.append(len(losses))
+        return original(losses, *given)
+
+    monkeypatch.setattr(passes, "differentiate", count)
+    return calls
+
+
 @pytest.mark.parametrize("rule", ["damper", None])
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_derivative_of_the_policy_takes_the_other_path(
     backbone: str, rule: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not STEEP.by_value
-    calls: list[int] = []
-    original = passes.differentiate
-
-    def counted(losses: Any, *given: Any) -> Any:
-        calls.append(len(losses))
-        return original(losses, *given)
-
     made, goal = build(backbone, Method("steep", actor=STEEP, rule=rule))
     check_passes(made, goal)
-    monkeypatch.setattr(passes, "differentiate", counted)
+    calls = counted(monkeypatch)
     Recorded(made, goal).actor()
     assert calls == [1], "the smoothness loss alone"
     Recorded(*build(backbone, "damper+caps")).actor()

@@ -1,4 +1,4 @@
-"""A loss's word that it reads values only (``Loss.by_value``), tried once: what is not true would be silently wrong."""
+"""A loss's word on what it reads (``Loss.by_value``, ``by_field``), tried once: untrue, it would be silently wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.objectives import Objectives
-from damper.engine.passes import Autograd, Gradients, Recorded
+from damper.engine.passes import Autograd, Recorded
 from damper.engine.population import Population, Shape
 from damper.engine.streams import Streams
 from damper.errors import DamperError
@@ -19,7 +19,10 @@ from damper.methods import Method
 ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 
 
-def check_by_value(
+READS = {"by_value": "values", "by_field": "the field of action gradients"}
+
+
+def check_declared(
     backbone: str, method: Method, shape: Shape, hyper: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
 ) -> None:
     """Compare the gradients of the written-out update with autograd's, for one small agent in float64 on the CPU.
@@ -31,7 +34,7 @@ def check_by_value(
         hyper: as ``Population`` takes them; the first agent's are used.
         settings: likewise.
     """
-    if not any(loss.by_value for loss in method.losses):
+    if not any(loss.by_value or loss.by_field for loss in method.losses):
         return
     own = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
@@ -42,16 +45,18 @@ def check_by_value(
     written, reference = Recorded(agent, goal), Autograd(agent, goal)
     for network, loss in (("critic", method.critic), ("actor", method.actor)):
         if loss is not None and loss.by_value:
-            ours: Gradients = getattr(written, network)()
-            _compare(method.name, network, ours[0], getattr(reference, network)()[0])
+            ours, theirs = (getattr(passes, network)()[0] for passes in (written, reference))
+            _compare(method.name, network, "by_value", ours, theirs)
+    if method.critic is not None and method.critic.by_field:
+        _compare(method.name, "critic", "by_field", *([passes.critic_term()[0]] for passes in (written, reference)))
 
 
-def _compare(method: str, network: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
+def _compare(method: str, network: str, word: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
     for mine, other in zip(ours, theirs, strict=True):
         if not bool((mine - other).norm() <= TOLERANCE * other.norm()):
             raise DamperError(
-                f"by_value must be left out of the {network}'s loss of method {method!r}, which reads more than values "
-                "at inputs made of batch and noise: read that way, its gradient is another one."
+                f"{word} must be left out of the {network}'s loss of method {method!r}, which reads more than "
+                f"{READS[word]} at inputs made of batch and noise: read that way, its gradient is another one."
             )
 
 

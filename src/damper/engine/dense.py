@@ -132,7 +132,13 @@ def _join(pieces: Pieces, size: int) -> Tensor:
 
 
 def forward(
-    rows: Tensor, layer: Dense, x: Tensor, activation: str | None = None, keep: bool = True, every: int = 1
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    activation: str | None = None,
+    keep: bool = True,
+    every: int = 1,
+    biased: bool | int = True,
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
 
@@ -143,11 +149,12 @@ def forward(
         activation: f; None for none, and then there are no slopes.
         keep: whether the slopes are wanted.
         every: 2 takes the first, third, ... network only.
+        biased: whether b is added, or to how many of the first rows.
     """
     if (kernels := _kernels(rows, activation)) is not None:
-        return kernels.forward(rows, layer, x, activation, keep, every)[:2]  # type: ignore[no-any-return]
+        return kernels.forward(rows, layer, x, activation, keep, every, biased)[:2]  # type: ignore[no-any-return]
     rows = rows[::every]
-    z = linear(_each(x, rows), (layer.weights(rows), layer.biases(rows)))
+    z = _product(_each(x, rows), layer.weights(rows), layer.biases(rows), biased)
     if activation is None:
         return z, None
     h, slope = ACTIVATIONS[activation](z)
@@ -164,8 +171,9 @@ def backward(
     lengths: Sequence[int],
     slope: Tensor | None = None,
     gradients: Tensor | list[Pieces] | None = None,
-    wanted: bool = True,
+    wanted: bool | int = True,
     every: int = 1,
+    biased: bool | int = True,
 ) -> Tensor | None:
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
 
@@ -179,38 +187,56 @@ def backward(
         lengths: into which groups of rows d falls, each with a gradient of its own: all of one length, or one per loss.
         slope: slopes of the activation that made x, or None where x comes from outside.
         gradients: from ``blank``, one per group, where to leave the parameters' gradients; None for nowhere.
-        wanted: whether the inputs' are wanted.
+        wanted: whether the inputs' are wanted, or of how many of d's first rows.
         every: as in ``forward``.
+        biased: whether rows had b, or how many of d's first.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D, inputs]``, if wanted.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D or wanted, inputs]``, if wanted.
     """
     if (kernels := _kernels(rows)) is not None:
-        given = (rows, layer, x, d, first, lengths, slope, gradients, wanted, every)
+        given = (rows, layer, x, d, first, lengths, slope, gradients, wanted, every, biased)
         return kernels.backward(*given)  # type: ignore[no-any-return]
-    rows = rows[::every]
+    rows, wanted, biased = rows[::every], how_many(wanted, d), how_many(biased, d)
     begin = 0
     for group, length in enumerate(lengths if gradients is not None else ()):
         seen, part = begin if begin < first else begin - first, d[:, begin : begin + length]
         inputs = _each(x[:, seen : seen + length], rows)
         assert isinstance(gradients, list)
-        gradients[group].update(layer.pieces(torch.bmm(inputs.mT, part), part.sum(1)))
+        with_bias = part if biased >= begin + length else part[:, : max(0, biased - begin)]
+        gradients[group].update(layer.pieces(torch.bmm(inputs.mT, part), with_bias.sum(1)))
         begin += length
     if not wanted:
         return None
+    d = d[:, :wanted]
     # A single output needs no product: that is an outer one, which joins the multiplication by the slopes.
     back = layer.weights(rows).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
     if slope is None:
         return dx
-    second = d.shape[1] - first
-    return dx * (torch.cat((slope[:, :first], slope[:, :second]), 1) if second else slope[:, :first])
+    second = wanted - first
+    return dx * (torch.cat((slope[:, :first], slope[:, :second]), 1) if second > 0 else slope[:, :wanted])
 
 
 def joined(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
     """The kernels that run a network's last two layers as one, where the last has a single output."""
     last = layers[-1]
     return _kernels(rows, activation) if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW else None
+
+
+def how_many(rows: bool | int, x: Tensor) -> int:
+    """All rows of x, none of them, or so many of the first."""
+    return rows * x.shape[1] if isinstance(rows, bool) else rows
+
+
+def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: bool | int) -> Tensor:
+    if biased is True:
+        return linear(x, (weights, biases))
+    z = torch.bmm(x, weights)
+    if not biased:
+        return z
+    have = torch.arange(z.shape[1], device=z.device) < biased
+    return z + torch.where(have[:, None], biases, 0.0)
 
 
 def _each(x: Tensor, rows: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ def forward_kernel(
     x, rows, h, slope, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
     JUMP: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE: tl.constexpr,
-    KEEP: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    KEEP: tl.constexpr, JOIN: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """One block of ``f(x W + b)`` and of f'."""
     net = tl.program_id(1).to(tl.int64)
@@ -50,7 +51,12 @@ def forward_kernel(
         weights = tl.load(rows + WEIGHT + k[:, None] * GROUP + place[None, :],
                           (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
         sums = product(inputs, weights, sums, TF32)
-    z = sums + tl.load(rows + BIAS + place, c < OUT, 0.0)[None, :]
+    if BIASED == ROWS:
+        z = sums + tl.load(rows + BIAS + place, c < OUT, 0.0)[None, :]
+    elif BIASED > 0:
+        z = sums + tl.where(r[:, None] < BIASED, tl.load(rows + BIAS + place, c < OUT, 0.0)[None, :], 0.0)
+    else:
+        z = sums
     at = net * ROWS * OUT + r[:, None] * OUT + c[None, :]
     inside = (r[:, None] < ROWS) & (c[None, :] < OUT)
     if ACTIVATION == 1:
@@ -81,8 +87,8 @@ def backward_kernel(
     ROWS: tl.constexpr, FIRST: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
     OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
     HEAD_W_GAP: tl.constexpr, HEAD_B_GAP: tl.constexpr, SHARE: tl.constexpr, SLOPE: tl.constexpr,
-    LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, JOIN: tl.constexpr,
-    TF32: tl.constexpr,
+    LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, BIASED: tl.constexpr,
+    JOIN: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     """One block of the inputs' gradient, or of a loss's gradient by the weights and biases."""
@@ -93,8 +99,8 @@ def backward_kernel(
     h += net * SEEN * OUT
     steep += net * SEEN * OUT
     if tile < DX_TILES:
-        if WANTED:
-            _inputs(slope + net * SEEN * IN, d, steep, rows, dx + net * ROWS * IN, tile, ROWS, FIRST,
+        if WANTED > 0:
+            _inputs(slope + net * SEEN * IN, d, steep, rows, dx + net * WANTED * IN, tile, WANTED, FIRST,
                     WEIGHT, IN, OUT, GROUP, JUMP, HEAD, SLOPE, JOIN, TF32, BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
@@ -117,8 +123,8 @@ def backward_kernel(
             count = LENGTH
             if not EVEN:  # one per loss
                 count = tl.where(group == 0, FIRST, ROWS - FIRST)
-            _weights(x, X_ROW, d, h, steep, rows, gradients, tile, count, WEIGHT, BIAS, IN, OUT, GROUP, JUMP,
-                     HEAD, HEAD_BIAS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+            _weights(x, X_ROW, d, h, steep, rows, gradients, tile, count, BIASED - begin, WEIGHT, BIAS, IN, OUT,
+                     GROUP, JUMP, HEAD, HEAD_BIAS, BIASED < ROWS, JOIN, TF32, BW, BO, BR)  # fmt: skip
 
 
 @triton.jit
@@ -166,9 +172,10 @@ def _inputs(
 
 @triton.jit
 def _weights(
-    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count,
+    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count, biased,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, SOME: tl.constexpr, JOIN: tl.constexpr,
+    TF32: tl.constexpr,
     BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (OUT + BO - 1) // BO
@@ -186,7 +193,10 @@ def _weights(
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
         sums = product(inputs, back, sums, TF32)
-        total += tl.sum(back, 0)
+        if SOME:
+            total += tl.sum(tl.where(r[:, None] < biased, back, 0.0), 0)
+        else:
+            total += tl.sum(back, 0)
     if JOIN:  # the same for the whole column, so once at the end
         weights_on = tl.load(rows + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]

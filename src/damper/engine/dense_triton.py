@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from damper.engine.dense import Dense
+from damper.engine.dense import Dense, how_many
 from damper.engine.dense_kernels import backward_kernel, forward_kernel
 
 CODES = {None: 0, "silu": 1, "relu": 2}
@@ -43,7 +43,14 @@ FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64,
 
 
 def forward(
-    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, every: int, head: Dense | None = None
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    activation: str | None,
+    keep: bool,
+    every: int,
+    biased: bool | int = True,
+    head: Dense | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """See ``dense.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
     x = _rows_in_one_piece(x)
@@ -57,10 +64,10 @@ def forward(
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
-        x, rows, _or(h, x), _or(slope, x), _or(parts, x),
+        x, rows, *(_written(part, x) for part in (h, slope, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every, ROWS=batch, **_place(layer),
         HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE=h is not None,
-        KEEP=slope is not None, JOIN=head is not None, TF32=tf32(),
+        KEEP=slope is not None, JOIN=head is not None, BIASED=how_many(biased, x), TF32=tf32(),
         BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if head is None or parts is None:
@@ -77,8 +84,9 @@ def backward(
     lengths: Sequence[int],
     slope: Tensor | None,
     gradients: Tensor | None,
-    wanted: bool,
+    wanted: bool | int,
     every: int,
+    biased: bool | int = True,
     head: Dense | None = None,
     h: Tensor | None = None,
     steep: Tensor | None = None,
@@ -88,21 +96,22 @@ def backward(
     With a ``head``, d is of its single output, and ``h`` and ``steep`` are what went into it and the slopes there.
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
-    nets, batch = len(rows) // every, d.shape[1]
-    dx = d.new_empty(nets, batch, layer.inputs) if wanted else None
+    nets, batch, wanted = len(rows) // every, d.shape[1], how_many(wanted, d)
+    dx = d.new_empty(nets, wanted, layer.inputs) if wanted else None
     groups = 0 if gradients is None else len(gradients)
     even = all(length == lengths[0] for length in lengths)
     assert even or tuple(lengths) == (first, batch - first), "groups of one length, or one per loss"
     tile = FEW_OUTPUTS_BACK
     if layer.outputs > FEW:
-        products = groups * [(layer.inputs, layer.outputs)] + wanted * [(batch, layer.inputs)]
+        products = groups * [(layer.inputs, layer.outputs)] + [(wanted, layer.inputs)]
         tile = _largest((LARGE, WIDE), nets, products)
     across, out = narrow(tile.columns, layer.inputs), narrow(tile.columns, layer.outputs)
     down = narrow(tile.rows, layer.inputs)
-    dx_tiles = triton.cdiv(batch, tile.rows) * triton.cdiv(layer.inputs, across) if wanted else 0
+    dx_tiles = triton.cdiv(wanted, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
-        x, _or(slope, d), d, rows, _or(gradients, d), _or(dx, d), _or(h, d), _or(steep, d),
+        _read(x if groups else None, rows), _read(slope, rows), d, rows,
+        _written(gradients, d), _written(dx, d), _read(h, rows), _read(steep, rows),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * every,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
         W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
@@ -110,16 +119,21 @@ def backward(
         HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
         HEAD_W_GAP=head.gaps[0] if head else 0, HEAD_B_GAP=head.gaps[1] if head else 0,
         SHARE=nets // len(x), SLOPE=slope is not None, LENGTH=lengths[0], EVEN=even,
-        GRADIENTS=groups > 0, WANTED=wanted, JOIN=head is not None, TF32=tf32(),
+        GRADIENTS=groups > 0, WANTED=wanted, BIASED=how_many(biased, d), JOIN=head is not None, TF32=tf32(),
         BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return dx
 
 
-def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel takes no None: what it never touches may be any tensor."""
+def _read(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """A kernel takes no None: what it never reads may be any tensor."""
     return other if tensor is None else tensor
+
+
+def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
+    """The same of what it never writes; one of its own, lest the compiler keep copies of what it takes for changed."""
+    return like.new_empty(1) if tensor is None else tensor
 
 
 def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int]]) -> Tile:

@@ -28,8 +28,22 @@ def tanh_bend(z: Tensor) -> Tensor:
     return -2.0 * h * (1.0 - h.square())
 
 
+def silu_twist(z: Tensor) -> Tensor:
+    """``f''' = t ((1 − 2s) (3 + z (1 − 2s)) − 2 z t)`` with ``s = σ(z)`` and ``t = s (1 − s)``."""
+    s = torch.sigmoid(z)
+    t, lean = s * (1.0 - s), 1.0 - 2.0 * s
+    return t * (lean * (3.0 + z * lean) - 2.0 * z * t)
+
+
+def tanh_twist(z: Tensor) -> Tensor:
+    """``f''' = −2 (1 − f²) (1 − 3 f²)``."""
+    squared = torch.tanh(z).square()
+    return -2.0 * (1.0 - squared) * (1.0 - 3.0 * squared)
+
+
 # ReLU's second derivative is zero almost everywhere, and autograd says so at its corner too.
 BENDS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu_bend, "relu": torch.zeros_like, "tanh": tanh_bend}
+TWISTS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu_twist, "relu": torch.zeros_like, "tanh": tanh_twist}
 
 
 def action_field(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper.engine import dense
-from damper.engine.declared import check_by_value
+from damper.engine.declared import check_declared
 from damper.engine.envs.spec import Spec
 from damper.engine.graphs import WARM_UP, Aside, Graphed
 from damper.engine.population import Population, Shape
@@ -42,7 +42,7 @@ class Learner:
         hyper, routed = settings.hyper(), settings.routed(self.device, self.dtype)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
         if settings.compile:
-            check_by_value(settings.backbone, self.method, shape, hyper, routed)
+            check_declared(settings.backbone, self.method, shape, hyper, routed)
         self.population = Population(
             settings.backbone, self.method, shape, self.streams, hyper, routed, self.dtype, automatic
         )

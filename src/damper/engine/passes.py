@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from damper.engine.differentiate import differentiate
+from damper.engine.field_tape import FieldTape
 from damper.engine.objectives import Objectives, Seen
-from damper.engine.readings import Answering, Asking, Linear, ReadCritic, ReadPolicy, Source, slopes
+from damper.engine.readings import Answering, Asking, Linear, ReadCritic, ReadField, ReadPolicy, Source, slopes
 from damper.engine.tape import Tape
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Passes(Protocol):
 
         ``apart`` leaves out what ``critic_term`` gives.
         """
+
+    def critic_term(self) -> tuple[Tensor, Tensor]:
+        """Gradient ``[P, 2n]`` and value of a loss on the critics that shares no pass with theirs."""
 
     def actor(self, kept: Sequence[Tensor]) -> Gradients:
         """By the actors' parameters ``[P, n]``: native and auxiliary for a rule, otherwise their sum."""
@@ -63,6 +67,17 @@ class Autograd:
 
         (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
         return [gradient.view(agents.agents, -1)], seen
+
+    def critic_term(self) -> tuple[Tensor, Tensor]:
+        """See ``Passes``."""
+        agents, goal = self.population, self.goal
+
+        def loss(critic: Any) -> Seen:
+            value = goal.critic_term(critic, agents.actor())
+            return value, {"term": value}
+
+        (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
+        return gradient.view(agents.agents, -1), seen["term"]
 
     def actor(self, kept: Sequence[Tensor] = ()) -> Gradients:
         """See ``Passes``."""
@@ -108,9 +123,33 @@ class Recorded:
         gradient = tape.gradients([torch.cat(found, -1).view(tape.output.shape)], _span(values, -1))[0]
         gradient = gradient.view(agents.agents, -1)
         if method.critic_apart and not apart:
-            other, value = critic_term(agents, goal)
+            other, value = self.critic_term()
             gradient, seen = gradient + other, {"critic_loss": seen["critic_loss"] + value}
         return [gradient], seen
+
+    def critic_term(self) -> tuple[Tensor, Tensor]:
+        """See ``Passes``."""
+        agents, goal = self.population, self.goal
+        assert goal.method.critic is not None
+        if not goal.method.critic.by_field:
+            return Autograd(agents, goal).critic_term()
+        tapes: list[FieldTape] = []
+
+        def run(observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
+            x = torch.cat([torch.cat((obs, action), -1) for obs in observations], 1)
+            tapes.append(FieldTape(agents.critic_layout, agents.twins("critic"), agents.shape.activation, x, v))
+            return _of_twins(tapes[-1].gradient, tapes[-1].curvature, len(observations))
+
+        def answered(given: Sequence[Tensor]) -> Seen:
+            fields = iter(zip(given[::2], given[1::2], strict=True))
+            critic = ReadField(lambda observations, action, v: _of_twins(*next(fields), len(observations)))
+            value = goal.critic_term(critic, agents.actor())
+            return value, {"term": value}
+
+        goal.critic_term(ReadField(run), agents.actor())
+        found, seen = slopes(answered, [part for tape in tapes for part in (tape.gradient, tape.curvature)])
+        parts = [tape.gradients(*found[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
+        return functools.reduce(torch.add, parts).view(agents.agents, -1), seen["term"]
 
     def _target(self) -> Tensor:
         def values(obs: Tensor, action: Tensor) -> Tensor:
@@ -222,15 +261,9 @@ class Recorded:
         return tape.output.squeeze(-1), tape.input_slopes()[..., obs.shape[-1] :]
 
 
-def critic_term(agents: Population, goal: Objectives) -> tuple[Tensor, Tensor]:
-    """Gradient ``[P, 2n]`` and value of the method's loss on the critics, by autograd."""
-
-    def loss(critic: Any) -> Seen:
-        value = goal.critic_term(critic, agents.actor())
-        return value, {"term": value}
-
-    (gradient,), seen = differentiate([loss], agents.bound_critic, agents.critic_layout, agents.twins("critic"))
-    return gradient.view(agents.agents, -1), seen["term"]
+def _of_twins(gradient: Tensor, curvature: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
+    """A field as a critic's ``action_field`` gives it, at so many observations."""
+    return list(gradient.unflatten(0, (-1, 2)).chunk(count, -2)), curvature.unflatten(0, (-1, 2))
 
 
 def _span(parts: Sequence[Tensor], axis: int = 1) -> int:

@@ -18,7 +18,7 @@ from damper.agents import BACKBONES, sac
 from damper.engine.nets import Layout, StackedActor, StackedCritic, Weights, trunk_layers
 from damper.engine.objectives import Objectives
 from damper.engine.optimiser import Adam, polyak
-from damper.engine.passes import Autograd, Passes, Recorded, critic_term
+from damper.engine.passes import Autograd, Passes, Recorded
 from damper.engine.streams import Streams
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method
@@ -192,7 +192,7 @@ class Population:
 
     def critic_term(self, batch: Batch, noise: NoiseDraws) -> tuple[Tensor, Tensor]:
         """Gradient and value of a term that shares nothing with the rest of the critics' loss."""
-        return critic_term(self, self._goal(batch, noise))
+        return self._passes(batch, noise).critic_term()
 
     def step_critic(self, gradient: Tensor, loss: Tensor, with_actor: bool, targets: bool = True) -> None:
         """The critics' optimiser step, and what moves with it."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.nets import LOG_STD_RANGE, check_head
+from damper.errors import DamperError
 
 Source = Callable[..., Tensor]  # from inputs to a network's outputs
 
@@ -117,6 +118,20 @@ class ReadCritic:
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2``."""
         return self.both(obs, action)
+
+
+class ReadField:
+    """Critics (``damper.losses``) of which only the field of action gradients is known, from a source."""
+
+    def __init__(self, action_field: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
+        """``action_field`` as ``StackedCritic`` has it."""
+        self.action_field = action_field
+
+    def __call__(self, obs: Any, action: Tensor) -> Tensor:
+        """Nobody who asks for values may say ``Loss.by_field``."""
+        raise DamperError("by_field must be left out of a loss that reads the critics' values.")
+
+    first = __call__
 
 
 def position(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:

@@ -46,7 +46,8 @@ class Tape:
             self.slopes.append(slope)
         if self.kernels is not None:
             self.inputs.append(x)
-            h, slope, x = self.kernels.forward(rows, self.layers[-2], x, activation, keep, every, self.layers[-1])
+            given = (rows, self.layers[-2], x, activation, keep, every)
+            h, slope, x = self.kernels.forward(*given, head=self.layers[-1])
             self.inputs.append(h)
             self.slopes += [slope, None]
         self.output = x
@@ -70,12 +71,11 @@ class Tape:
         Every loss has a multiple of ``span`` rows.
         """
         sizes = [c.shape[1] for c in cotangents]
-        # Few networks leave a GPU idle: summing rows in some groups and then the groups is done sooner.
-        apart = self.rows.is_cuda and len(self.rows) < MANY and sum(sizes) <= SOME * span
-        lengths = [span] * (sum(sizes) // span) if apart else sizes
+        grouped = apart(self.rows, sum(sizes), span)
+        lengths = [span] * (sum(sizes) // span) if grouped else sizes
         found = dense.blank(self.rows, len(lengths), self.every)
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], lengths, found)
-        count = sizes[0] // lengths[0] if apart else 1
+        count = sizes[0] // lengths[0] if grouped else 1
         rows = dense.gather(found, self.rows.shape[1])
         return [functools.reduce(torch.add, share) for share in (rows[:count], rows[count:]) if share]
 
@@ -90,7 +90,7 @@ class Tape:
             begin -= 1
             d = self.kernels.backward(
                 self.rows, self.layers[begin], self.inputs[begin], d, first, lengths, self.slopes[begin], found,
-                begin > 0 or found is None, self.every, self.layers[-1], self.inputs[-1], self.slopes[-2],
+                begin > 0 or found is None, self.every, head=self.layers[-1], h=self.inputs[-1], steep=self.slopes[-2],
             )  # fmt: skip
             begin -= 1
         for i in range(begin, -1, -1):
@@ -108,3 +108,8 @@ class Tape:
             )
             d = d if back is None else back
         return d
+
+
+def apart(rows: Tensor, total: int, span: int) -> bool:
+    """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
+    return rows.is_cuda and len(rows) < MANY and total <= SOME * span

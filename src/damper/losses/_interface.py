@@ -91,6 +91,8 @@ class Loss:
         prediction: whether the actor needs a second head and its Polyak average.
         by_value: whether it reads networks only at inputs made of batch and noise, and only their values: no derivative
             by an input, no output as an input. Such losses share passes where the update is compiled.
+        by_field: of a loss on the critics: whether it reads them only as ``losses.pave.field`` does, at inputs made of
+            batch and noise. The engine then writes its gradient out where the update is compiled.
         relation: refuses settings that do not go together; called with all of them where they enter a run.
     """
 
@@ -99,6 +101,7 @@ class Loss:
     previous_obs: bool = False
     prediction: bool = False
     by_value: bool = False
+    by_field: bool = False
     relation: Callable[..., None] | None = None
 
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:

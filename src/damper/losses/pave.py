@@ -87,4 +87,8 @@ def _pave(
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv
 
 
-pave = Loss(_pave, noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")})
+pave = Loss(
+    _pave,
+    noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")},
+    by_field=True,
+)
