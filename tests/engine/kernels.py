@@ -122,11 +122,11 @@ class Sizes:
         shapes = (inputs, self.batch, INPUTS), (inputs, B, 2), (self.networks, self.batch, 2), (self.networks, B)
         x, v, *bars = (layers.draw(f"field {i}", *shape, dtype=torch.float32) for i, shape in enumerate(shapes))
         rows = layers.rows(layout, self.networks, torch.float32)
-        for apart in (False, True):
+        for grouped in (False, True):
             results = []
             for dtype in (torch.float32, torch.float64):
                 given = [tensor.to(self.device, dtype) for tensor in (rows, x, v, *bars)]
-                with mock.patch.object(field_tape, "apart", return_value=apart):
+                with mock.patch.object(field_tape, "in_groups", return_value=grouped):
                     tape = field_tape.FieldTape(layout, given[0], case.activation, *given[1:3])
                     results.append((tape.gradient, tape.curvature, tape.gradients(*given[3:])))
             (*ours, found), (*theirs, expected) = results
@@ -134,8 +134,8 @@ class Sizes:
                 yield f"field's {what}", layers.apart(a, b)
             # The value's own bias takes no part.
             parts = zip(leaves(layout.split(found))[:-1], leaves(layout.split(expected))[:-1], strict=True)
-            yield f"field's way back, in groups {apart}", max(layers.apart(a, b) for a, b in parts)
-            yield f"field's gaps, in groups {apart}", float(layers.gaps(layout, found).abs().max())
+            yield f"field's way back, in groups {grouped}", max(layers.apart(a, b) for a, b in parts)
+            yield f"field's gaps, in groups {grouped}", float(layers.gaps(layout, found).abs().max())
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""

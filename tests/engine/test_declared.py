@@ -86,6 +86,21 @@ def bent_at_the_policy_s_action(critic: Any, policy: Any, batch: Any, noise: Any
     return sum(((g[0] * g[1]).sum(-1) + bend).square().mean((-2, -1)) for g, bend in fields)
 
 
+def without_a_field(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    return policy(batch.obs).square().mean((-2, -1))
+
+
+def test_a_word_out_of_place_is_refused() -> None:
+    with pytest.raises(DamperError, match="by_value and by_field must not both be given"):
+        Loss(valued, by_value=True, by_field=True)
+    with pytest.raises(
+        DamperError, match="by_field must be left out of method 'own', whose critic's loss reads no field"
+    ):
+        check("td3", Method("own", critic=Loss(without_a_field, by_field=True)))
+    with pytest.raises(DamperError, match="by_field must be left out of the actor's loss of method 'own'"):
+        check("td3", Method("own", actor=Loss(fed_back, by_field=True)))
+
+
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_a_loss_may_read_several_fields(backbone: str) -> None:
     check(backbone, Method("own", critic=Loss(bent_at_the_policy_s_action, by_field=True)))

@@ -136,7 +136,7 @@ def test_the_kernels_compile_for_gpus(
     Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
     field = field_tape.FieldTape(critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3))
     for joint in (False, True):
-        monkeypatch.setattr(field_tape, "apart", lambda *given, joint=joint: joint)
+        monkeypatch.setattr(field_tape, "in_groups", lambda *given, joint=joint: joint)
         field.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
     assert len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2 and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
     for program in (*forward.programs, *backward.programs):

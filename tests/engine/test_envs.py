@@ -176,6 +176,25 @@ def test_envpool_read_at_its_lowest_level_says_what_its_own_step_says(name: str,
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_is_sent_once_and_received_once(backend: str) -> None:
+    pool = make_pool("Pendulum", range(2), backend)
+    actions = np.zeros((2, 1), np.float32)
+    with pytest.raises(DamperError, match="must be reset before its first step"):
+        pool.send(actions)
+    for _ in range(2):
+        pool.reset()
+        with pytest.raises(DamperError, match=r"but none was; call pool\.send first"):
+            pool.receive()
+        with pytest.raises(DamperError, match="actions must be finite"):
+            pool.send(actions * np.nan)
+        pool.send(actions)
+        with pytest.raises(DamperError, match=r"but one is still out; call pool\.receive first"):
+            pool.send(actions)
+        assert pool.receive().reward.shape == (2,)
+        pool.send(actions)  # and start over with a step still out
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_results_do_not_change_after_they_were_given(backend: str) -> None:
     pool = make_pool("Pendulum", range(3), backend, max_episode_steps=5)
     pool.reset()

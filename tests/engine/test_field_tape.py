@@ -28,11 +28,12 @@ class Case:
     A: int = 2
     observations: int = 3
     shared: bool = True
+    more: int = 0
 
     def __post_init__(self) -> None:
         self.layout = layers.layout(OBS + self.A, self.hidden, ("q",), 1)
         self.rows = layers.rows(self.layout, self.networks)
-        inputs, R = self.networks // (2 if self.shared else 1), self.observations * B
+        inputs, R = self.networks // (2 if self.shared else 1), self.observations * B + self.more
         self.x, self.v = layers.draw("x", inputs, R, OBS + self.A), layers.draw("v", inputs, B, self.A)
         self.g_bar = layers.draw("gradient", self.networks, R, self.A)
         self.c_bar = layers.draw("curvature", self.networks, B)
@@ -75,8 +76,9 @@ def test_other_shapes(case: Case) -> None:
 
 @pytest.mark.parametrize("hidden", HIDDEN, ids=len)
 def test_rows_may_be_summed_in_groups(hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field_tape, "apart", lambda *given: True)
+    monkeypatch.setattr(field_tape, "in_groups", lambda *given: True)
     Case(hidden=hidden).check()
+    Case(hidden=hidden, more=2).check()  # no whole number of groups: then in one piece
 
 
 @pytest.mark.parametrize("activation", ["silu", "tanh"])

@@ -71,11 +71,11 @@ def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tenso
 @pytest.mark.parametrize("capacity", [1, 2, CAPACITY])
 def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -> None:
     made = history(stored + 4)
-    expected, replay = filled(made, capacity), filled(made[:stored], capacity)
+    replay = filled(made[:stored], capacity)
     replay.record(tried, TRIES)
-    for step in made[stored:]:
+    for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
-    assert torch.equal(replay.rows, expected.rows)
+        assert torch.equal(replay.rows, filled(made[:count], capacity).rows)
     assert replay.stored == int(replay.stored_on_device) == stored + 4
 
 
@@ -83,11 +83,11 @@ def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -
 @pytest.mark.parametrize("stored", [0, 2 * CAPACITY + 3])
 def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
     made = history(stored + 20)
-    expected, replay = filled(made), filled(made[:stored], device="cuda")
+    replay = filled(made[:stored], device="cuda")
     replay.record(Graphed, WARM_UP)
-    for step in made[stored:]:
+    for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
-    assert torch.equal(replay.rows.cpu(), expected.rows)
+        assert torch.equal(replay.rows.cpu(), filled(made[:count]).rows)
     assert replay.stored == int(replay.stored_on_device) == stored + 20
 
 

@@ -1,4 +1,4 @@
-"""Populations that share a pool train what they would train alone."""
+"""Populations side by side train what they would train alone."""
 
 from __future__ import annotations
 
@@ -54,9 +54,11 @@ def test_each_run_is_the_one_it_would_have_been_alone(tmp_path: Path, overlap: b
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_streams_do_not_get_in_each_other_s_way(tmp_path: Path, overlap: bool) -> None:
-    own = {"device": "cuda", "overlap": overlap, "steps": 220}
+def test_streams_do_not_get_in_each_other_s_way(tmp_path: Path, overlap: bool, compile: bool) -> None:
+    own = {"device": "cuda", "overlap": overlap, "compile": compile, "steps": 220}
+    own |= {"net_arch": (256, 256), "batch_size": 256}  # large enough for the matrix library to need a workspace
     wanted = [
         settings(method, seeds, **own) for method, seeds in (("plain", (0, 1)), ("damper", (2,)), ("pave", (3, 4)))
     ]
@@ -117,7 +119,10 @@ def test_one_group_learns_while_the_other_one_s_environments_step(
     methods = {"plain": (0, 1), "damper": (0, 1, 2), "caps": (5, 6)}
     runs = [(settings(method, seeds, steps=30), tmp_path / method) for method, seeds in methods.items()]
     told: list[int] = []
+    closed: list[int] = []
+    monkeypatch.setattr(EnvPoolPool, "close", lambda self: closed.append(self.size))
     train_side_by_side(runs, progress=False, listeners=(lambda line: told.append(line["step"]),))
+    assert closed == [4, 3]
     # First and third share a pool of four, the second one has three.
     assert order[:6] == ["send 4", "send 3", "receive 4", "send 4", "receive 3", "send 3"]
     assert len(order) == 2 * 2 * 30 and told == [30, 30, 30]

@@ -20,15 +20,28 @@ from tests.engine.diary import Diary, Poisoned
 TINY: dict[str, Any] = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 20, "log_every": 100}
 
 
+def count_at_updates(trainer: Trainer) -> list[int]:
+    """How many steps the replay held at each update."""
+    seen: list[int] = []
+    learn = trainer.learner.learn
+    trainer.learner.learn = lambda: (seen.append(trainer.learner.replay.stored), learn())[1]  # type: ignore[method-assign]
+    return seen
+
+
 # --- transitions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("buffer_size", [900, 100_000])
-def test_no_false_transition(tmp_path: Path, buffer_size: int) -> None:
+def test_no_false_transition(tmp_path: Path, buffer_size: int, overlap: bool) -> None:
     seeds, steps = (0, 1, 2), 2000
-    own = {"buffer_size": buffer_size, "train_freq": 40, "gradient_steps": 1}
+    # Logs and checkpoints look in between, at steps that begin an episode too.
+    own = {"buffer_size": buffer_size, "train_freq": 40, "gradient_steps": 1, "overlap": overlap}
+    own |= {"log_every": 7, "checkpoint_every": 650}
     trainer = Trainer(resolve(Diary, "td3", "grad-caps", seeds, steps, **{**TINY, **own}), tmp_path / "run")
+    seen = count_at_updates(trainer)
     trainer.train()
+    assert seen == list(range(40, steps + 1, 40)), "an update sees every step before it"
     replay = trainer.learner.replay
     assert replay.stored == steps and replay.capacity == min(steps, buffer_size)
     oldest = steps - replay.capacity

@@ -22,7 +22,7 @@ from damper.errors import DamperError
 SCOPE = (
     "The real training loop, `damper` protocol, one update per step. Steps/s of each agent: median over stretches "
     "after learning has begun. Simulator and shares, for a single population: a second run in which every part waits "
-    "for the device; µs of a step of all environments, and the rest is storing."
+    "for the device; µs from actions sent to a step of all environments received. The rest is storing."
 )
 NEEDS = {"LunarLander": "Box2D", "Reacher": "mujoco", "Ant": "mujoco", "Hopper": "mujoco", "Walker": "mujoco"}
 
@@ -126,20 +126,32 @@ def shares(settings: Settings) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(settings, Path(folder) / "run", (start,))
         learner = trainer.learner
-        parts = [
-            (trainer.pool, "send", "stepping %"),
-            (trainer.pool, "receive", "stepping %"),
-            (learner, "start_acting", "acting %"),
-        ]
-        parts += [(learner, "actions", "acting %"), (learner, "learn", "updating %")]
-        for owner, part, name in parts:
-            setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
+        _time_steps(trainer.pool, spent)
+        for part, name in (("start_acting", "acting %"), ("actions", "acting %"), ("learn", "updating %")):
+            setattr(learner, part, _timed(getattr(learner, part), spent, name, settings.device))
         trainer.train()
     at, step, before = begun[0]
     total = time.perf_counter() - at
     taken = {name: seconds - before[name] for name, seconds in spent.items()}
     simulator = 1e6 * taken["stepping %"] / (settings.steps - step)
     return {"simulator µs": simulator, **{name: 100.0 * seconds / total for name, seconds in taken.items()}}
+
+
+def _time_steps(pool: Any, spent: dict[str, float]) -> None:
+    """From the beginning of ``send`` to the end of ``receive``: what the loop does in between is beside it."""
+    send, receive = pool.send, pool.receive
+    began = [0.0]
+
+    def timed_send(actions: Any) -> None:
+        began[0] = time.perf_counter()
+        send(actions)
+
+    def timed_receive() -> Any:
+        transition = receive()
+        spent["stepping %"] += time.perf_counter() - began[0]
+        return transition
+
+    pool.send, pool.receive = timed_send, timed_receive
 
 
 def _timed(function: Callable[..., Any], spent: dict[str, float], name: str, device: str) -> Any:

@@ -36,6 +36,8 @@ def check_declared(
     """
     if not any(loss.by_value or loss.by_field for loss in method.losses):
         return
+    if method.actor is not None and method.actor.by_field:
+        raise DamperError(f"by_field must be left out of the actor's loss of method {method.name!r}: it is a critic's.")
     own = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
     numbers = {name: _first(value) for name, value in hyper.items()}

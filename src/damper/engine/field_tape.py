@@ -19,7 +19,7 @@ from damper.engine import dense
 from damper.engine.dense import ACTIVATIONS, Dense
 from damper.engine.field import BENDS, TWISTS
 from damper.engine.nets import Layout
-from damper.engine.tape import apart
+from damper.engine.tape import in_groups
 
 
 class FieldTape:
@@ -36,17 +36,18 @@ class FieldTape:
             rows: their parameters ``[M, n]``.
             activation: f.
             x: inputs ``[M, R, d + A]``, observations before actions, or ``[M/2, R, d + A]`` where two share theirs.
-            v: directions ``[M or M/2, B, A]`` at x's first B rows, of which R is a multiple.
+            v: directions ``[M or M/2, B, A]`` at x's first B rows.
         """
         *self.hidden, self.head = layout.dense
         self.rows, self.activation = rows, activation
         self.R, (self.B, self.A) = x.shape[1], v.shape[1:]
         self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
         self.above: list[Tensor] = []
-        for layer in self.hidden:
+        for i, layer in enumerate(self.hidden):
             z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R)
             self.above.append(z)
-            self.below.append(torch.cat(self._activated(z), 1))
+            if i + 1 < len(self.hidden):
+                self.below.append(torch.cat(self._activated(z), 1))
         self._slopes_back(v)
 
     def _activated(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,7 +85,7 @@ class FieldTape:
         biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.
         """
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
-        joint = apart(self.rows, total, self.B)
+        joint = self.R % self.B == 0 and in_groups(self.rows, total, self.B)
         lengths = [self.B] * (total // self.B) if joint else [self.R + self.B]
         found = [dense.blank(self.rows, len(lengths)), *([] if joint else [dense.blank(self.rows, 1)])]
         inputs, p_bars, w_bar = self._through_slopes(gradient_bar, c_bar, joint)
@@ -130,7 +131,10 @@ class FieldTape:
             p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False)
             p_bars.append(p_bar)
             u_bar = p_bar * self._slope(i) + self._padded(c_bar * self._bent(i))
-            if joint and i + 1 < len(self.hidden):
+            if i + 1 == len(self.hidden):
+                break
+            if joint:
+                # Activated anew: the compiler then writes all three parts at once instead of copying two of them.
                 inputs.append(torch.cat((*self._activated(self.above[i]), u_bar), 1))
                 u_bar = inputs[-1][:, self.R + self.B :]  # written once, for this product and the weights'
             else:

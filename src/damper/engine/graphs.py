@@ -42,7 +42,7 @@ class Graphed:
                 self.function()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(graph):
+        with _no_collection(), torch.cuda.graph(graph, stream=_own_stream()):
             self.output = self.function()
         for name, tensor in self.state().items():
             tensor.copy_(before[name])
@@ -70,6 +70,16 @@ class Aside:
         """What is launched from here on waits for it."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+
+
+def _own_stream() -> torch.cuda.Stream | None:
+    """The current stream, if it is not the common one, to record on.
+
+    Recordings made on one stream share the matrix library's workspace. That is harmless while they are replayed one
+    after another; whoever replays on a stream of its own must have recorded there.
+    """
+    stream = torch.cuda.current_stream()
+    return None if stream == torch.cuda.default_stream() else stream
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from damper.engine.field_tape import FieldTape
 from damper.engine.objectives import Objectives, Seen
 from damper.engine.readings import Answering, Asking, Linear, ReadCritic, ReadField, ReadPolicy, Source, slopes
 from damper.engine.tape import Tape
+from damper.errors import DamperError
 
 if TYPE_CHECKING:
     from damper.engine.population import Population
@@ -147,6 +148,10 @@ class Recorded:
             return value, {"term": value}
 
         goal.critic_term(ReadField(run), agents.actor())
+        if not tapes:
+            raise DamperError(
+                f"by_field must be left out of method {goal.method.name!r}, whose critic's loss reads no field."
+            )
         found, seen = slopes(answered, [part for tape in tapes for part in (tape.gradient, tape.curvature)])
         parts = [tape.gradients(*found[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
         return functools.reduce(torch.add, parts).view(agents.agents, -1), seen["term"]

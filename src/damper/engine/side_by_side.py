@@ -56,17 +56,11 @@ class Share:
         """As EnvPool's."""
         return {"backend": self.backend, "env": self.spec.id, "seeds": self.seeds, "restores": self.restores}
 
-    def step(self, actions: NDArray[Any]) -> Transition:
+    def step(self, *actions: NDArray[Any]) -> Any:
         """Not alone."""
         raise DamperError("environments that are shared are stepped for everyone at once.")
 
-    def send(self, actions: NDArray[Any]) -> None:
-        """Not alone."""
-        self.step(actions)
-
-    def receive(self) -> Transition:
-        """Not alone."""
-        return self.step(np.empty(0))
+    send = receive = step
 
     def close(self) -> None:
         """The common pool is closed by whoever made it."""
@@ -129,20 +123,19 @@ class Group:
     """Members in lockstep on one pool of environments."""
 
     def __init__(self, members: Sequence[Member]) -> None:
-        """Make the pool and start the members' clocks."""
+        """Make the pool."""
         settings, seeds = members[0].trainer.settings, [seed for member in members for seed in member.share.starts]
         ends = accumulate((member.share.size for member in members), initial=0)
         self.places = list(zip(members, (slice(*pair) for pair in pairwise(ends)), strict=True))
         self.pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
         self.actions = np.zeros((len(seeds), self.pool.spec.act_dim), np.float32)
+
+    def begin(self) -> None:
+        """Start episodes and clocks, and send the first step; a run that was killed after its last is only finished."""
         obs = self.pool.reset()
         for member, place in self.places:
             member.trainer.obs = obs[place]
             member.trainer.start()
-
-    def begin(self) -> None:
-        """The first step; a run that was killed after its last one is only finished."""
-        for member, _ in self.places:
             if member.trainer.done:
                 with member.here():
                     member.trainer.finish()
@@ -151,7 +144,7 @@ class Group:
 
     @property
     def moving(self) -> list[tuple[Member, slice]]:
-        """Who is not done; the others' environments stand still."""
+        """Who is not done; the others' environments go on with their last actions, and nobody looks."""
         return [(member, place) for member, place in self.places if not member.trainer.done]
 
     def send(self) -> None:

@@ -71,7 +71,7 @@ class Tape:
         Every loss has a multiple of ``span`` rows.
         """
         sizes = [c.shape[1] for c in cotangents]
-        grouped = apart(self.rows, sum(sizes), span)
+        grouped = in_groups(self.rows, sum(sizes), span)
         lengths = [span] * (sum(sizes) // span) if grouped else sizes
         found = dense.blank(self.rows, len(lengths), self.every)
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], lengths, found)
@@ -110,6 +110,6 @@ class Tape:
         return d
 
 
-def apart(rows: Tensor, total: int, span: int) -> bool:
+def in_groups(rows: Tensor, total: int, span: int) -> bool:
     """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
     return rows.is_cuda and len(rows) < MANY and total <= SOME * span

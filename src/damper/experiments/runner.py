@@ -50,7 +50,7 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
 
 
 def run_jobs(jobs: Sequence[tuple[Job, Path]], command: str, progress: bool = True) -> list[Record]:
-    """The same for populations side by side on one pool; those that another process is at are passed over."""
+    """The same for populations side by side; those that another process is at are passed over."""
     with ExitStack() as stack:
         mine = [(job, folder) for job, folder in jobs if stack.enter_context(held(folder))]
         for job, _ in mine:
@@ -60,7 +60,7 @@ def run_jobs(jobs: Sequence[tuple[Job, Path]], command: str, progress: bool = Tr
 
 
 def abreast(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:
-    """Jobs that are trained together: those of one task, backbone and protocol, where they can share a pool."""
+    """Jobs that are trained together: those of one task, backbone and protocol, where they can share pools."""
     groups: dict[Hashable, list[tuple[Job, Path]]] = {}
     for place, (job, folder) in enumerate(jobs):
         settings = job.settings

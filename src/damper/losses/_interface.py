@@ -104,6 +104,11 @@ class Loss:
     by_field: bool = False
     relation: Callable[..., None] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse two words of which only one can be true."""
+        if self.by_value and self.by_field:
+            raise DamperError("by_value and by_field must not both be given: a loss reads values, or a critic's field.")
+
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:
         """Call the function."""
         return self.function(*inputs, **settings)

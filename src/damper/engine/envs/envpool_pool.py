@@ -17,6 +17,7 @@ from damper.engine.envs.spec import (
     check_actions,
     check_seeds,
     check_state,
+    check_turn,
     find_task,
     raise_unknown,
     read_spaces,
@@ -97,7 +98,7 @@ class EnvPoolPool:
         }
         self.resumed_fresh = False
         self._restores = 0
-        self._started = False
+        self._started = self._sent = False
         self._pool = self._make(self.seeds)
 
     def _make(self, seeds: list[int]) -> Any:
@@ -124,7 +125,7 @@ class EnvPoolPool:
         self._pool = self._make(seeds)
 
     def _begin(self) -> NDArray[np.float32]:
-        self._started = True
+        self._started, self._sent = True, False
         self._pool._reset(self._ids)
         return self._as_obs(self._read(self._pool._recv())[0])
 
@@ -140,11 +141,14 @@ class EnvPoolPool:
         """Let the threads begin a step of every environment."""
         if not self._started:
             raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
+        check_turn(self._sent, receiving=False)
         actions = check_actions(actions, self.size, self.spec, self._act_dtype)
         self._pool._send([self._ids, self._ids, actions])
+        self._sent = True
 
     def receive(self) -> Transition:
         """Wait for the step that was sent, and start a new episode where one ended."""
+        check_turn(self._sent, receiving=True)
         raw, reward, done, trunc, elapsed, _ = self._read(self._pool._recv())
         terminated, truncated = done & ~trunc, elapsed >= self._limit
         ended = np.flatnonzero(terminated | truncated)
@@ -156,6 +160,7 @@ class EnvPoolPool:
             first, *_, ids = self._read(self._pool._recv())
             obs = obs_next.copy()
             obs[ids] = self._as_obs(first)
+        self._sent = False
         return Transition(obs_next, reward, terminated, truncated, obs)
 
     def _as_obs(self, raw: NDArray[Any]) -> NDArray[np.float32]:

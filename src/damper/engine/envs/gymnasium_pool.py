@@ -21,6 +21,7 @@ from damper.engine.envs.spec import (
     check_actions,
     check_seeds,
     check_state,
+    check_turn,
     find_task,
     raise_unknown,
     read_spaces,
@@ -103,6 +104,7 @@ class GymnasiumPool:
         space = self.envs[0].action_space
         self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
         self._obs: NDArray[np.float32] | None = None
+        self._sent = False
         # Everyone's actions, [time, P, A]; environment j's current episode is those from _began[j] to _now.
         self._log = np.empty((0, self.size, self.spec.act_dim), self._act_dtype)
         self._now, self._began = 0, np.zeros(self.size, np.int64)
@@ -111,7 +113,7 @@ class GymnasiumPool:
 
     def reset(self) -> NDArray[np.float32]:
         """Start every environment's first episode from its own seed -> observations [P, d]."""
-        self._now, self._began[:] = 0, 0
+        self._now, self._began[:], self._sent = 0, 0, False
         self._random = [None] * self.size
         self._obs = np.empty((self.size, self.spec.obs_dim), np.float32)
         for row, env in enumerate(self.envs):
@@ -126,17 +128,20 @@ class GymnasiumPool:
     def send(self, actions: NDArray[Any]) -> None:
         """Note the actions; ``receive`` takes the step."""
         self._require_reset()
+        check_turn(self._sent, receiving=False)
         self._record(check_actions(actions, self.size, self.spec, self._act_dtype))
+        self._sent = True
 
     def receive(self) -> Transition:
         """Take the step that was sent, and start a new episode where one ended."""
+        check_turn(self._sent, receiving=True)
         shaped = self._log[self._now - 1].copy().reshape(self._act_shape)
         obs_next = np.empty((self.size, self.spec.obs_dim), np.float32)
         reward = np.empty(self.size, np.float32)
         terminated, truncated = np.empty((2, self.size), np.bool_)
         for row, env in enumerate(self.envs):
             obs_next[row], reward[row], terminated[row], truncated[row], _ = env.step(shaped[row])
-        self._obs = self._next_episodes(obs_next, terminated | truncated)
+        self._obs, self._sent = self._next_episodes(obs_next, terminated | truncated), False
         return Transition(obs_next, reward, terminated, truncated, self._obs)
 
     def _record(self, actions: NDArray[Any]) -> None:
@@ -181,7 +186,7 @@ class GymnasiumPool:
         check_state(state, self.backend, self.spec.id, self.seeds)
         self._random, self._began = list(state["random"]), np.array(state["began"], np.int64)
         self._log = np.array(state["actions"], self._act_dtype)
-        self._now = len(self._log)
+        self._now, self._sent = len(self._log), False
         self._obs = np.stack([self._replay(row, env) for row, env in enumerate(self.envs)])
         moved = (self._obs != state["obs"]) & ~(np.isnan(self._obs) & np.isnan(state["obs"]))
         if moved.any():

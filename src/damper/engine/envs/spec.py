@@ -165,6 +165,13 @@ def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> N
     return copy
 
 
+def check_turn(sent: bool, receiving: bool) -> None:
+    """Every step is sent once and received once."""
+    if sent != receiving:
+        given, fix = ("none was", "send") if receiving else ("one is still out", "receive")
+        raise DamperError(f"a step must be sent once and then received, but {given}; call pool.{fix} first.")
+
+
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:
     """A state fits only the pool it came from: same back end, environment and seeds."""
     found = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
