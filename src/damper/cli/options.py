@@ -52,7 +52,7 @@ class EngineOptions:
     envs: Literal["gymnasium", "envpool"] | None = None
     """Who steps the environments."""
     env_threads: int | None = None
-    """EnvPool's threads."""
+    """EnvPool's threads; populations side by side have two pools, each with so many."""
     compile: bool = False
     """Run the update through torch.compile."""
     graph: bool | None = None
