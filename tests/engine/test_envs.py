@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,8 +11,9 @@ import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box
 
-from damper.engine.envs import Pool, make_pool, spec_of
+from damper.engine.envs import make_pool, spec_of
 from damper.errors import DamperError
+from tests.engine.pools import play, random_actions, through_a_file
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="envpool is not installed")
 BACKENDS = ["gymnasium", pytest.param("envpool", marks=needs_envpool)]
@@ -58,17 +58,6 @@ class Noisy(gymnasium.Env[Any, Any]):
         return np.float32(self.x), 0.0, abs(self.x) > 3, False, {}
 
 
-def random_actions(pool: Pool, rng: np.random.Generator) -> Any:
-    return rng.uniform(pool.spec.low, pool.spec.high, (pool.size, pool.spec.act_dim)).astype(np.float32)
-
-
-def play(pool: Pool, steps: int, seed: int = 0) -> list[Any]:
-    """Transitions under actions that row j alone decides: the same for every pool size."""
-    rngs = [np.random.default_rng([seed, j]) for j in range(pool.size)]
-    low, high = pool.spec.low, pool.spec.high
-    return [pool.step(np.stack([rng.uniform(low, high) for rng in rngs])) for _ in range(steps)]
-
-
 def test_gymnasium_yields_true_pairs_only() -> None:
     pool = make_pool(Diary, range(100, 110))
     rng = np.random.default_rng(0)
@@ -108,71 +97,6 @@ def test_pendulum_pairs_obey_its_equation_and_time_out(backend: str) -> None:
         assert (abs(obs[truncated, 2]) <= 1).all(), "a new episode starts slowly"
         s = obs
     pool.close()
-
-
-@needs_envpool
-def test_envpool_hopper_pairs_are_what_the_simulator_makes() -> None:
-    pytest.importorskip("mujoco")
-    pool = make_pool("Hopper", range(40), "envpool", threads=2, max_episode_steps=60)
-    simulator: Any = gymnasium.make("Hopper-v5").unwrapped
-    simulator.reset(seed=0)
-    rng = np.random.default_rng(0)
-    s, falls, timeouts, checked = pool.reset(), 0, 0, 0
-    for _ in range(250):
-        actions = random_actions(pool, rng)
-        obs_next, _, terminated, truncated, obs = pool.step(actions)
-        for j in np.flatnonzero((abs(s[:, 5:]) < 9.99).all(axis=1)):  # observed speeds are clipped at 10
-            simulator.set_state(np.append(0, s[j, :5]), s[j, 5:])
-            made, _, fell, _, _ = simulator.step(actions[j])
-            np.testing.assert_allclose(obs_next[j], made, atol=1e-4)
-            assert fell == terminated[j]
-            checked += 1
-        ended = terminated | truncated
-        assert (abs(obs[ended, 5:]) <= 0.0051).all(), "a new episode starts at rest, up to its noise"
-        np.testing.assert_array_equal(obs[~ended], obs_next[~ended])
-        s, falls, timeouts = obs, falls + terminated.sum(), timeouts + (truncated & ~terminated).sum()
-    assert checked > 9_000 and falls > 200 and timeouts > 0
-
-
-@needs_envpool
-def test_envpool_fall_at_the_time_limit_is_still_a_fall() -> None:
-    def first_end(limit: int) -> tuple[int, bool, bool]:
-        pool = make_pool("Hopper", [1], "envpool", max_episode_steps=limit)
-        pool.reset()
-        for t, step in enumerate(play(pool, 300), start=1):
-            if step.terminated[0] or step.truncated[0]:
-                return t, bool(step.terminated[0]), bool(step.truncated[0])
-        raise AssertionError("the hopper never fell")
-
-    t, fell, late = first_end(1_000)
-    assert fell and not late
-    assert first_end(t) == (t, True, True)
-    assert first_end(t - 1) == (t - 1, False, True)
-
-
-@needs_envpool
-@pytest.mark.filterwarnings("ignore:.*precision lowered")
-@pytest.mark.parametrize(("name", "id"), [("Pendulum", "Pendulum-v1"), ("Hopper", "Hopper-v5"), ("Ant", "Ant-v5")])
-def test_envpool_read_at_its_lowest_level_says_what_its_own_step_says(name: str, id: str) -> None:
-    import envpool
-
-    seeds = [3, 1, 4]
-    ours, theirs = make_pool(name, seeds, "envpool"), envpool.make_gymnasium(task_id=id, num_envs=3, seed=seeds)
-    np.testing.assert_array_equal(ours.reset(), theirs.reset()[0].astype(np.float32))
-    ended = 0
-    for actions in np.random.default_rng(0).uniform(-1, 1, (40, 3, ours.spec.act_dim)):
-        ours.send(actions.astype(np.float32))
-        mine = ours.receive()
-        raw, reward, terminated, _, _ = theirs.step(actions.astype(np.float32).astype(theirs.action_space.dtype))
-        np.testing.assert_array_equal(mine.obs_next, raw.astype(np.float32))
-        np.testing.assert_array_equal(mine.reward, reward)
-        np.testing.assert_array_equal(mine.terminated, terminated)
-        raw = raw.astype(np.float32)
-        if terminated.any():
-            ended += 1
-            raw[terminated] = theirs.reset(np.flatnonzero(terminated))[0]
-        np.testing.assert_array_equal(mine.obs, raw)
-    assert (ended > 0) == (name == "Hopper")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -265,12 +189,6 @@ def test_reset_starts_over(backend: str) -> None:
     np.testing.assert_array_equal(play(pool, 12)[-1].obs, before[-1].obs)
 
 
-def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint does to a state: JSON for the values, arrays as they are."""
-    arrays = {key: value.copy() for key, value in state.items() if isinstance(value, np.ndarray)}
-    return {**json.loads(json.dumps({key: value for key, value in state.items() if key not in arrays})), **arrays}
-
-
 @pytest.mark.parametrize(
     ("env", "limit", "steps"),
     [
@@ -322,18 +240,3 @@ def test_an_inexact_replay_is_refused() -> None:
     play(pool, 20)
     with pytest.raises(DamperError, match="'Diary' must draw all its randomness from np_random"):
         resumed.restore(pool.state())  # the diary counts its episodes on, whatever the seed
-
-
-@needs_envpool
-def test_envpool_resumes_with_fresh_episodes_and_says_so() -> None:
-    pool = make_pool("Pendulum", [1, 2], "envpool")
-    assert not pool.exact_resume and not pool.resumed_fresh
-    starts = [pool.reset()]
-    for _ in range(3):
-        play(pool, 10)
-        resumed = make_pool("Pendulum", [1, 2], "envpool")
-        starts.append(resumed.restore(through_a_file(pool.state())))
-        assert resumed.resumed_fresh
-        np.testing.assert_array_equal(starts[-1], make_pool("Pendulum", [1, 2], "envpool").restore(pool.state()))
-        pool = resumed
-    assert len({row.tobytes() for row in np.concatenate(starts)}) == 8
