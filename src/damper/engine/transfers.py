@@ -21,6 +21,7 @@ class _Staging:
     def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
+        self._numbers = self._host.numpy()
         self._through = torch.cuda.Event() if on_gpu else None
 
     def mark(self) -> None:
@@ -32,7 +33,7 @@ class _Staging:
         """The host's memory, once it is no longer in use; at once if it never was."""
         if self._through is not None:
             self._through.synchronize()
-        return self._host.numpy()
+        return self._numbers
 
 
 class Upload(_Staging):
