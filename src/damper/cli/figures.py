@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from damper.bench.figures import draw_bench_figures
 from damper.report import theory_figures
 from damper.report.method_pictures import draw_method_pictures
 
@@ -23,10 +24,14 @@ class Figures:
     """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
     results: Path = Path("results")
     """The store of records that these come from."""
+    bench: Path | None = None
+    """Draw instead what `damper bench` measured, from a folder with one of its `--out` folders per machine."""
 
     def run(self) -> None:
         """Draw all."""
-        if self.methods:
+        if self.bench is not None:
+            paths = draw_bench_figures(self.bench, self.out, self.formats)
+        elif self.methods:
             paths = draw_method_pictures(self.results, self.out, self.formats)
         else:
             paths = theory_figures.draw(self.out, self.formats)

@@ -1,0 +1,81 @@
+"""Pictures of what ``damper bench`` measured: a method's cost beside the paper's, and an agent's by population size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from damper.bench.found import read
+from damper.errors import DamperError
+from damper.report.figures import ACCENT, GREY, STYLE
+from damper.report.traces import pyplot, save
+
+Rows = list[dict[str, Any]]
+PAPER, SHADES = "paper", ("#c7c2f5", ACCENT)
+
+
+def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+    """``cost`` and ``scaling`` from the saved measurements in ``measured/<machine>/``, in each format.
+
+    ``cost`` is every machine's ``update.json``, ``scaling`` the last one's ``scaling.json``.
+    """
+    updates = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/update.json"))}
+    sizes = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/scaling.json"))}
+    if not updates or not sizes:
+        raise DamperError(f"bench must be a folder of measurements by machine, but {measured} holds none.")
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with pyplot().rc_context({"svg.fonttype": "none", "font.size": 9}):
+        for ending in formats:
+            paths.append(save(_cost(updates), folder / f"cost.{ending}"))
+            paths.append(save(_scaling(*list(sizes.items())[-1]), folder / f"scaling.{ending}"))
+    return paths
+
+
+def _cost(updates: dict[str, Rows]) -> Any:
+    """Times a plain update of the same backbone, by method."""
+    first = next(iter(updates.values()))
+    backbones = list(dict.fromkeys(row["backbone"] for row in first))
+    figure, panels = pyplot().subplots(1, len(backbones), figsize=(9, 3.6), sharey=True, layout="constrained")
+    for axes, backbone in zip(panels, backbones, strict=True):
+        own = {machine: _ratios(rows, backbone, "× plain") for machine, rows in updates.items()}
+        own[PAPER] = _ratios(first, backbone, "paper's × plain")
+        methods = [name for name in own[PAPER] if name != "plain"]
+        for i, (who, ratios) in enumerate(own.items()):
+            colour = GREY if who == PAPER else SHADES[i % len(SHADES)]
+            places = [k + 0.27 * (i - (len(own) - 1) / 2) for k in range(len(methods))]
+            bars = axes.barh(places, [ratios[name] for name in methods], 0.25, color=colour, label=who)
+            axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=7, color=GREY)
+        axes.axvline(1.0, color=GREY, lw=0.8, ls=":")
+        axes.set(title=backbone, xlabel="× a plain update", yticks=range(len(methods)), yticklabels=methods)
+        axes.margins(x=0.12)
+    panels[0].invert_yaxis()
+    panels[-1].legend(frameon=False, loc="lower right")
+    return figure
+
+
+def _ratios(rows: Rows, backbone: str, column: str) -> dict[str, float]:
+    return {row["method"]: row[column] for row in rows if row["backbone"] == backbone and row.get(column)}
+
+
+def _scaling(machine: str, rows: Rows) -> Any:
+    """µs of a whole update per agent, by how many are updated together."""
+    figure, axes = pyplot().subplots(figsize=(5.4, 3.2), layout="constrained")
+    for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
+        own = sorted(
+            (row["agents"], row["µs per agent"])
+            for row in rows
+            if (row["backbone"], row["method"]) == (backbone, method)
+        )
+        colour, marker = STYLE[method]
+        axes.loglog(*zip(*own, strict=True), color=colour, marker=marker, ms=5, label=f"{backbone} {method}")
+        for agents, cost in own if method == "damper" else ():
+            axes.annotate(f"{cost:.3g}", (agents, cost), (4, 5), textcoords="offset points", fontsize=8, color=colour)
+    ticks = sorted({row["agents"] for row in rows})
+    axes.set(title=machine, xlabel="agents in one update", ylabel="µs per agent", xticks=ticks, xticklabels=ticks)
+    shown = [level for level in (1, 2, 5, 10, 20, 50, 100, 200, 500) if axes.get_ylim()[0] < level < axes.get_ylim()[1]]
+    axes.set(yticks=shown, yticklabels=shown)
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    return figure

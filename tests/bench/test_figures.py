@@ -1,0 +1,48 @@
+"""The bench page's pictures show what its measurements hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from damper.bench.figures import draw_bench_figures
+from damper.bench.found import read
+from damper.errors import DamperError
+
+pytest.importorskip("matplotlib")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def texts(picture: Path) -> list[str]:
+    """Every word in a picture."""
+    found = re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
+    assert found
+    return found
+
+
+def test_the_published_pictures_are_those_of_the_measurements(tmp_path: Path) -> None:
+    fresh = draw_bench_figures(DOCS / "bench", tmp_path)
+    assert [path.name for path in fresh] == ["cost.svg", "scaling.svg"]
+    page = (DOCS / "bench.md").read_text(encoding="utf-8")
+    for path in fresh:
+        again = "run damper figures --bench docs/bench --out docs/figures/bench --formats svg"
+        assert texts(path) == texts(DOCS / "figures" / "bench" / path.name), again
+        assert f"figures/bench/{path.name}" in page
+
+
+def test_every_ratio_is_written_at_its_bar(tmp_path: Path) -> None:
+    cost, scaling = (texts(path) for path in draw_bench_figures(DOCS / "bench", tmp_path))
+    for machine in ("cpu", "h200"):
+        for row in read(DOCS / "bench" / machine / "update.json").rows:
+            if row["method"] not in ("plain", "plain, SB3"):
+                assert {f"{row[column]:.2f}" for column in ("× plain", "paper's × plain")} <= set(cost)
+    for row in read(DOCS / "bench" / "h200" / "scaling.json").rows:
+        if row["method"] == "damper":
+            assert f"{row['µs per agent']:.3g}" in scaling and str(row["agents"]) in scaling
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DamperError, match="bench must be a folder of measurements by machine"):
+        draw_bench_figures(tmp_path, tmp_path)
