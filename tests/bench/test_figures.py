@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import pytest
@@ -10,16 +10,10 @@ import pytest
 from damper.bench.figures import draw_bench_figures
 from damper.bench.found import read
 from damper.errors import DamperError
+from tests.pictures import texts
 
 pytest.importorskip("matplotlib")
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def texts(picture: Path) -> list[str]:
-    """Every word in a picture."""
-    found = re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
-    assert found
-    return found
 
 
 def test_the_published_pictures_are_those_of_the_measurements(tmp_path: Path) -> None:
@@ -41,6 +35,17 @@ def test_every_ratio_is_written_at_its_bar(tmp_path: Path) -> None:
     for row in read(DOCS / "bench" / "h200" / "scaling.json").rows:
         if row["method"] == "damper":
             assert f"{row['µs per agent']:.3g}" in scaling and str(row["agents"]) in scaling
+
+
+def test_one_backbone_and_some_methods_are_enough(tmp_path: Path) -> None:
+    for name in ("update", "scaling"):
+        found = json.loads((DOCS / "bench" / "h200" / f"{name}.json").read_text(encoding="utf-8"))
+        found["rows"] = [row for row in found["rows"] if row["backbone"] == "TD3" and row["method"] != "pave"]
+        found["rows"] += [{**row, "method": "mgda"} for row in found["rows"] if row["method"] == "damper"]
+        (tmp_path / "here").mkdir(exist_ok=True)
+        (tmp_path / "here" / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
+    cost, scaling = (texts(path) for path in draw_bench_figures(tmp_path, tmp_path / "out"))
+    assert {"damper", "asap", "HERE"} <= set(cost) and not {"pave", "SAC"} & set(cost) and "TD3 mgda" in scaling
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,10 @@ from damper.methods import METHODS
 from damper.metrics import smoothness
 from damper.report.cells import setups
 from damper.report.method_pictures import compared, draw_method_pictures
+from tests.pictures import texts
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs" / "figures" / "methods"
-
-
-def texts(picture: Path) -> list[str]:
-    """Every word in a picture: titles with their scores, labels, ticks."""
-    found = re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
-    assert found
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("
     sizes = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/scaling.json"))}
     if not updates or not sizes:
         raise DamperError(f"bench must be a folder of measurements by machine, but {measured} holds none.")
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with pyplot().rc_context({"svg.fonttype": "none", "font.size": 9}):
         for ending in formats:
@@ -37,11 +36,13 @@ def _cost(updates: dict[str, Rows]) -> Any:
     """Times a plain update of the same backbone, by method."""
     first = next(iter(updates.values()))
     backbones = list(dict.fromkeys(row["backbone"] for row in first))
-    figure, panels = pyplot().subplots(1, len(backbones), figsize=(9, 3.6), sharey=True, layout="constrained")
-    for axes, backbone in zip(panels, backbones, strict=True):
+    figure, panels = pyplot().subplots(
+        1, len(backbones), figsize=(9, 3.6), squeeze=False, sharey=True, layout="constrained"
+    )
+    for axes, backbone in zip(panels[0], backbones, strict=True):
         own = {machine: _ratios(rows, backbone, "× plain") for machine, rows in updates.items()}
         own[PAPER] = _ratios(first, backbone, "paper's × plain")
-        methods = [name for name in own[PAPER] if name != "plain"]
+        methods = [name for name in own[PAPER] if name != "plain" and all(name in ratios for ratios in own.values())]
         for i, (who, ratios) in enumerate(own.items()):
             colour = GREY if who == PAPER else SHADES[i % len(SHADES)]
             places = [k + 0.27 * (i - (len(own) - 1) / 2) for k in range(len(methods))]
@@ -50,8 +51,8 @@ def _cost(updates: dict[str, Rows]) -> Any:
         axes.axvline(1.0, color=GREY, lw=0.8, ls=":")
         axes.set(title=backbone, xlabel="× a plain update", yticks=range(len(methods)), yticklabels=methods)
         axes.margins(x=0.12)
-    panels[0].invert_yaxis()
-    panels[-1].legend(frameon=False, loc="lower right")
+    panels[0, 0].invert_yaxis()
+    panels[0, -1].legend(frameon=False, loc="lower right")
     return figure
 
 
@@ -68,7 +69,7 @@ def _scaling(machine: str, rows: Rows) -> Any:
             for row in rows
             if (row["backbone"], row["method"]) == (backbone, method)
         )
-        colour, marker = STYLE[method]
+        colour, marker = STYLE.get(method, (GREY, "."))
         axes.loglog(*zip(*own, strict=True), color=colour, marker=marker, ms=5, label=f"{backbone} {method}")
         for agents, cost in own if method == "damper" else ():
             axes.annotate(f"{cost:.3g}", (agents, cost), (4, 5), textcoords="offset points", fontsize=8, color=colour)

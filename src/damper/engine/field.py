@@ -46,6 +46,16 @@ BENDS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu_bend, "relu": torch
 TWISTS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu_twist, "relu": torch.zeros_like, "tanh": tanh_twist}
 
 
+def field_inputs(observations: Sequence[Tensor], action: Tensor) -> Tensor:
+    """``[P, R, d + A]``: one action at each of some observations, all rows in one piece."""
+    return torch.cat([torch.cat((obs, action), -1) for obs in observations], -2)
+
+
+def of_twins(gradient: Tensor, curvature: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
+    """The field of 2P networks by agent: at each of ``count`` observations ``[P, 2, B, A]``, and ``[P, 2, B]``."""
+    return list(gradient.unflatten(0, (-1, 2)).chunk(count, -2)), curvature.unflatten(0, (-1, 2))
+
+
 def action_field(
     layers: Sequence[tuple[Tensor, Tensor]], activation: str, x: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:

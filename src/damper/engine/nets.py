@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from damper.engine.dense import Dense, linear
-from damper.engine.field import action_field
+from damper.engine.field import action_field, field_inputs, of_twins
 from damper.engine.streams import Streams
 from damper.errors import DamperError
 
@@ -212,10 +212,9 @@ class StackedCritic:
 
     def action_field(self, observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
         """``∇ₐQ_j`` at each of some observations, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``."""
-        x = torch.cat([torch.cat((obs, action), -1) for obs in observations], -2)
+        x = field_inputs(observations, action)
         x, v = (rows.unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1) for rows in (x, v))
-        gradients, bend = action_field(list(self.weights.values()), self._name, x, v)
-        return list(gradients.unflatten(0, (-1, 2)).chunk(len(observations), -2)), bend.unflatten(0, (-1, 2))
+        return of_twins(*action_field(list(self.weights.values()), self._name, x, v), len(observations))
 
     def _forward(self, weights: Weights, x: Tensor) -> Tensor:
         for name, layer in weights.items():

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.differentiate import differentiate
+from damper.engine.field import field_inputs, of_twins
 from damper.engine.field_tape import FieldTape
 from damper.engine.objectives import Objectives, Seen
 from damper.engine.readings import Answering, Asking, Linear, ReadCritic, ReadField, ReadPolicy, Source, slopes
@@ -137,13 +138,13 @@ class Recorded:
         tapes: list[FieldTape] = []
 
         def run(observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
-            x = torch.cat([torch.cat((obs, action), -1) for obs in observations], 1)
+            x = field_inputs(observations, action)
             tapes.append(FieldTape(agents.critic_layout, agents.twins("critic"), agents.shape.activation, x, v))
-            return _of_twins(tapes[-1].gradient, tapes[-1].curvature, len(observations))
+            return of_twins(tapes[-1].gradient, tapes[-1].curvature, len(observations))
 
         def answered(given: Sequence[Tensor]) -> Seen:
             fields = iter(zip(given[::2], given[1::2], strict=True))
-            critic = ReadField(lambda observations, action, v: _of_twins(*next(fields), len(observations)))
+            critic = ReadField(lambda observations, action, v: of_twins(*next(fields), len(observations)))
             value = goal.critic_term(critic, agents.actor())
             return value, {"term": value}
 
@@ -264,11 +265,6 @@ class Recorded:
     def _read_first(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         tape = self._critic_tape("critic", [(obs, action)], first=True)
         return tape.output.squeeze(-1), tape.input_slopes()[..., obs.shape[-1] :]
-
-
-def _of_twins(gradient: Tensor, curvature: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
-    """A field as a critic's ``action_field`` gives it, at so many observations."""
-    return list(gradient.unflatten(0, (-1, 2)).chunk(count, -2)), curvature.unflatten(0, (-1, 2))
 
 
 def _span(parts: Sequence[Tensor], axis: int = 1) -> int:

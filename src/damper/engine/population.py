@@ -216,11 +216,8 @@ class Population:
         self._diagnose(1, seen)
 
     def _passes(self, batch: Batch, noise: NoiseDraws) -> Passes:
-        goal = self._goal(batch, noise)
+        goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
         return Recorded(self, goal) if torch.compiler.is_compiling() else Autograd(self, goal)
-
-    def _goal(self, batch: Batch, noise: NoiseDraws) -> Objectives:
-        return Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
 
     def _move_average(self) -> None:
         """ASAP's average of the actors moves at every update."""
