@@ -39,7 +39,8 @@ def test_an_agent_acts_and_learns_alone_as_in_a_population(backbone: str, ent_co
     acted = zip(rollout(together, np.repeat(OBS, 6, 0), 100), rollout(alone, OBS[1:], 100), strict=True)
     for ours, theirs in acted:
         np.testing.assert_allclose(ours[:, j], theirs[:, 0], rtol=0, atol=1e-5)
-    for name in together.state():
+    assert together.acted.tolist() == [100] * 12 and alone.acted.tolist() == [100]
+    for name in together.population.state:
         pairs = zip(small.pieces(together.population, name, j), small.pieces(alone.population, name, 0), strict=True)
         for a, b in pairs:
             assert (a - b).norm() <= 1e-5 * b.norm(), name
@@ -156,14 +157,15 @@ def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, seen = small.learner(small.settings(steps=300, policy_delay=1)), []
+    learner, seen = small.learner(small.settings(steps=300, policy_delay=1), rows=0), []
+    row = np.zeros(learner.replay.rows.shape[1:], np.float32)
     for half in ("update_critic", "update_actor"):
         monkeypatch.setattr(learner.population, half, lambda batch, *_: seen.append(float(batch.progress)))
     for _ in range(3):
-        learner.learn()
         for _ in range(75):
-            learner.act(OBS)
-    assert seen == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5]
+            learner.replay.add(row)
+        learner.learn()
+    assert seen == [0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
 
 
 @pytest.mark.parametrize(("buffer_size", "steps", "capacity"), [(1_000_000, 300, 300), (100, 300, 100)])

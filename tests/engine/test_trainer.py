@@ -154,7 +154,7 @@ def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "step-000000000050.json").write_text("{}")  # of a kill between the last two writes
-    for name in ("spec_of", "make_pool", "Learner", "check_memory"):
+    for name in ("spec_of", "fitting_pool", "Learner", "check_memory"):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
     again = Trainer(made, folder).train()
     assert again == run and again.finished

@@ -64,17 +64,17 @@ def actor_loss(
     hyper: Mapping[str, Tensor],
     sampler: Sampler = sample,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and the mean ``log π`` for the temperature."""
+    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and ``log π`` of every action for the temperature."""
     action, log_prob = sampler(policy, batch.obs, noise["policy"])
     # amin would share the gradient among equal values, where SB3 gives it to one of them.
     value = critic(batch.obs, action).min(-2).values
     loss = (spread(hyper["ent_coef"], value) * log_prob - value).mean(-1)
-    return loss, {"log_prob": log_prob.detach().mean(-1)}
+    return loss, {"log_prob": log_prob.detach()}
 
 
 def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
     """Gradient of ``J(log α) = −log α · mean(log π + H̄)``, per agent."""
-    return -(log_prob + target_entropy)
+    return -(log_prob.mean(-1) + target_entropy)
 
 
 def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 from damper.bench.found import Found
 from damper.bench.subjects import MODES, How
 from damper.bench.turns import wait
+from damper.engine.envs import make_pool
 from damper.engine.settings import Settings, resolve
 from damper.engine.side_by_side import train_side_by_side
 from damper.engine.trainer import Trainer
@@ -22,7 +23,8 @@ from damper.errors import DamperError
 SCOPE = (
     "The real training loop, `damper` protocol, one update per step. Steps/s of each agent: median over stretches "
     "after learning has begun. Simulator and shares, for a single population: a second run in which every part waits "
-    "for the device; µs from actions sent to a step of all environments received. The rest is storing."
+    "for the device and all environments step at once; µs from actions sent to a step of all received. The rest is "
+    "storing."
 )
 NEEDS = {"LunarLander": "Box2D", "Reacher": "mujoco", "Ant": "mujoco", "Hopper": "mujoco", "Walker": "mujoco"}
 
@@ -124,7 +126,9 @@ def shares(settings: Settings) -> dict[str, float]:
             begun.append((time.perf_counter(), line["step"], dict(spent)))
 
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(settings, Path(folder) / "run", (start,))
+        seeds = [agent["seed"] for agent in settings.agents()]
+        pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+        trainer = Trainer(settings, Path(folder) / "run", (start,), pool)
         learner = trainer.learner
         _time_steps(trainer.pool, spent)
         for part, name in (("start_acting", "acting %"), ("actions", "acting %"), ("learn", "updating %")):

@@ -60,7 +60,7 @@ class EngineOptions:
     tf32: bool = False
     """Matrix products in TF32 on a GPU."""
     overlap: bool = False
-    """Update while the environments step; delays the newest transition by one update."""
+    """Update while the environments step and policies act; those are then two updates behind."""
     log_every: int | None = None
     """Steps between metrics lines."""
     checkpoint_every: int | None = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper.engine import dense
+from damper.engine.acting import Acting, Actions
 from damper.engine.declared import check_declared
 from damper.engine.envs.spec import Spec
 from damper.engine.graphs import WARM_UP, Aside, Graphed
@@ -19,11 +20,8 @@ from damper.engine.population import Population, Shape
 from damper.engine.replay import Replay
 from damper.engine.settings import Settings
 from damper.engine.streams import Streams
-from damper.engine.transfers import Download, Upload
 from damper.losses._interface import Batch, NoiseDraws
 from damper.methods import Method, find_method
-
-Actions = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 
 
 class Learner:
@@ -49,13 +47,12 @@ class Learner:
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self.updates = 0
-        self.population.state["acted"] = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._obs = torch.zeros(self.agents, spec.obs_dim, device=self.device, dtype=self.dtype)
-        self._low, self._high = (
-            torch.as_tensor(b, device=self.device, dtype=self.dtype) for b in (spec.low, spec.high)
-        )
-        self._seen = Upload(self._obs.shape, self.device, self.dtype)
-        self._chosen = Download((3, self.agents, spec.act_dim), self.device, self.dtype)
+        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)
+        # The policies that act. With overlap they are a copy, so that acting need not wait for an update under way.
+        actor = self.population.state["actor"]
+        self.shown, self._published = (actor.clone() if settings.overlap else actor), 0
+        on_gpu = self.device.type == "cuda"
+        self._aside = torch.cuda.Stream(self.device, priority=-1) if settings.overlap and on_gpu else None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -67,7 +64,7 @@ class Learner:
         # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
         self._sample = self.compiled(self.sample)
         self._learn = {with_actor: self.graphed(self._learning(with_actor)) for with_actor in (False, True)}
-        self._act = self.graphed(self._acting(self.compiled(self._choose)))
+        self._everyone = self.acting(slice(0, self.agents))
         self.replay.record(self.graphed, WARM_UP)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,58 +79,49 @@ class Learner:
     def graphed(
         self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
     ) -> Callable[[], Any]:
-        """A function of fixed tensors as a CUDA graph, by default on a GPU; it changes ``state``, or what is given."""
+        """A function of fixed tensors as a CUDA graph, by default on a GPU.
+
+        ``changed`` are the tensors that it changes, the population's if nothing is given.
+        """
         graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
-        return Graphed(function, changed or self.state) if graph else function
+        return Graphed(function, changed or (lambda: self.population.state)) if graph else function
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""
-        return self.population.state
+        shown = {"shown": self.shown} if self.settings.overlap else {}
+        return {**self.population.state, **shown, "acted": self.acted}
 
     # --- acting -------------------------------------------------------------------------------------------------
 
     def act(self, obs: NDArray[np.float32]) -> Actions:
-        """Actions for the environments, the same in [-1, 1], and the deterministic ones without exploration."""
+        """See ``Acting.actions``."""
         self.start_acting(obs)
         return self.actions()
 
     def start_acting(self, obs: NDArray[np.float32]) -> None:
-        """Begin to act; what is begun afterwards on the device does not delay ``actions``."""
-        self._seen.room()[...] = obs
-        self._act()
-        self._seen.mark()
-        self._chosen.mark()
+        """See ``Acting.start``."""
+        self._everyone.start(obs)
 
     def actions(self) -> Actions:
-        """What ``act`` returns, for the observations that were given last."""
-        scaled, chosen, mean = self._chosen.wait()
-        return scaled, chosen, mean
+        """See ``Acting.actions``, for the observations that were given last."""
+        return self._everyone.actions()
 
-    def _acting(self, choose: Callable[[], Tensor]) -> Callable[[], None]:
-        """From the host's observations to the host's actions, as one launch."""
+    def acting(self, agents: slice) -> Acting:
+        """To act for some of the agents apart from the others."""
+        return Acting(self, agents, self._aside)
 
-        def acting() -> None:
-            self._seen.send(self._obs)
-            self._chosen.start(choose())
-
-        return acting
-
-    def _choose(self) -> Tensor:
-        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean."""
-        population, count = self.population, self.population.state["acted"]
-        shape = (1, self.spec.act_dim)
-        kinds = population.backbone.EXPLORATION
-        noise = {name: getattr(self.streams, own.kind)(name, count, shape, self.dtype) for name, own in kinds.items()}
-        actor, obs = population.actor(), self._obs.unsqueeze(1)
-        chosen = population.backbone.explore(actor, obs, noise, population.hyper)
-        random = self.streams.uniform("random", count, shape, self.dtype)
-        random = population.backbone.perturb(random, noise, population.hyper)
-        action = torch.where(count < self.settings.learning_starts, random, chosen)
-        # A frozen agent goes on stepping, with a safe action, so that the others stay in lockstep.
-        both = torch.nan_to_num(torch.stack((action, actor(obs)))).squeeze(2)
-        count += 1
-        scaled = self._low + (both[:1] + 1.0) * 0.5 * (self._high - self._low)
-        return torch.cat((scaled, both))
+    def publish(self) -> None:
+        """With ``overlap``: act from here on with what was learned so far, whatever is learned after this call."""
+        if self._published == self.updates:
+            return
+        self._published, actor = self.updates, self.population.state["actor"]
+        if self._aside is None:
+            self.shown.copy_(actor)
+            return
+        learning = torch.cuda.current_stream(self.device)
+        learning.wait_stream(self._aside)
+        self.shown.copy_(actor)
+        self._aside.wait_stream(learning)
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -156,19 +144,21 @@ class Learner:
         """An update, compiled where that is asked for; without its target copies where only its steps are timed.
 
         Critics and actors are compiled apart: in one piece, the critics' new parameters would be written twice, once
-        for the actors to read and once in their place.
+        for the actors to read and once in their place. So is the temperature: a compiler that sees where its one sum
+        comes from finds every term anew within it, and may choose to do so four at a time.
         """
         population = self.population
 
-        def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> None:
-            population.update_actor(self._informed(batch), noise, kept, targets)
+        def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> Sequence[Tensor]:
+            return population.update_actor(self._informed(batch), noise, kept, targets)
 
         first, second = self._critics(with_actor, targets), self.compiled(actor)
+        third = self.compiled(population.update_temperature)
 
         def update(batch: Batch, noise: NoiseDraws) -> None:
             kept = first(batch, noise)
-            if with_actor:
-                second(batch, noise, kept)
+            if with_actor and (log_prob := second(batch, noise, kept)):
+                third(*log_prob)
 
         return update
 
@@ -205,7 +195,7 @@ class Learner:
         return critic
 
     def _informed(self, batch: Batch) -> Batch:
-        return batch._replace(progress=self.population.state["acted"] / self.settings.steps)
+        return batch._replace(progress=self.replay.stored_on_device / self.settings.steps)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise for the next update."""

@@ -43,8 +43,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 class Settings:
     """All settings of a run; those in ``PER_AGENT`` and the method's own may be tuples, one population member each.
 
-    Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step, which
-    delays the newest transition by one update.
+    Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step and the
+    next actions are chosen, so that the policies which act are two updates behind.
     """
 
     env: str | Callable[[], Any]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.envpool_pool import EnvPoolPool, seed_again
 from damper.engine.envs.spec import Spec, check_state
+from damper.engine.halves import half_the_threads
 from damper.engine.progress import Progress
 from damper.engine.run import Run
 from damper.engine.settings import Settings
@@ -122,12 +123,12 @@ class Member:
 class Group:
     """Members in lockstep on one pool of environments."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
-        """Make the pool."""
+    def __init__(self, members: Sequence[Member], threads: int | None) -> None:
+        """Make the pool, with so many threads."""
         settings, seeds = members[0].trainer.settings, [seed for member in members for seed in member.share.starts]
         ends = accumulate((member.share.size for member in members), initial=0)
         self.places = list(zip(members, (slice(*pair) for pair in pairwise(ends)), strict=True))
-        self.pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+        self.pool = make_pool(settings.env, seeds, settings.envs, threads)
         self.actions = np.zeros((len(seeds), self.pool.spec.act_dim), np.float32)
 
     def begin(self) -> None:
@@ -173,10 +174,12 @@ class Group:
 def _train(members: Sequence[Member]) -> None:
     """Step everyone until the last is done, the two groups in turn."""
     groups: list[Group] = []
+    settings = members[0].trainer.settings
+    threads = half_the_threads(settings) if len(members) > 1 else settings.env_threads
     try:
         for some in (members[::2], members[1::2]):
             if some:
-                groups.append(Group(some))
+                groups.append(Group(some, threads))
         for group in groups:
             group.begin()
         while moving := [group for group in groups if group.moving]:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from damper.agents import BACKBONES
 from damper.engine.checkpoint import CheckpointStore, join_arrays, split_arrays
-from damper.engine.envs import Pool, Transition, make_pool, spec_of
+from damper.engine.envs import Pool, Transition, spec_of
 from damper.engine.episodes import Episode, Episodes
+from damper.engine.halves import Halves, fitting_pool, train_in_halves
 from damper.engine.learner import Learner
 from damper.engine.metrics_log import MetricsLog, episode_means, take_diagnostics
 from damper.engine.nets import Layout
@@ -49,7 +50,7 @@ class Trainer:
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
         torch.backends.cuda.matmul.allow_tf32 = settings.tf32
         seeds = [agent["seed"] for agent in settings.agents()]
-        self.pool = pool or make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+        self.pool = pool or fitting_pool(settings, seeds)
         self.learner = Learner(settings, self.spec)
         self.episodes = Episodes(len(seeds), self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
@@ -70,6 +71,8 @@ class Trainer:
             return self.run
         self.start()
         try:
+            if isinstance(self.pool, Halves):
+                train_in_halves(self, self.pool)
             while not self.done:
                 self.begin()
                 self.pool.send(self.send())
@@ -89,12 +92,23 @@ class Trainer:
         """Whether the budget is spent."""
         return self.step >= self.settings.steps
 
+    @property
+    def rests_next(self) -> bool:
+        """Whether nothing may be under way after the next step: it is the last, or everything is saved."""
+        step, every = self.step + 1, self.settings.checkpoint_every
+        return step >= self.settings.steps or bool(every and step % every == 0)
+
     def begin(self) -> None:
-        """Begin one step of every agent, and with ``overlap`` the gradient steps that are due."""
+        """Begin one step of every agent."""
         self.learner.start_acting(self.obs)
-        self._store()  # the last step, while the device acts
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due."""
+        self._store()
         if self.settings.overlap:
-            self._learn()  # lines up behind the actions, so that the device never waits for this process
+            self.learner.publish()
+            self._learn()
 
     def send(self) -> NDArray[np.float32]:
         """The actions for the environments."""
@@ -102,11 +116,15 @@ class Trainer:
         return sent
 
     def receive(self, transition: Transition) -> None:
-        """Take in what the environments did; learn, log and save where that is due."""
+        """Take in what the environments did with the actions that ``send`` gave."""
+        self.take(self.obs, self._action, self._mean, transition)
+
+    def take(self, obs: NDArray[Any], action: NDArray[Any], mean: NDArray[np.float32], transition: Transition) -> None:
+        """Take in one step of every agent; learn, log and save where that is due."""
         settings = self.settings
-        parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
+        parts = (obs, action, transition.obs_next, transition.reward, transition.terminated)
         self._unstored = (*parts, self.episodes.first)
-        self._unnoted = (self._mean, transition.reward, transition.terminated | transition.truncated)
+        self._unnoted = (mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
         if self.step > settings.learning_starts and self.step % settings.train_freq == 0:
@@ -251,7 +269,7 @@ def needed_memory(settings: Settings, obs_dim: int, act_dim: int) -> int:
     """Bytes of the replay at the size that the run can fill, and of parameters, targets and moments."""
     method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
     actor, critic = layouts(settings.backbone, method, shape)
-    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
+    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction + settings.overlap
     replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
     numbers: int = replay + copies * actor.size + 4 * 2 * critic.size
     size: int = getattr(torch, settings.dtype).itemsize

@@ -18,21 +18,28 @@ from torch import Tensor
 class _Staging:
     """Host memory of a fixed shape, and the moment when the last copy from or to it is through."""
 
-    def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype,
+        through: torch.cuda.Event | None = None,
+    ) -> None:
+        """``through`` is given where another one's moment stands for this one's too."""
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
         self._numbers = self._host.numpy()
-        self._through = torch.cuda.Event() if on_gpu else None
+        self.through = through or (torch.cuda.Event() if on_gpu else None)
 
     def mark(self) -> None:
         """The host's memory is in use until what was launched so far is through."""
-        if self._through is not None:
-            self._through.record()
+        if self.through is not None:
+            self.through.record()
 
     def _settled(self) -> NDArray[Any]:
         """The host's memory, once it is no longer in use; at once if it never was."""
-        if self._through is not None:
-            self._through.synchronize()
+        if self.through is not None:
+            self.through.synchronize()
         return self._numbers
 
 

@@ -1,0 +1,133 @@
+"""One population whose environments step in two halves: while one half's step, the other half's agents act.
+
+So neither the simulator's threads nor this one wait for each other at every step. What is trained is what one pool of
+all environments would train with ``overlap``, up to rounding: an environment depends on its own seed only, and both
+halves of a step act with the same policies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.engine.envs import Pool, Transition, make_pool
+from damper.engine.envs.envpool_pool import EnvPoolPool
+from damper.engine.envs.spec import check_state
+from damper.engine.settings import Settings
+
+if TYPE_CHECKING:
+    from damper.engine.trainer import Trainer
+
+
+def half_the_threads(settings: Settings) -> int:
+    """For each of two pools that step at the same time."""
+    return max(1, (settings.env_threads or os.cpu_count() or 1) // 2)
+
+
+def fitting_pool(settings: Settings, seeds: Sequence[int]) -> Pool:
+    """In halves where that pays: a GPU learns meanwhile, and one environment per core is not enough for all."""
+    on_gpu, cores = settings.device.startswith("cuda"), settings.env_threads or os.cpu_count() or 1
+    if settings.overlap and settings.envs == Halves.backend and on_gpu and len(seeds) > cores:
+        return Halves(settings, seeds)
+    return make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+
+
+class Halves:
+    """Two of EnvPool's pools, which can be stepped apart or as one."""
+
+    backend, exact_resume = EnvPoolPool.backend, EnvPoolPool.exact_resume
+
+    def __init__(self, settings: Settings, seeds: Sequence[int]) -> None:
+        """At least two seeds."""
+        self.seeds, self.size, self.resumed_fresh = list(seeds), len(seeds), False
+        middle = (self.size + 1) // 2
+        self.places = slice(0, middle), slice(middle, self.size)
+        threads = half_the_threads(settings)
+        self.pools = [EnvPoolPool(settings.env, self.seeds[place], threads) for place in self.places]
+        self.spec = self.pools[0].spec
+
+    def reset(self) -> NDArray[np.float32]:
+        """See ``Pool``."""
+        self.resumed_fresh = False
+        return np.concatenate([pool.reset() for pool in self.pools])
+
+    def step(self, actions: NDArray[Any]) -> Transition:
+        """See ``Pool``."""
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: NDArray[Any]) -> None:
+        """See ``Pool``."""
+        for pool, place in zip(self.pools, self.places, strict=True):
+            pool.send(actions[place])
+
+    def receive(self) -> Transition:
+        """See ``Pool``."""
+        return Transition(*_joined([pool.receive() for pool in self.pools]))
+
+    def state(self) -> dict[str, Any]:
+        """As one pool's."""
+        return {**self.pools[0].state(), "seeds": self.seeds}
+
+    def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
+        """As one pool's."""
+        check_state(state, self.backend, self.spec.id, self.seeds)
+        self.resumed_fresh = True
+        return np.concatenate([pool.restore({**state, "seeds": pool.seeds}) for pool in self.pools])
+
+    def close(self) -> None:
+        """Stop all threads."""
+        for pool in self.pools:
+            pool.close()
+
+
+class _Half:
+    """The agents and environments of one half, which take turns."""
+
+    def __init__(self, trainer: Trainer, pool: EnvPoolPool, place: slice) -> None:
+        self.pool, self.obs, self._acting = pool, trainer.obs[place], trainer.learner.acting(place)
+
+    def start(self) -> None:
+        """Begin to act."""
+        self._acting.start(self.obs)
+
+    def send(self) -> None:
+        """Let the environments step."""
+        sent, self._action, self._mean = self._acting.actions()
+        self.pool.send(sent)
+
+    def receive(self) -> tuple[NDArray[Any], ...]:
+        """Observations, actions, mean actions and what the environments did with them."""
+        transition = self.pool.receive()
+        made = (self.obs, self._action, self._mean, *transition)
+        self.obs = transition.obs
+        return made
+
+
+def train_in_halves(trainer: Trainer, pool: Halves) -> None:
+    """The training loop; where everything is to be saved, both halves wait for each other."""
+    first, second = (_Half(trainer, *half) for half in zip(pool.pools, pool.places, strict=True))
+    resting = True
+    while not trainer.done:
+        if resting:
+            first.start()
+        second.start()
+        trainer.catch_up()
+        if resting:
+            first.send()
+        second.send()
+        trainer.note()
+        resting, made = trainer.rests_next, first.receive()
+        if not resting:
+            first.start()
+            first.send()
+        obs, action, mean, *transition = _joined((made, second.receive()))
+        trainer.take(obs, action, mean, Transition(*transition))
+
+
+def _joined(halves: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    return [np.concatenate(parts) for parts in zip(*halves, strict=True)]

@@ -1,0 +1,60 @@
+"""Some agents act as they do among all, with the policies that were shown last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine import small
+
+OBS = np.linspace(-2.0, 2.0, 15).reshape(5, 3).astype(np.float32)
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_parts_act_as_the_whole_does(backbone: str, device: str) -> None:
+    # Agents differ in seed and noise, and act at random at first.
+    own = {"seeds": range(5), "learning_starts": 3, "overlap": True, "device": device}
+    whole, parted = (small.learner(small.settings(backbone, "plain", **own)) for _ in range(2))
+    places = slice(0, 3), slice(3, 5)
+    parts = [parted.acting(place) for place in places]
+    for step in range(6):
+        expected = whole.act(OBS * step)
+        for part, place in zip(parts, places, strict=True):
+            part.start(OBS[place] * step)
+        for part, place in zip(parts, places, strict=True):
+            for ours, theirs in zip(part.actions(), expected, strict=True):
+                np.testing.assert_allclose(ours, theirs[place], rtol=0, atol=1e-6)
+        for learner in (whole, parted):
+            learner.learn()
+            learner.publish()
+    assert whole.acted.tolist() == parted.acted.tolist() == [6] * 5
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_with_overlap_what_is_learned_is_unseen_until_it_is_shown(device: str) -> None:
+    own = {"seeds": range(5), "learning_starts": 0, "policy_delay": 1, "device": device}
+    hidden = small.learner(small.settings("td3", "plain", overlap=True, **own))
+    at_once = small.learner(small.settings("td3", "plain", **own))
+    before = hidden.act(OBS)[2]
+    np.testing.assert_array_equal(before, at_once.act(OBS)[2])
+    for learner in (hidden, at_once):
+        learner.learn()
+    np.testing.assert_array_equal(hidden.act(OBS)[2], before)
+    after = at_once.act(OBS)[2]
+    assert (after != before).any()
+    hidden.publish()
+    hidden.learn()
+    np.testing.assert_allclose(hidden.act(OBS)[2], after, rtol=0, atol=1e-6)
+    assert "shown" in hidden.state() and "shown" not in at_once.state()
+
+
+def test_acting_again_before_the_actions_were_taken_gives_the_new_ones() -> None:
+    learner, other = (small.learner(small.settings("td3", "plain", seeds=range(5))) for _ in range(2))
+    learner.start_acting(OBS)
+    learner.start_acting(OBS * 2)
+    other.act(OBS)
+    for ours, theirs in zip(learner.actions(), other.act(OBS * 2), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert torch.equal(learner.acted, other.acted)
