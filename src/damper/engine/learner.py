@@ -50,7 +50,7 @@ class Learner:
         self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)
         # The policies that act. With overlap they are a copy, so that acting need not wait for an update under way.
         actor = self.population.state["actor"]
-        self.shown, self._published = (actor.clone() if settings.overlap else actor), 0
+        self.shown, self._unseen = (actor.clone() if settings.overlap else actor), True
         on_gpu = self.device.type == "cuda"
         self._aside = torch.cuda.Stream(self.device, priority=-1) if settings.overlap and on_gpu else None
         self._prepare()
@@ -112,9 +112,9 @@ class Learner:
 
     def publish(self) -> None:
         """With ``overlap``: act from here on with what was learned so far, whatever is learned after this call."""
-        if self._published == self.updates:
+        if not self._unseen:
             return
-        self._published, actor = self.updates, self.population.state["actor"]
+        self._unseen, actor = False, self.population.state["actor"]
         if self._aside is None:
             self.shown.copy_(actor)
             return
@@ -130,6 +130,7 @@ class Learner:
         self.updates += 1
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._learn[not delayed]()
+        self._unseen |= not delayed
 
     def _learning(self, with_actor: bool) -> Callable[[], None]:
         update = self.updating(with_actor)
