@@ -44,6 +44,7 @@ def end_to_end(
     steps: int,
     overlap: bool,
     populations: Sequence[int] = (1,),
+    env_threads: int | None = None,
 ) -> Found:
     """Train every task a little with every back end that is installed, the agents as so many populations."""
     if not populations or min(populations) < 1 or max(populations) > agents:
@@ -59,7 +60,7 @@ def end_to_end(
                 for method in methods:
                     for count in populations if backend == "envpool" else (1,):
                         parts = [
-                            _settings(how, task, backend, backbone, method, seeds, steps, overlap)
+                            _settings(how, task, backend, backbone, method, seeds, steps, overlap, env_threads)
                             for seeds in _shared_out(agents, count)
                         ]
                         row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
@@ -75,7 +76,15 @@ def _shared_out(agents: int, count: int) -> list[range]:
 
 
 def _settings(
-    how: How, task: str, backend: str, backbone: str, method: str, seeds: Sequence[int], steps: int, overlap: bool
+    how: How,
+    task: str,
+    backend: str,
+    backbone: str,
+    method: str,
+    seeds: Sequence[int],
+    steps: int,
+    overlap: bool,
+    env_threads: int | None,
 ) -> Settings:
     return resolve(
         task,
@@ -88,6 +97,7 @@ def _settings(
         device=how.device,
         tf32=how.tf32,
         envs=backend,
+        env_threads=env_threads,
         overlap=overlap,
         learning_starts=steps // 6,
         log_every=max(1, steps // 12),

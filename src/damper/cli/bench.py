@@ -67,6 +67,8 @@ class Bench:
     """Steps per agent of end-to-end."""
     overlap: bool = False
     """Let end-to-end update while the environments step."""
+    env_threads: int | None = None
+    """EnvPool's threads of end-to-end; as many as there are cores by default."""
     threads: int | None = None
     """Threads of torch on the CPU; torch's own choice by default."""
     out: Path = Path("bench")
@@ -143,7 +145,7 @@ class Bench:
             return scaling(self._data(), *shared, methods, sizes, plan)
         if part == "end-to-end":
             what = (*shared, methods, self.tasks)
-            return end_to_end(*what, self.agents, self.steps, self.overlap, self.populations)
+            return end_to_end(*what, self.agents, self.steps, self.overlap, self.populations, self.env_threads)
         if part == "floor":
             return floor(self._data(), *shared, methods, self.sizes or (1,), plan)
         return self._sb3(plan)
