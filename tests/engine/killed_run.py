@@ -41,8 +41,16 @@ CASES: dict[str, dict[str, Any]] = {
         "overlap": True,
         "steps": 300,
     },
-    # A second head with its average, and as many checkpoints as steps.
-    "often": {"backbone": "td3", "method": "asap", "checkpoint_every": 1, "steps": 120, "seeds": (3,)},
+    # A second head with its average, policies shown after every third update, and as many checkpoints as steps.
+    "often": {
+        "backbone": "td3",
+        "method": "asap",
+        "policy_delay": 3,
+        "overlap": True,
+        "checkpoint_every": 1,
+        "steps": 120,
+        "seeds": (3,),
+    },
 }
 
 

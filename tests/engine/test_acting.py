@@ -12,11 +12,14 @@ OBS = np.linspace(-2.0, 2.0, 15).reshape(5, 3).astype(np.float32)
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_parts_act_as_the_whole_does(backbone: str, device: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "graph"),
+    [("cpu", None), *(pytest.param("cuda", graph, marks=pytest.mark.gpu) for graph in (False, True))],
+)
+def test_parts_act_as_the_whole_does(backbone: str, device: str, graph: bool | None) -> None:
     # Agents differ in seed and noise, and act at random at first.
-    own = {"seeds": range(5), "learning_starts": 3, "overlap": True, "device": device}
-    whole, parted = (small.learner(small.settings(backbone, "plain", **own)) for _ in range(2))
+    own = {"seeds": range(5), "learning_starts": 3, "overlap": True, "device": device, "graph": graph}
+    whole, parted = (small.learner(small.settings(backbone, "plain", **own), device=device) for _ in range(2))
     places = slice(0, 3), slice(3, 5)
     parts = [parted.acting(place) for place in places]
     for step in range(6):
@@ -35,8 +38,8 @@ def test_parts_act_as_the_whole_does(backbone: str, device: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_with_overlap_what_is_learned_is_unseen_until_it_is_shown(device: str) -> None:
     own = {"seeds": range(5), "learning_starts": 0, "policy_delay": 1, "device": device}
-    hidden = small.learner(small.settings("td3", "plain", overlap=True, **own))
-    at_once = small.learner(small.settings("td3", "plain", **own))
+    hidden = small.learner(small.settings("td3", "plain", overlap=True, **own), device=device)
+    at_once = small.learner(small.settings("td3", "plain", **own), device=device)
     before = hidden.act(OBS)[2]
     np.testing.assert_array_equal(before, at_once.act(OBS)[2])
     for learner in (hidden, at_once):
@@ -58,3 +61,44 @@ def test_acting_again_before_the_actions_were_taken_gives_the_new_ones() -> None
     for ours, theirs in zip(learner.actions(), other.act(OBS * 2), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert torch.equal(learner.acted, other.acted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graph", [False, True])
+def test_streams_wait_for_each_other_where_they_must(graph: bool) -> None:
+    own = {"seeds": range(5), "learning_starts": 0, "policy_delay": 1, "device": "cuda", "graph": graph}
+    learner = small.learner(small.settings("td3", "plain", overlap=True, **own), device="cuda")
+    learner.learn()
+    learner.publish()
+    before = learner.act(OBS)[2]
+    learner.learn()
+    with torch.cuda.stream(learner._aside):
+        torch.cuda._sleep(10**8)
+    learner.start_acting(OBS)
+    learner.publish()  # must not reach the policies before they have acted
+    np.testing.assert_array_equal(learner.actions()[2], before)
+    after = learner.act(OBS)[2]
+    assert (after != before).any()
+    torch.cuda._sleep(10**8)
+    learner.learn()
+    learner.publish()
+    assert (learner.act(OBS)[2] != after).any(), "acting waits for what was shown"
+
+
+@pytest.mark.gpu
+def test_acting_does_not_wait_for_an_update_under_way() -> None:
+    own = {"seeds": range(5), "learning_starts": 0, "device": "cuda"}
+    learner = small.learner(small.settings("td3", "plain", overlap=True, **own), device="cuda")
+    for _ in range(3):  # everything is recorded
+        learner.act(OBS)
+        learner.publish()
+        learner.learn()
+        learner.learn()
+    torch.cuda.synchronize()
+    learner.publish()
+    under_way = torch.cuda.Event()
+    torch.cuda._sleep(10**9)
+    learner.learn()
+    under_way.record()
+    learner.act(OBS)
+    assert not under_way.query()

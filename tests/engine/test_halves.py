@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from damper.engine.envs import make_pool
-from damper.engine.halves import Halves, fitting_pool, half_the_threads
+from damper.engine.halves import Halves, fitting_pool, shared_threads
 from damper.engine.run import Run
 from damper.engine.settings import Settings
 from damper.engine.trainer import Trainer
@@ -75,9 +76,12 @@ def test_acting_beside_an_update_under_way_sees_what_was_shown(tmp_path: Path, c
     np.testing.assert_allclose(actions(found[0]), actions(found[1]), rtol=0, atol=1e-3)
 
 
-def test_a_killed_run_goes_on_from_where_both_halves_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_killed_run_goes_on_from_where_both_halves_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
     for halves in (True, False):
-        wanted, out = settings(checkpoint_every=60), tmp_path / str(halves)
+        wanted, out = settings(checkpoint_every=60, device=device), tmp_path / str(halves)
         pool = Halves(wanted, SEEDS) if halves else make_pool(wanted.env, SEEDS, "envpool", 1)
         trainer = Trainer(wanted, out, pool=pool)
         original = trainer.take
@@ -90,7 +94,8 @@ def test_a_killed_run_goes_on_from_where_both_halves_were(tmp_path: Path, monkey
         monkeypatch.setattr(trainer, "take", take)
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
-    again = [train(tmp_path / str(halves), settings(checkpoint_every=60), halves) for halves in (True, False)]
+    again = [train(tmp_path / str(halves), wanted, halves) for halves in (True, False)]
+    assert [run.manifest["halves"] for run in again] == [True, False]
     assert [event["step"] for event in again[0].manifest["resumed"]] == [120]
     check_same(*again)
 
@@ -132,5 +137,11 @@ def test_halves_where_a_gpu_learns_and_cores_are_fewer_than_environments(own: di
 
 
 def test_two_pools_share_the_threads() -> None:
-    assert half_the_threads(settings(env_threads=9)) == 4 and half_the_threads(settings(env_threads=1)) == 1
-    assert half_the_threads(settings(env_threads=None)) >= 1
+    assert [shared_threads(settings(env_threads=count)) for count in (9, 8, 1)] == [(5, 4), (4, 4), (1, 1)]
+    assert sum(shared_threads(settings(env_threads=None))) >= max(2, len(os.sched_getaffinity(0)))
+
+
+def test_halves_need_two_agents_and_without_overlap_step_as_one(tmp_path: Path) -> None:
+    with pytest.raises(DamperError, match=r"seeds must be at least two to step in halves, but \[3\] was given"):
+        Halves(settings(), (3,))
+    check_same(*(train(tmp_path / str(halves), settings(overlap=False), halves) for halves in (True, False)))

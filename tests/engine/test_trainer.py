@@ -107,7 +107,8 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
         trainer = Trainer(small.settings(steps=23, overlap=overlap), tmp_path / str(overlap))
         order = orders[overlap] = []
         learner = trainer.learner
-        parts = [(learner, "start_acting"), (learner, "actions"), (learner, "learn"), (trainer.pool, "send")]
+        parts = [(learner, name) for name in ("start_acting", "publish", "learn", "actions")]
+        parts += [(trainer.pool, "send")]
         for part, name in [*parts, (trainer.episodes, "step"), (trainer.pool, "receive")]:
             original = getattr(part, name)
             monkeypatch.setattr(
@@ -118,9 +119,35 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
     # for the log.
     alone = ["start_acting", "actions", "send", "step", "receive", "learn"]
     assert orders[False][-13:] == [*alone * 2, "step"]
-    # The update lines up between the two halves of acting; the last one is made up for in the end.
-    beside = ["start_acting", "learn", "actions", "send", "step", "receive"]
-    assert orders[True][-14:] == [*beside * 2, "step", "learn"]
+    # The update lines up between the two halves of acting, unseen by the next; the last one is made up for in the end.
+    beside = ["start_acting", "publish", "learn", "actions", "send", "step", "receive"]
+    assert orders[True][-16:] == [*beside * 2, "step", "learn"]
+
+
+@pytest.mark.parametrize(("overlap", "behind"), [(False, 0), (True, 2)])
+@pytest.mark.parametrize("policy_delay", [1, 3])
+def test_policies_that_act_are_two_steps_behind_with_overlap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool, behind: int, policy_delay: int
+) -> None:
+    made = small.settings(steps=60, learning_starts=10, overlap=overlap, policy_delay=policy_delay)
+    trainer = Trainer(made, tmp_path / "run")
+    learner, learned, shown = trainer.learner, {}, {}
+    start, learn = learner.start_acting, learner.learn
+
+    def started(obs: Any) -> None:
+        shown[trainer.step] = learner.shown.clone()
+        start(obs)
+
+    def learnt() -> None:
+        learn()
+        learned[trainer.step] = learner.state()["actor"].clone()
+
+    monkeypatch.setattr(learner, "start_acting", started)
+    monkeypatch.setattr(learner, "learn", learnt)
+    trainer.train()
+    assert sorted(learned) == list(range(11, 61)) and sorted(shown) == list(range(60))
+    assert all(torch.equal(shown[step], learned[step - behind]) for step in range(11 + behind, 60))
+    assert len({tuple(rows.flatten().tolist()) for rows in learned.values()}) >= 50 // policy_delay, "they move"
 
 
 # --- what went wrong is told ---------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class EngineOptions:
     envs: Literal["gymnasium", "envpool"] | None = None
     """Who steps the environments."""
     env_threads: int | None = None
-    """EnvPool's threads; populations side by side have two pools, each with so many."""
+    """EnvPool's threads, as many as cores by default; where there are two pools they share them."""
     compile: bool = False
     """Run the update through torch.compile."""
     graph: bool | None = None
@@ -60,7 +60,7 @@ class EngineOptions:
     tf32: bool = False
     """Matrix products in TF32 on a GPU."""
     overlap: bool = False
-    """Update while the environments step and policies act; those are then two updates behind."""
+    """Update while the environments step and policies act, for a GPU; those are then two steps behind."""
     log_every: int | None = None
     """Steps between metrics lines."""
     checkpoint_every: int | None = None

@@ -46,7 +46,8 @@ class Acting:
     def start(self, obs: NDArray[np.float32]) -> None:
         """Begin to act; what the device is asked to do afterwards does not delay ``actions``."""
         if self._stream is not None and not self._ready:
-            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))  # on which all this was made
+            # On which all this was made, and filled from a checkpoint.
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
             self._ready = True
         self._seen.room()[...] = obs
         with self._here():

@@ -75,7 +75,7 @@ class Episodes:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from ``state``, with room for as many steps again."""
         self._began, self._steps = np.array(state["began"]), len(state["means"])
-        more = max(ROOM, self._steps)
+        more = max(ROOM, self._steps, len(self._means) - self._steps)
         self._means, self._rewards = (
             np.concatenate((kept, np.zeros((more, *kept.shape[1:]), np.float32)))
             for kept in (state["means"], state["rewards"])

@@ -18,20 +18,29 @@ from damper.engine.envs import Pool, Transition, make_pool
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.spec import check_state
 from damper.engine.settings import Settings
+from damper.errors import DamperError
 
 if TYPE_CHECKING:
     from damper.engine.trainer import Trainer
 
 
-def half_the_threads(settings: Settings) -> int:
-    """For each of two pools that step at the same time."""
-    return max(1, (settings.env_threads or os.cpu_count() or 1) // 2)
+def all_threads(settings: Settings) -> int:
+    """As many as were asked for, or one for each core that this process may use."""
+    if settings.env_threads:
+        return settings.env_threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shared_threads(settings: Settings) -> tuple[int, int]:
+    """For two pools that step at the same time, at least one each."""
+    threads = all_threads(settings)
+    return (threads + 1) // 2, max(1, threads // 2)
 
 
 def fitting_pool(settings: Settings, seeds: Sequence[int]) -> Pool:
-    """In halves where that pays: a GPU learns meanwhile, and one environment per core is not enough for all."""
-    on_gpu, cores = settings.device.startswith("cuda"), settings.env_threads or os.cpu_count() or 1
-    if settings.overlap and settings.envs == Halves.backend and on_gpu and len(seeds) > cores:
+    """In halves where that pays: a GPU learns meanwhile, and there are more environments than threads."""
+    on_gpu, crowded = settings.device.startswith("cuda"), len(seeds) > all_threads(settings)
+    if settings.overlap and settings.envs == Halves.backend and on_gpu and crowded:
         return Halves(settings, seeds)
     return make_pool(settings.env, seeds, settings.envs, settings.env_threads)
 
@@ -43,11 +52,15 @@ class Halves:
 
     def __init__(self, settings: Settings, seeds: Sequence[int]) -> None:
         """At least two seeds."""
+        if len(seeds) < 2:
+            raise DamperError(
+                f"seeds must be at least two to step in halves, but {list(seeds)} was given: use one pool."
+            )
         self.seeds, self.size, self.resumed_fresh = list(seeds), len(seeds), False
         middle = (self.size + 1) // 2
         self.places = slice(0, middle), slice(middle, self.size)
-        threads = half_the_threads(settings)
-        self.pools = [EnvPoolPool(settings.env, self.seeds[place], threads) for place in self.places]
+        shares = zip(self.places, shared_threads(settings), strict=True)
+        self.pools = [EnvPoolPool(settings.env, self.seeds[place], threads) for place, threads in shares]
         self.spec = self.pools[0].spec
 
     def reset(self) -> NDArray[np.float32]:

@@ -47,8 +47,9 @@ class Learner:
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self.updates = 0
-        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)
+        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # of each, as parts act apart
         # The policies that act. With overlap they are a copy, so that acting need not wait for an update under way.
+        # A learner that goes on from a checkpoint shows its policies again: where they had been shown, they are equal.
         actor = self.population.state["actor"]
         self.shown, self._unseen = (actor.clone() if settings.overlap else actor), True
         on_gpu = self.device.type == "cuda"
@@ -150,7 +151,7 @@ class Learner:
         """
         population = self.population
 
-        def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> Sequence[Tensor]:
+        def actor(batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor]) -> Tensor | None:
             return population.update_actor(self._informed(batch), noise, kept, targets)
 
         first, second = self._critics(with_actor, targets), self.compiled(actor)
@@ -158,8 +159,8 @@ class Learner:
 
         def update(batch: Batch, noise: NoiseDraws) -> None:
             kept = first(batch, noise)
-            if with_actor and (log_prob := second(batch, noise, kept)):
-                third(*log_prob)
+            if with_actor and (log_prob := second(batch, noise, kept)) is not None:
+                third(log_prob)
 
         return update
 

@@ -161,7 +161,7 @@ class Population:
         """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
         kept = self.update_critic(batch, noise, with_actor)
         if with_actor:
-            self.update_temperature(*self.update_actor(batch, noise, kept))
+            self.update_temperature(self.update_actor(batch, noise, kept))
 
     def update_critic(
         self, batch: Batch, noise: NoiseDraws, with_actor: bool, targets: bool = True
@@ -176,7 +176,7 @@ class Population:
 
     def update_actor(
         self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = (), targets: bool = True
-    ) -> Sequence[Tensor]:
+    ) -> Tensor | None:
         """Its second half; returns what ``update_temperature`` takes."""
         log_prob = self.step_actor(batch, noise, kept)
         if targets:
@@ -185,10 +185,10 @@ class Population:
             self._move_average()
         return log_prob
 
-    def update_temperature(self, *log_prob: Tensor) -> None:
+    def update_temperature(self, log_prob: Tensor | None) -> None:
         """SAC's last step, where its temperature is learned, after all that reads the temperature."""
-        for values in log_prob:
-            self._step("log_ent_coef", sac.temperature_gradient(values, -float(self.shape.act_dim)).unsqueeze(1))
+        if log_prob is not None:
+            self._step("log_ent_coef", sac.temperature_gradient(log_prob, -float(self.shape.act_dim)).unsqueeze(1))
 
     def critic_gradient(
         self, batch: Batch, noise: NoiseDraws, apart: bool = False
@@ -213,13 +213,13 @@ class Population:
         elif targets:
             self._move_average()
 
-    def step_actor(self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = ()) -> Sequence[Tensor]:
-        """The same for the actors, after the critics' step."""
+    def step_actor(self, batch: Batch, noise: NoiseDraws, kept: Sequence[Tensor] = ()) -> Tensor | None:
+        """The same for the actors, after the critics' step; ``log π`` of their actions for a temperature to learn."""
         gradients, seen = self._passes(batch, noise).actor(kept)
         gradient = self._combine(gradients, seen) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         self._diagnose(1, seen)
-        return (seen["log_prob"],) if self.automatic_entropy else ()
+        return seen["log_prob"] if self.automatic_entropy else None
 
     def _passes(self, batch: Batch, noise: NoiseDraws) -> Passes:
         goal = Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())

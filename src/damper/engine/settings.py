@@ -44,7 +44,7 @@ class Settings:
     """All settings of a run; those in ``PER_AGENT`` and the method's own may be tuples, one population member each.
 
     Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step and the
-    next actions are chosen, so that the policies which act are two updates behind.
+    next actions are chosen, so that the policies which act are two steps behind.
     """
 
     env: str | Callable[[], Any]

@@ -1,9 +1,9 @@
 """Several populations beside each other: methods on one simulator, or one large population in two parts.
 
-Each keeps its own folder, log and checkpoints, and trains what it would train alone: an environment depends on its own
-seed only. They step in two groups, each with a pool of environments: while one group's environments step, the other one
-acts and learns, so that neither the processor's threads nor this one wait for each other at every step. On a GPU each
-population has a stream of its own.
+Each keeps its own folder, log and checkpoints, and trains what it would train alone (up to rounding, where alone it
+would step in halves): an environment depends on its own seed only. They step in two groups, each with a pool of
+environments: while one group's environments step, the other one acts and learns, so that neither the processor's threads
+nor this one wait for each other at every step. On a GPU each population has a stream of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.envpool_pool import EnvPoolPool, seed_again
 from damper.engine.envs.spec import Spec, check_state
-from damper.engine.halves import half_the_threads
+from damper.engine.halves import shared_threads
 from damper.engine.progress import Progress
 from damper.engine.run import Run
 from damper.engine.settings import Settings
@@ -175,11 +175,10 @@ def _train(members: Sequence[Member]) -> None:
     """Step everyone until the last is done, the two groups in turn."""
     groups: list[Group] = []
     settings = members[0].trainer.settings
-    threads = half_the_threads(settings) if len(members) > 1 else settings.env_threads
+    threads = shared_threads(settings) if len(members) > 1 else (settings.env_threads,)
     try:
-        for some in (members[::2], members[1::2]):
-            if some:
-                groups.append(Group(some, threads))
+        for some, own in zip((members[::2], members[1::2]), threads, strict=False):
+            groups.append(Group(some, own))
         for group in groups:
             group.begin()
         while moving := [group for group in groups if group.moving]:

@@ -60,6 +60,7 @@ class Trainer:
         self.step, self.due, self.seconds_before = 0, 0, 0.0
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
+        self.run.update_manifest(halves=isinstance(self.pool, Halves))
         self.obs = self._resume()
 
     # --- the loop -----------------------------------------------------------------------------------------------
@@ -71,17 +72,21 @@ class Trainer:
             return self.run
         self.start()
         try:
-            if isinstance(self.pool, Halves):
+            if isinstance(self.pool, Halves) and self.settings.overlap:
                 train_in_halves(self, self.pool)
-            while not self.done:
-                self.begin()
-                self.pool.send(self.send())
-                self.note()
-                self.receive(self.pool.receive())
+            else:
+                self._train_in_lockstep()
             self.finish()
         finally:
             self.pool.close()
         return self.run
+
+    def _train_in_lockstep(self) -> None:
+        while not self.done:
+            self.begin()
+            self.pool.send(self.send())
+            self.note()
+            self.receive(self.pool.receive())
 
     def start(self) -> None:
         """Start the clock."""
