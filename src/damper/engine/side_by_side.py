@@ -2,7 +2,7 @@
 
 Each keeps its own folder, log and checkpoints, and trains what it would train alone (up to rounding, where alone it
 would step in halves): an environment depends on its own seed only. They step in two groups, each with a pool of
-environments: while one group's environments step, the other one acts and learns, so that neither the processor's threads
+environments: while one group's step, the other one acts and learns, so that neither the processor's threads
 nor this one wait for each other at every step. On a GPU each population has a stream of its own.
 """
 
