@@ -1,8 +1,8 @@
 """A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat rows.
 
 Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
-(``dense_triton``). The same sums in plain PyTorch are in ``dense_columns`` for a CPU and in ``dense_plain`` for whatever
-else: another device, dtype or activation.
+(``dense_triton``). The same sums in plain PyTorch are in ``dense_columns`` for a CPU and in ``dense_plain`` for all
+else: other devices, dtypes and activations.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ def forward(
     keep: bool = True,
     every: int = 1,
     biased: bool | int = True,
+    columns: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
 
@@ -151,10 +152,11 @@ def forward(
         keep: whether the slopes are wanted.
         every: 2 takes the first, third, ... network only.
         biased: whether b is added, or to how many of the first rows.
+        columns: whether a CPU may run ``dense_columns``: not where the result meets much that lies by rows.
     """
     if (kernels := _kernels(rows, activation)) is not None:
         return kernels.forward(rows, layer, x, activation, keep, every, biased)[:2]  # type: ignore[no-any-return]
-    return _sums(rows).forward(rows, layer, x, activation, keep, every, biased)  # type: ignore[no-any-return]
+    return _sums(rows, columns).forward(rows, layer, x, activation, keep, every, biased)  # type: ignore[no-any-return]
 
 
 def backward(
@@ -170,6 +172,7 @@ def backward(
     wanted: bool | int = True,
     every: int = 1,
     biased: bool | int = True,
+    columns: bool = True,
 ) -> Tensor | None:
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
 
@@ -186,12 +189,13 @@ def backward(
         wanted: whether the inputs' are wanted, or of how many of d's first rows.
         every: as in ``forward``.
         biased: whether rows had b, or how many of d's first.
+        columns: as in ``forward``.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D or wanted, inputs]``, if wanted.
     """
     given = (rows, layer, x, d, first, lengths, slope, gradients, wanted, every, biased)
-    return (_kernels(rows) or _sums(rows)).backward(*given)  # type: ignore[no-any-return]
+    return (_kernels(rows) or _sums(rows, columns)).backward(*given)  # type: ignore[no-any-return]
 
 
 def together(parts: Sequence[Tensor]) -> Tensor:
@@ -236,8 +240,8 @@ def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
     return dense_triton
 
 
-def _sums(rows: Tensor) -> ModuleType:
+def _sums(rows: Tensor, columns: bool) -> ModuleType:
     """The layers in plain PyTorch, as the device is best asked for them."""
     from damper.engine import dense_columns, dense_plain
 
-    return dense_columns if rows.is_cpu else dense_plain
+    return dense_columns if columns and rows.is_cpu else dense_plain
