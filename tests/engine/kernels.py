@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from damper.engine import dense, field_tape
+from damper.engine import dense, dense_plain, field_tape
 from damper.engine.nets import Layout, leaves
 from damper.engine.population import ALIGNMENT
 from damper.engine.tape import Tape
@@ -170,8 +170,13 @@ def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | Non
     return dense_triton if rows.dtype == torch.float32 and activation != "tanh" else None
 
 
+def plain(rows: Tensor, columns: bool) -> ModuleType:
+    """In the place of ``dense._sums``, likewise."""
+    return dense_plain
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    dense._kernels, dense.blank = interpreted, spoiled_blank
+    dense._kernels, dense._sums, dense.blank = interpreted, plain, spoiled_blank
     # No size is a multiple of a tile's.
     print(json.dumps(differences(Sizes("cpu", (70, 36), 40, 4))))

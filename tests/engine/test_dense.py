@@ -72,6 +72,7 @@ class Case:
     activation: str = "silu"
     shared: bool = False
     every: int = 1
+    columns: bool = True
 
     def __post_init__(self) -> None:
         self.layer = LAYERS[self.name]
@@ -94,9 +95,13 @@ class Case:
         by_rows, by_x = torch.autograd.grad((self.z(rows, before)[:, span] * part).sum(), (rows, before))
         return by_rows[:: self.every], by_x[:, span]
 
+    def forward(self, activation: str | None = None, **options: bool | int) -> tuple[Tensor, Tensor | None]:
+        given = {"every": self.every, "columns": self.columns, **options}
+        return dense.forward(self.rows, self.layer, self.x, activation, **given)
+
     def backward(self, d: Tensor, first: int, lengths: list[int], **options: int) -> tuple[list[Tensor], Tensor | None]:
         found = dense.blank(self.rows, len(lengths), self.every)
-        given = {"slope": self.slope, "gradients": found, "every": self.every, **options}
+        given = {"slope": self.slope, "gradients": found, "every": self.every, "columns": self.columns, **options}
         dx = dense.backward(self.rows, self.layer, self.x, d, first=first, lengths=lengths, **given)
         return dense.gather(found, SIZES[self.name]), dx
 
@@ -110,13 +115,14 @@ KINDS = [Case(name) for name in LAYERS] + [
     *(Case("few", activation) for activation in ("relu", "tanh")),
     *(Case(name, shared=True) for name in LAYERS),
     *(Case(name, every=2) for name in LAYERS),
+    *(Case(name, columns=False) for name in LAYERS),
 ]
 
 
 @pytest.mark.parametrize("activation", ["silu", "relu", "tanh", None])
 @pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
 def test_forward(case: Case, activation: str | None) -> None:
-    h, slope = dense.forward(case.rows, case.layer, case.x, activation, every=case.every)
+    h, slope = case.forward(activation)
     inputs = case.x.repeat_interleave(case.networks // len(case.x), 0)
     used = case.rows[:: case.every]
     z = (inputs @ case.layer.weights(used) + case.layer.biases(used)).requires_grad_()
@@ -126,7 +132,7 @@ def test_forward(case: Case, activation: str | None) -> None:
         assert slope is None
     else:
         assert slope is not None and layers.apart(slope, torch.autograd.grad(expected.sum(), z)[0]) <= TOLERANCE
-    again, none = dense.forward(case.rows, case.layer, case.x, activation, keep=False, every=case.every)
+    again, none = case.forward(activation, keep=False)
     assert torch.equal(again, h) and none is None
 
 
@@ -180,7 +186,7 @@ def test_either_gradient_can_be_left_out(case: Case) -> None:
     found, dx = case.backward(d, R, [R])
     alone, none = case.backward(d, R, [R], wanted=False)
     assert none is None and torch.equal(alone[0], found[0])
-    given = {"slope": case.slope, "every": case.every}
+    given = {"slope": case.slope, "every": case.every, "columns": case.columns}
     back = dense.backward(case.rows, case.layer, case.x, d, first=R, lengths=[R], **given)
     assert back is not None and dx is not None and torch.equal(back, dx)
 
@@ -218,13 +224,13 @@ def test_backward_is_the_limit_of_differences() -> None:
 @pytest.mark.parametrize("biased", [0, 4, R])
 @pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
 def test_forward_may_leave_the_bias_out(case: Case, biased: int) -> None:
-    h, _ = dense.forward(case.rows, case.layer, case.x, every=case.every, biased=biased)
+    h, _ = case.forward(biased=biased)
     used = case.rows[:: case.every]
     expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(used)
     expected[:, :biased] += case.layer.biases(used)
     assert layers.apart(h, expected) <= TOLERANCE
     if biased in (0, R):
-        again, _ = dense.forward(case.rows, case.layer, case.x, every=case.every, biased=biased > 0)
+        again, _ = case.forward(biased=biased > 0)
         assert layers.apart(again, expected) <= TOLERANCE
 
 

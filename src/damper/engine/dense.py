@@ -1,7 +1,8 @@
 """A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat rows.
 
 Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
-(``dense_triton``). What follows are the same sums in plain PyTorch, for every other device, dtype and activation.
+(``dense_triton``). The same sums in plain PyTorch are in ``dense_columns`` for a CPU and in ``dense_plain`` for all
+else: other devices, dtypes and activations.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ def forward(
     keep: bool = True,
     every: int = 1,
     biased: bool | int = True,
+    columns: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
 
@@ -150,15 +152,11 @@ def forward(
         keep: whether the slopes are wanted.
         every: 2 takes the first, third, ... network only.
         biased: whether b is added, or to how many of the first rows.
+        columns: whether a CPU may run ``dense_columns``: not where the result meets much that lies by rows.
     """
     if (kernels := _kernels(rows, activation)) is not None:
         return kernels.forward(rows, layer, x, activation, keep, every, biased)[:2]  # type: ignore[no-any-return]
-    rows = rows[::every]
-    z = _product(_each(x, rows), layer.weights(rows), layer.biases(rows), biased)
-    if activation is None:
-        return z, None
-    h, slope = ACTIVATIONS[activation](z)
-    return h, slope if keep else None
+    return _sums(rows, columns).forward(rows, layer, x, activation, keep, every, biased)  # type: ignore[no-any-return]
 
 
 def backward(
@@ -174,6 +172,7 @@ def backward(
     wanted: bool | int = True,
     every: int = 1,
     biased: bool | int = True,
+    columns: bool = True,
 ) -> Tensor | None:
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
 
@@ -190,32 +189,20 @@ def backward(
         wanted: whether the inputs' are wanted, or of how many of d's first rows.
         every: as in ``forward``.
         biased: whether rows had b, or how many of d's first.
+        columns: as in ``forward``.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D or wanted, inputs]``, if wanted.
     """
-    if (kernels := _kernels(rows)) is not None:
-        given = (rows, layer, x, d, first, lengths, slope, gradients, wanted, every, biased)
-        return kernels.backward(*given)  # type: ignore[no-any-return]
-    rows, wanted, biased = rows[::every], how_many(wanted, d), how_many(biased, d)
-    begin = 0
-    for group, length in enumerate(lengths if gradients is not None else ()):
-        seen, part = begin if begin < first else begin - first, d[:, begin : begin + length]
-        inputs = _each(x[:, seen : seen + length], rows)
-        assert isinstance(gradients, list)
-        with_bias = part if biased >= begin + length else part[:, : max(0, biased - begin)]
-        gradients[group].update(layer.pieces(torch.bmm(inputs.mT, part), with_bias.sum(1)))
-        begin += length
-    if not wanted:
-        return None
-    d = d[:, :wanted]
-    # A single output needs no product: that is an outer one, which joins the multiplication by the slopes.
-    back = layer.weights(rows).mT
-    dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
-    if slope is None:
-        return dx
-    second = wanted - first
-    return dx * (torch.cat((slope[:, :first], slope[:, :second]), 1) if second > 0 else slope[:, :wanted])
+    given = (rows, layer, x, d, first, lengths, slope, gradients, wanted, every, biased)
+    return (_kernels(rows) or _sums(rows, columns)).backward(*given)  # type: ignore[no-any-return]
+
+
+def together(parts: Sequence[Tensor]) -> Tensor:
+    """``[M, R, F]`` of parts with some of the rows each, as the layers best take it."""
+    if parts[0].is_cpu and _kernels(parts[0]) is None:
+        return torch.cat([part.mT for part in parts], 2).mT
+    return torch.cat(tuple(parts), 1)
 
 
 def joined(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
@@ -229,17 +216,7 @@ def how_many(rows: bool | int, x: Tensor) -> int:
     return rows * x.shape[1] if isinstance(rows, bool) else rows
 
 
-def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: bool | int) -> Tensor:
-    if biased is True:
-        return linear(x, (weights, biases))
-    z = torch.bmm(x, weights)
-    if not biased:
-        return z
-    have = torch.arange(z.shape[1], device=z.device) < biased
-    return z + torch.where(have[:, None], biases, 0.0)
-
-
-def _each(x: Tensor, rows: Tensor) -> Tensor:
+def each(x: Tensor, rows: Tensor) -> Tensor:
     """Inputs for every network, where two share theirs."""
     return x if len(x) == len(rows) else x.repeat_interleave(2, 0)
 
@@ -261,3 +238,10 @@ def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
     from damper.engine import dense_triton
 
     return dense_triton
+
+
+def _sums(rows: Tensor, columns: bool) -> ModuleType:
+    """The layers in plain PyTorch, as the device is best asked for them."""
+    from damper.engine import dense_columns, dense_plain
+
+    return dense_columns if columns and rows.is_cpu else dense_plain

@@ -44,7 +44,7 @@ class FieldTape:
         self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
         self.above: list[Tensor] = []
         for i, layer in enumerate(self.hidden):
-            z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R)
+            z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R, columns=False)
             self.above.append(z)
             if i + 1 < len(self.hidden):
                 self.below.append(torch.cat(self._activated(z), 1))
@@ -70,7 +70,8 @@ class FieldTape:
             self.u.insert(0, u)
             self.p.insert(0, u * self._slope(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
-            back = dense.backward(self.rows, layer, x, self.p[0], first=self.R, lengths=(self.R,))
+            given = (self.rows, layer, x, self.p[0])
+            back = dense.backward(*given, first=self.R, lengths=(self.R,), columns=False)
             assert back is not None
             u = back
         self.gradient, self.curvature = u, torch.cat(bent, -1).sum(-1)
@@ -113,6 +114,7 @@ class FieldTape:
             gradients=found,
             wanted=wanted,
             biased=biased,
+            columns=False,
         )
 
     def _through_slopes(
@@ -128,7 +130,7 @@ class FieldTape:
         inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
-            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False)
+            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False, columns=False)
             p_bars.append(p_bar)
             u_bar = p_bar * self._slope(i) + self._padded(c_bar * self._bent(i))
             if i + 1 == len(self.hidden):

@@ -75,6 +75,9 @@ class Learner:
         # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
         # Nor does anything else that it would make sure of at every call, for a fifth of a millisecond each time.
         options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)}
+        if self.device.type == "cpu":
+            # Between kernels of some microseconds each, Python's own time and its checks of sizes count.
+            options |= {"cpp_wrapper": True, "size_asserts": False}
         return torch.compile(_own(function), fullgraph=True, dynamic=False, options=options)
 
     def graphed(

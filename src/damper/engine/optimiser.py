@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from damper.once import once
+
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
@@ -51,16 +53,16 @@ class Adam:
 
     def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
         """All rows in place, no value read: what is not kept has the gradient, the rates and the step 0."""
-        rows = keep.unsqueeze(1)
-        on, gradient = rows.to(parameters.dtype), torch.where(rows, gradient, 0.0)
         beta_1, beta_2 = BETAS
-        self.m.lerp_(gradient, (1.0 - beta_1) * on)
-        self.v.mul_(1.0 - (1.0 - beta_2) * on).addcmul_(gradient, gradient, value=1.0 - beta_2)
         # The moments' corrections are numbers per agent: they need no pass over the parameters.
-        root = (1.0 - self.decay_v).to(on.dtype).sqrt()
-        size = (learning_rate * root / (1.0 - self.decay_m).to(on.dtype)).unsqueeze(1)
-        length = self.v.sqrt().add_(EPSILON * root.unsqueeze(1))
-        parameters.addcmul_(self.m / length, -size * on)
+        on, root = keep.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
+        size = learning_rate * root / (1.0 - self.decay_m).to(parameters.dtype)
+        numbers = once(keep, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on)
+        keep, rate, decay, least, size = (number.unsqueeze(1) for number in numbers)
+        gradient = torch.where(keep, gradient, 0.0)
+        self.m.lerp_(gradient, rate)
+        self.v.mul_(decay).addcmul_(gradient, gradient, value=1.0 - beta_2)
+        parameters.addcmul_(self.m / self.v.sqrt().add_(least), size)
 
     def _step_by_row(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
         """The same with PyTorch's fused kernel: a CPU waits for memory here, and this passes through it once."""
@@ -79,7 +81,8 @@ def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
             if kept:
                 target[row].lerp_(online[row], rate)
     else:
-        target.lerp_(torch.where(keep.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1))
+        keep, rate = (number.unsqueeze(1) for number in once(keep, tau.to(target.dtype)))
+        target.lerp_(torch.where(keep, online, target), rate)
 
 
 def _row_by_row(parameters: Tensor) -> bool:

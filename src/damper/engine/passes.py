@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from damper.engine import dense
 from damper.engine.differentiate import differentiate
 from damper.engine.field import field_inputs, of_twins
 from damper.engine.field_tape import FieldTape
@@ -220,7 +221,7 @@ class Recorded:
         if kept:
             self.tape = Tape.again(layout, rows, kept)
         else:
-            self.tape = Tape(layout, rows, agents.shape.activation, torch.cat([obs for (obs,) in inputs], 1))
+            self.tape = Tape(layout, rows, agents.shape.activation, dense.together([obs for (obs,) in inputs]))
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _actor_losses(self) -> list[ActorLoss]:
@@ -255,7 +256,7 @@ class Recorded:
     def _by_rows(self, found: Sequence[Tensor], order: Sequence[int]) -> Tensor:
         """Slopes by what a loss asked for as ``[P, rows, outputs]``, up to the last row it asked for."""
         known = dict(zip(order, found, strict=True))
-        return torch.cat([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(order) + 1)], 1)
+        return dense.together([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(order) + 1)])
 
     def _read_both(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         tape = self._critic_tape("critic", [(obs, action)])

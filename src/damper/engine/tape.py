@@ -74,7 +74,7 @@ class Tape:
         grouped = in_groups(self.rows, sum(sizes), span)
         lengths = [span] * (sum(sizes) // span) if grouped else sizes
         found = dense.blank(self.rows, len(lengths), self.every)
-        self._back(torch.cat(tuple(cotangents), 1), sizes[0], lengths, found)
+        self._back(dense.together(cotangents), sizes[0], lengths, found)
         count = sizes[0] // lengths[0] if grouped else 1
         rows = dense.gather(found, self.rows.shape[1])
         return [functools.reduce(torch.add, share) for share in (rows[:count], rows[count:]) if share]

@@ -1,0 +1,93 @@
+"""The layers of ``dense`` on a CPU, where a batch's rows are better kept as a matrix's columns.
+
+Every ``[M, R, F]`` that is made here is a view of ``[M, F, R]``: the R numbers of one feature lie side by side. A batch
+is a multiple of a processor's vectors more often than a layer is (300 units are 18¾ of them), and a product with few
+lines of many columns is several times faster than one with many lines of few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from damper.engine.dense import ACTIVATIONS, NARROW, Dense, Pieces, each, how_many
+
+FEW = 8  # outputs
+
+
+def forward(
+    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, every: int, biased: bool | int
+) -> tuple[Tensor, Tensor | None]:
+    """``dense.forward``."""
+    rows = rows[::every]
+    z, biases = _product(layer.weights(rows).mT, each(x.mT, rows)), layer.biases(rows).mT
+    if biased is True:
+        z = z + biases
+    elif biased:
+        z = z + torch.where(torch.arange(z.shape[2], device=z.device) < biased, biases, 0.0)
+    if activation is None:
+        return z.mT, None
+    h, slope = ACTIVATIONS[activation](z)
+    return h.mT, slope.mT if keep else None
+
+
+def backward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    d: Tensor,
+    first: int,
+    lengths: Sequence[int],
+    slope: Tensor | None,
+    gradients: list[Pieces] | None,
+    wanted: bool | int,
+    every: int,
+    biased: bool | int,
+) -> Tensor | None:
+    """``dense.backward``."""
+    rows, wanted, biased = rows[::every], how_many(wanted, d), how_many(biased, d)
+    x, d = each(x.mT, rows), d.mT
+    begin = 0
+    for pieces, length in zip(gradients or (), lengths, strict=False):
+        seen, part = begin if begin < first else begin - first, d[..., begin : begin + length]
+        with_bias = part if biased >= begin + length else part[..., : max(0, biased - begin)]
+        pieces.update(layer.pieces(_by_weights(x[..., seen : seen + length], part), with_bias.sum(2)))
+        begin += length
+    if not wanted:
+        return None
+    dx = _by_inputs(layer.weights(rows), d[..., :wanted])
+    if slope is None:
+        return dx.mT
+    slope = slope.mT
+    if wanted <= first:
+        return (dx * slope[..., :wanted]).mT
+    # Each loss by itself: joined, the slopes would be written and read once more.
+    parts = dx[..., :first] * slope[..., :first], dx[..., first:] * slope[..., : wanted - first]
+    return torch.cat(parts, 2).mT
+
+
+def _product(weights: Tensor, x: Tensor) -> Tensor:
+    if weights.shape[1] > 1:
+        return torch.bmm(weights, x)
+    # The compiler would make a loop of its own of a batched product with a single line, and that is slower.
+    return torch.stack([torch.mm(*network) for network in zip(weights.unbind(), x.unbind(), strict=True)])
+
+
+def _by_weights(x: Tensor, d: Tensor) -> Tensor:
+    """``x dᵀ``, found as ``(d xᵀ)ᵀ`` where its lines would be short; a single column is a sum, like the biases'."""
+    if d.shape[1] == 1:
+        return (x * d).sum(2, keepdim=True)
+    return torch.bmm(d, x.mT).mT if d.shape[1] < NARROW else torch.bmm(x, d.mT)
+
+
+def _by_inputs(weights: Tensor, d: Tensor) -> Tensor:
+    """``W d``; with few outputs a sum of outer products, which joins the multiplication by the slopes."""
+    outputs = d.shape[1]
+    if outputs > FEW:
+        return torch.bmm(weights, d)
+    dx = weights[..., :1] * d[:, :1]
+    for k in range(1, outputs):
+        dx = dx + weights[..., k : k + 1] * d[:, k : k + 1]
+    return dx
