@@ -73,7 +73,7 @@ def test_our_sb3_classes_by_processor_time(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
-    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "damper", "--steps", "120"]
+    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "damper", "--steps", "72"]
     main(["bench", "end-to-end", *words, "--out", str(tmp_path)])
     for row in read(tmp_path / "end-to-end.json").rows:
         parts = [row["stepping %"], row["acting %"], row["updating %"]]
@@ -84,7 +84,7 @@ def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
 
 def test_end_to_end_as_several_populations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("envpool")
-    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "plain", "--steps", "60", "--agents", "3"]
+    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "plain", "--steps", "36", "--agents", "3"]
     main(["bench", "end-to-end", *words, "--populations", "1", "2", "--out", str(tmp_path)])
     rows = [row for row in read(tmp_path / "end-to-end.json").rows if row["envs"] == "envpool"]
     assert [(row["agents"], row["populations"]) for row in rows] == [(3, 1), (3, 2)]

@@ -114,7 +114,7 @@ class CompiledOnly:
         return launch
 
 
-@pytest.mark.parametrize(("capability", "tf32"), [(90, True), (80, False)])
+@pytest.mark.parametrize(("capability", "tf32"), [(90, True), pytest.param(80, False, marks=pytest.mark.slow)])
 def test_the_kernels_compile_for_gpus(
     capability: int, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,7 @@ def test_every_method_s_update_is_one_graph_to_the_compiler(backbone: str, metho
     check_traced(backbone, method)
 
 
-OTHERS = [("plain", 16), ("damper", 16), ("damper", 24), ("pave", 8), ("damper", 16)]
+OTHERS = [("damper", 16), ("damper", 24), ("pave", 8), ("damper", 16)]
 
 
 def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
