@@ -216,6 +216,16 @@ def how_many(rows: bool | int, x: Tensor) -> int:
     return rows * x.shape[1] if isinstance(rows, bool) else rows
 
 
+def shares(lengths: Sequence[int], first: int, biased: int) -> list[tuple[slice, slice, slice]]:
+    """Of each group in ``backward``: its rows of x, its rows of d, and those of them that had a bias."""
+    found, begin = [], 0
+    for length in lengths:
+        seen, end = begin if begin < first else begin - first, begin + length
+        found.append((slice(seen, seen + length), slice(begin, end), slice(begin, min(end, max(begin, biased)))))
+        begin = end
+    return found
+
+
 def each(x: Tensor, rows: Tensor) -> Tensor:
     """Inputs for every network, where two share theirs."""
     return x if len(x) == len(rows) else x.repeat_interleave(2, 0)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from damper.engine.dense import ACTIVATIONS, NARROW, Dense, Pieces, each, how_many
+from damper.engine.dense import ACTIVATIONS, NARROW, Dense, Pieces, each, how_many, shares
 
 FEW = 8  # outputs
 
@@ -49,12 +49,8 @@ def backward(
     """``dense.backward``."""
     rows, wanted, biased = rows[::every], how_many(wanted, d), how_many(biased, d)
     x, d = each(x.mT, rows), d.mT
-    begin = 0
-    for pieces, length in zip(gradients or (), lengths, strict=False):
-        seen, part = begin if begin < first else begin - first, d[..., begin : begin + length]
-        with_bias = part if biased >= begin + length else part[..., : max(0, biased - begin)]
-        pieces.update(layer.pieces(_by_weights(x[..., seen : seen + length], part), with_bias.sum(2)))
-        begin += length
+    for pieces, (seen, part, with_bias) in zip(gradients or (), shares(lengths, first, biased), strict=False):
+        pieces.update(layer.pieces(_by_weights(x[..., seen], d[..., part]), d[..., with_bias].sum(2)))
     if not wanted:
         return None
     dx = _by_inputs(layer.weights(rows), d[..., :wanted])

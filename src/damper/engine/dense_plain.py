@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from damper.engine.dense import ACTIVATIONS, Dense, Pieces, each, how_many, linear
+from damper.engine.dense import ACTIVATIONS, Dense, Pieces, each, how_many, linear, shares
 
 
 def forward(
@@ -47,13 +47,9 @@ def backward(
 ) -> Tensor | None:
     """``dense.backward``."""
     rows, wanted, biased = rows[::every], how_many(wanted, d), how_many(biased, d)
-    begin = 0
-    for pieces, length in zip(gradients or (), lengths, strict=False):
-        seen, part = begin if begin < first else begin - first, d[:, begin : begin + length]
-        inputs = each(x[:, seen : seen + length], rows)
-        with_bias = part if biased >= begin + length else part[:, : max(0, biased - begin)]
-        pieces.update(layer.pieces(torch.bmm(inputs.mT, part), with_bias.sum(1)))
-        begin += length
+    for pieces, (seen, part, with_bias) in zip(gradients or (), shares(lengths, first, biased), strict=False):
+        inputs = each(x[:, seen], rows)
+        pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, part]), d[:, with_bias].sum(1)))
     if not wanted:
         return None
     d = d[:, :wanted]

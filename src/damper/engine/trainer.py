@@ -100,8 +100,11 @@ class Trainer:
     @property
     def rests_next(self) -> bool:
         """Whether nothing may be under way after the next step: it is the last, or everything is saved."""
-        step, every = self.step + 1, self.settings.checkpoint_every
-        return step >= self.settings.steps or bool(every and step % every == 0)
+        return self.step + 1 >= self.settings.steps or self._saved_at(self.step + 1)
+
+    def _saved_at(self, step: int) -> bool:
+        every = self.settings.checkpoint_every
+        return every > 0 and step % every == 0
 
     def begin(self) -> None:
         """Begin one step of every agent."""
@@ -139,7 +142,7 @@ class Trainer:
             self._learn()
         if self.step % settings.log_every == 0 or self.done:
             self._log()
-        if settings.checkpoint_every and self.step % settings.checkpoint_every == 0:
+        if self._saved_at(self.step):
             self.checkpoint()
 
     def finish(self) -> None:
