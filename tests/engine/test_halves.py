@@ -144,4 +144,6 @@ def test_two_pools_share_the_threads() -> None:
 def test_halves_need_two_agents_and_without_overlap_step_as_one(tmp_path: Path) -> None:
     with pytest.raises(DamperError, match=r"seeds must be at least two to step in halves, but \[3\] was given"):
         Halves(settings(), (3,))
+    with pytest.raises(DamperError, match="threads must be at least 1, got 0"):
+        Halves(settings(env_threads=0), SEEDS)
     check_same(*(train(tmp_path / str(halves), settings(overlap=False), halves) for halves in (True, False)))

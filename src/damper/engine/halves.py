@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def all_threads(settings: Settings) -> int:
     """As many as were asked for, or one for each core that this process may use."""
-    if settings.env_threads:
+    if settings.env_threads is not None:
         return settings.env_threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
