@@ -12,8 +12,8 @@ from damper.losses import temporal_loss
 from damper.methods import METHODS, Method
 from damper.metrics import smoothness
 from damper.rules import RULES, GradientReport, combine
+from damper.version import __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "RULES",

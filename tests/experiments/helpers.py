@@ -47,6 +47,8 @@ def invented(agent: Wanted, level: float = 0.0, sm: float = 1.0, episodes: int =
         hardware={"cpu": "test", "cores": 1, "threads": 1},
         commit=None,
         command="damper reproduce td3-table",
+        sources=["0123456789abcdef0123"],
+        origin="damper-rl==0.1.0",
     )
     return replace(record, **changes)
 

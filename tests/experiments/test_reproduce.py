@@ -7,8 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
+import damper
 from damper.cli import main
 from damper.engine.metrics_log import MetricsLog
+from damper.engine.provenance import source
 from damper.engine.run import Run
 from damper.errors import DamperError
 from damper.experiments.grids import wanted
@@ -48,6 +50,7 @@ def test_records_say_what_was_done(done: Path) -> None:
         assert record.trace is not None and record.trace["shape"] == [200, 1]
         assert record.run["agents"] == 2 and record.run["steps_per_second"] > 0
         assert str(done) not in record.text()
+        assert record.sources == [source()] and record.versions["damper"] == damper.__version__
 
 
 def test_running_twice_changes_nothing(done: Path) -> None:
@@ -87,12 +90,15 @@ def test_a_killed_run_is_gone_on_with_even_if_more_is_asked_for(tmp_path: Path) 
 
     with patch.object(MetricsLog, "write", killed), pytest.raises(KilledError):
         reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
+    Run(next(tmp_path.rglob("manifest.json")).parent).update_manifest(source="another code")
     more = tiny(seeds=3)
     jobs = plan(wanted(more), tmp_path / "runs")
     assert sorted(len(job.wanted) for job, _ in jobs) == [1, 2]
     assert reproduce(more, tmp_path / "results", tmp_path / "runs", progress=False).added == 3
     begun = [Run(path.parent) for path in tmp_path.rglob("manifest.json") if len(Run(path.parent).agents) == 2]
     assert [run.manifest["resumed"][0]["step"] for run in begun] == [200]
+    sources = [record.sources for record in Store(tmp_path / "results")]
+    assert sorted(sources) == sorted([["another code", source()]] * 2 + [[source()]]), "what other code began says so"
 
 
 def test_another_process_at_the_same_run_is_left_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from damper.errors import DamperError
 from damper.evaluation.rollout import Episode
 from damper.experiments.records import curve, pack_trace, unpack_trace
 from damper.experiments.store import Store, read_record
-from damper.experiments.timings import read_timings, write_timing
+from damper.experiments.timings import read_timings, timing_path, write_timing
 from damper.metrics import smoothness
 from tests.experiments.helpers import TIMING, agents_of, invented
 
@@ -30,6 +30,21 @@ def test_a_record_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     assert path.relative_to(tmp_path).parts[:2] == ("pave", "Pendulum")
     assert [other.digest for other in store] == [AGENTS[0].digest]
     assert store.has(AGENTS[0].identity) and not store.has(AGENTS[1].identity)
+
+
+def test_records_and_timings_from_before_codes_were_told_are_read_and_written_as_they_are(tmp_path: Path) -> None:
+    text = invented(AGENTS[0], sources=[], origin=None).text()
+    assert "source" not in text and "origin" not in text
+    path = Store(tmp_path).add(invented(AGENTS[0], sources=[], origin=None))
+    assert (read_record(path).sources, read_record(path).text()) == ([], text)
+    written = write_timing(tmp_path, TIMING)
+    (timing,) = read_timings(tmp_path)
+    assert "source" not in timing.text() and timing.text() == written.read_text()
+    published = Path(__file__).parents[2] / "results"
+    for path in published.glob("*/*/*.json"):
+        assert read_record(path).text() == path.read_text(), path
+    for timing in read_timings(published):
+        assert timing.text() == timing_path(published, timing).read_text()
 
 
 def test_a_record_that_is_there_is_not_changed(tmp_path: Path) -> None:

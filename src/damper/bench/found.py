@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from damper.engine.files import write_bytes
-from damper.engine.provenance import commit, hardware, versions
+from damper.engine.provenance import code, hardware, versions
 from damper.errors import DamperError
 
 
@@ -58,7 +58,7 @@ class Found:
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
     def save(self, folder: Path, command: str) -> list[Path]:
-        """``<name>.json`` with hardware, versions, commit and command, and ``<name>.png`` where matplotlib is there."""
+        """``<name>.json`` with hardware, versions, code and command, and ``<name>.png`` where matplotlib is there."""
         record: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
@@ -66,7 +66,7 @@ class Found:
             "rows": self.rows,
             "how": dict(self.how),
         }
-        record |= {"bars": list(self.bars), "command": command, "commit": commit(), "versions": versions()}
+        record |= {"bars": list(self.bars), "command": command, **code(), "versions": versions()}
         record["hardware"] = hardware(str(self.how.get("device", "cpu")))
         path = folder / f"{self.name}.json"
         write_bytes(path, (json.dumps(record, indent=1) + "\n").encode())

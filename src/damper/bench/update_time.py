@@ -9,7 +9,7 @@ from damper.bench import peers
 from damper.bench.found import Found
 from damper.bench.subjects import How, Transitions, make_learner, paper_update
 from damper.bench.turns import Plan, Turns, take_turns
-from damper.engine.provenance import commit, hardware, versions
+from damper.engine.provenance import code, hardware, versions
 from damper.experiments.paper import paper, title
 from damper.experiments.timings import Timing, write_timing
 
@@ -73,8 +73,8 @@ def write_timings(results: Path, data: Transitions, found: Found, turns: dict[st
                 how=how,
                 versions=versions(),
                 hardware=hardware(str(how["device"])),
-                commit=commit(),
                 command=command,
+                **code(),
             ),
         )
         for backbone, taken in turns.items()

@@ -10,7 +10,7 @@ from typing import Any
 from damper.engine.files import write_json
 from damper.engine.metrics_log import read_metrics
 from damper.engine.policy import Policy
-from damper.engine.provenance import commit, hardware, versions
+from damper.engine.provenance import code, hardware, versions
 from damper.engine.settings import Settings
 from damper.errors import DamperError
 
@@ -26,7 +26,7 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """All settings, seeds, versions, hardware and commit, and what happened."""
+        """All settings, seeds, versions, hardware and the code that ran, and what happened."""
         try:
             manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
         except FileNotFoundError as error:
@@ -91,7 +91,7 @@ def open_run(path: Path, settings: Settings) -> Run:
         "agents": settings.agents(),
         "versions": versions(),
         "hardware": hardware(settings.device),
-        "commit": commit(),
+        **code(),
         "finished": False,
         "resumed": [],
     }

@@ -21,7 +21,7 @@ from damper.engine.metrics_log import MetricsLog, episode_means, take_diagnostic
 from damper.engine.nets import Layout
 from damper.engine.policy import Policy, PolicyInfo, describe
 from damper.engine.population import Shape, layouts
-from damper.engine.provenance import memory_available, versions
+from damper.engine.provenance import memory_available, source, versions
 from damper.engine.replay import Replay
 from damper.engine.run import Run, open_run
 from damper.engine.settings import Settings
@@ -218,7 +218,10 @@ class Trainer:
         if not exact:
             self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
         event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
-        self.run.update_manifest(resumed=[*self.run.manifest["resumed"], event])
+        manifest = self.run.manifest
+        if source() != manifest.get("source"):
+            event["source"] = source()  # other code goes on than began
+        self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
     def _log(self) -> None:

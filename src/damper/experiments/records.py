@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from damper.engine.provenance import source
 from damper.engine.run import Run
 from damper.evaluation.evaluate import Evaluation
 from damper.evaluation.rollout import Episode
@@ -42,7 +43,15 @@ def make_record(
         hardware=manifest["hardware"],
         commit=manifest["commit"],
         command=command,
+        sources=_sources(manifest),
+        origin=manifest.get("origin"),
     )
+
+
+def _sources(manifest: Mapping[str, Any]) -> list[str]:
+    """The code that began, that went on, and that measures now; a run begun before codes were told has "unknown"."""
+    resumed = [event["source"] for event in manifest.get("resumed", []) if "source" in event]
+    return list(dict.fromkeys([manifest.get("source", "unknown"), *resumed, source()]))
 
 
 def _run_facts(manifest: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

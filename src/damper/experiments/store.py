@@ -20,6 +20,7 @@ from damper.experiments.identity import digest
 from damper.experiments.timings import read_timings, timing_path
 
 FORMAT = 1
+_LATER = ("sources", "origin")  # not in records from before them
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,9 @@ class Record:
         hardware: the machine in words.
         commit: of the source tree.
         command: what makes this record again.
+        sources: digests of the package's source files, of the code that trained the agent, that went on with it and
+            that measured it: one, unless the code changed in between. Empty in an old record.
+        origin: where the package was installed from, if no commit is known.
     """
 
     identity: Mapping[str, Any]
@@ -51,6 +55,8 @@ class Record:
     hardware: Mapping[str, Any]
     commit: str | None
     command: str
+    sources: list[str] = field(default_factory=list)
+    origin: str | None = None
     format: int = field(default=FORMAT)
 
     @property
@@ -60,7 +66,8 @@ class Record:
 
     def text(self) -> str:
         """As JSON, a line per field, so that a difference in git shows what differs."""
-        lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in asdict(self).items())
+        content = {name: value for name, value in asdict(self).items() if value or name not in _LATER}
+        lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in content.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -68,7 +75,9 @@ def read_record(path: Path) -> Record:
     """A record from its file; one that is damaged, misnamed or of another format is refused."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        record = Record(**{f.name: content[f.name] for f in fields(Record)})
+        record = Record(
+            **{f.name: content[f.name] for f in fields(Record) if f.name in content or f.name not in _LATER}
+        )
         sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamperError(f"{path} is no whole record ({error}): delete it and run the experiment again.") from error

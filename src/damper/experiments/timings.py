@@ -12,6 +12,8 @@ from typing import Any
 from damper.engine.files import write_bytes
 from damper.experiments.identity import digest
 
+_LATER = ("source", "origin")  # not in timings from before them
+
 
 @dataclass(frozen=True, eq=False)
 class Timing:
@@ -30,6 +32,8 @@ class Timing:
         hardware: the machine in words.
         commit: of the source tree.
         command: what measures this again.
+        source: a digest of the package's source files; None in an old timing.
+        origin: where the package was installed from, if no commit is known.
     """
 
     backbone: str
@@ -44,6 +48,8 @@ class Timing:
     hardware: Mapping[str, Any]
     commit: str | None
     command: str
+    source: str | None = None
+    origin: str | None = None
 
     @property
     def setting(self) -> str:
@@ -53,7 +59,8 @@ class Timing:
 
     def text(self) -> str:
         """As JSON."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+        content = {name: value for name, value in asdict(self).items() if value is not None or name not in _LATER}
+        return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
 def timing_path(results: Path, timing: Timing) -> Path:
@@ -74,7 +81,9 @@ def read_timings(results: Path) -> list[Timing]:
     for path in sorted((results / "bench").glob("*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Timing(**{f.name: content[f.name] for f in fields(Timing)}))
+            found.append(
+                Timing(**{f.name: content[f.name] for f in fields(Timing) if f.name in content or f.name not in _LATER})
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{path} is no whole timing ({error}): delete it and measure again.", stacklevel=2)
     return found
