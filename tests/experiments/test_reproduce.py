@@ -9,6 +9,7 @@ import pytest
 
 import damper
 from damper.cli import main
+from damper.engine.lock import run_lock
 from damper.engine.metrics_log import MetricsLog
 from damper.engine.provenance import source
 from damper.engine.run import Run
@@ -17,7 +18,7 @@ from damper.experiments.grids import wanted
 from damper.experiments.identity import identity
 from damper.experiments.packing import pack
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
-from damper.experiments.runner import held, plan
+from damper.experiments.runner import plan
 from damper.experiments.store import Store
 from tests.experiments.helpers import TINY, agents_of, invented, tiny
 
@@ -103,8 +104,7 @@ def test_a_killed_run_is_gone_on_with_even_if_more_is_asked_for(tmp_path: Path) 
 
 def test_another_process_at_the_same_run_is_left_alone(tmp_path: Path) -> None:
     (job,) = pack(wanted(tiny()))
-    with held(job.folder(tmp_path / "runs")) as alone:
-        assert alone
+    with run_lock(job.folder(tmp_path / "runs")):
         outcome = reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
     assert outcome == Outcome(wanted=2, there=0, added=0, left=2)
 

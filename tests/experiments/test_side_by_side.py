@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from damper.engine.lock import run_lock
 from damper.experiments import runner
 from damper.experiments.grids import Request
 from damper.experiments.packing import Job, pack
 from damper.experiments.reproduce import Outcome, reproduce
-from damper.experiments.runner import abreast, held, plan
+from damper.experiments.runner import abreast, plan
 from damper.experiments.store import Store
 from tests.experiments.helpers import TINY, agents_of
 
@@ -47,7 +48,7 @@ def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
                        settings=SETTINGS)  # fmt: skip
     jobs = plan(agents, tmp_path / "runs")
     assert [len(group) for group in abreast(jobs)] == [3]
-    with held(jobs[0][1]):
+    with run_lock(jobs[0][1]):
         outcome = reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False)
     assert outcome == Outcome(wanted=6, there=0, added=4, left=2)
     assert reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False).left == 0

@@ -45,7 +45,9 @@ def disk_error(path: Path, error: OSError) -> DamperError:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder last through a power cut."""
+    """Make a rename in the folder last through a power cut; Windows opens no folders and needs none of it."""
+    if os.name == "nt":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

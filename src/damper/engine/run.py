@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.files import write_json
+from damper.engine.lock import LOCK
 from damper.engine.metrics_log import read_metrics
 from damper.engine.policy import Policy
 from damper.engine.provenance import code, hardware, versions
@@ -84,7 +85,7 @@ def open_run(path: Path, settings: Settings) -> Run:
             _sweep(path, "**/.*.tmp")
         return run
     _sweep(path, ".manifest.json.*.tmp")
-    if path.exists() and any(path.iterdir()):
+    if path.exists() and any(other.name != LOCK for other in path.iterdir()):
         raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
     facts = {
         "settings": record,

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from damper.engine.lock import run_lock
 from damper.engine.progress import Progress
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
@@ -48,11 +49,13 @@ def train(
             population of their product.
     """
     resolved = resolve(env, backbone, method, seeds, steps, protocol, **settings)
-    return run_settings(resolved, Path(out) if out else default_folder(resolved), progress, tensorboard)
+    folder = Path(out) if out else default_folder(resolved)
+    with run_lock(folder):
+        return run_settings(resolved, folder, progress, tensorboard)
 
 
 def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboard: bool = False) -> Run:
-    """Train complete settings into a folder."""
+    """Train complete settings into a folder, whose lock the caller holds."""
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from damper.engine.lock import run_lock
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
 from damper.engine.train import run_settings
@@ -70,9 +71,10 @@ def compare(
     runs, evaluations = {}, {}
     for method in methods:
         resolved = _for_method(env, backbone, method, seeds, steps, protocol, methods, settings)
-        runs[method] = run_settings(resolved, out / method, progress)
-        evaluations[method] = evaluate(runs[method], env, episodes, envs=resolved.envs)
-        evaluations[method].save(out / method / "evaluation")
+        with run_lock(out / method):
+            runs[method] = run_settings(resolved, out / method, progress)
+            evaluations[method] = evaluate(runs[method], env, episodes, envs=resolved.envs)
+            evaluations[method].save(out / method / "evaluation")
     return Comparison(resolved.env_id, backbone, runs, evaluations)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from damper.engine.lock import RunLockedError, run_lock
 from damper.engine.provenance import versions
 from damper.engine.run import Run
 from damper.engine.settings import Settings
@@ -24,37 +23,25 @@ from damper.experiments.records import make_record
 from damper.experiments.store import Record
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[bool]:
-    """Whether this process alone works on a run's folder; the system lets go when a process dies."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(descriptor)
-
-
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
     """Train a population, or go on with it, and evaluate its agents; None if another process is at it."""
     check_physics(job)
-    with held(folder) as alone:
-        if not alone:
-            return None
-        return record_run(run_settings(job.settings, folder, progress), job, command)
+    try:
+        with run_lock(folder):
+            return record_run(run_settings(job.settings, folder, progress), job, command)
+    except RunLockedError:
+        return None
 
 
 def run_jobs(jobs: Sequence[tuple[Job, Path]], command: str, progress: bool = True) -> list[Record]:
     """The same for populations side by side; those that another process is at are passed over."""
     with ExitStack() as stack:
-        mine = [(job, folder) for job, folder in jobs if stack.enter_context(held(folder))]
-        for job, _ in mine:
+        mine = []
+        for job, folder in jobs:
             check_physics(job)
+            with suppress(RunLockedError):
+                stack.enter_context(run_lock(folder))
+                mine.append((job, folder))
         runs = train_side_by_side([(job.settings, folder) for job, folder in mine], progress) if mine else []
         return [record for run, (job, _) in zip(runs, mine, strict=True) for record in record_run(run, job, command)]
 
