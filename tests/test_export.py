@@ -104,6 +104,23 @@ def test_a_wrong_file_is_caught_and_leaves_the_good_one(run, tmp_path, monkeypat
     assert (tmp_path / "old.onnx").read_bytes() != good["old.onnx"]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_diverged_policy_is_refused(run, value, tmp_path):
+    policy = run.policy(0)
+    policy.row[5] = value
+    for check in (True, False):
+        with pytest.raises(DamperError, match="must have finite weights, .* its training diverged"):
+            export(policy, tmp_path / "policy.onnx", check=check, episodes=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_gives_no_numbers_is_caught(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("damper.export.check.open_file", lambda path: (lambda obs: np.full((len(obs), 1), np.nan), {}))
+    with pytest.raises(DamperError, match="must give the original's actions, but differs by nan"):
+        export(run, tmp_path / "policy.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_programs_of_pytorch_are_opened_only_if_trusted(run, tmp_path):
     export(run, tmp_path / "policy.pt2")
     with pytest.raises(DamperError, match=r"may hold pickles, .* add --trust"):

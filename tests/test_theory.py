@@ -212,6 +212,10 @@ class TestTheorem2:
         assert (lower <= evaluated).all()
         assert (evaluated <= upper).all()
 
+    def test_bounds_of_the_ratio_by_hand(self) -> None:
+        # q^(−η)/λ = 0.04^(−½)/4 = 5/4, times δ/2 = 1/5 and 2 − δ = 8/5.
+        assert [float(b) for b in theory.gain_ratio_bounds(0.04, 0.5, 4.0, 0.4)] == pytest.approx([0.25, 2.0])
+
     @pytest.mark.parametrize("weight", [0.1, 1.0, 100.0])
     def test_a_weak_enough_gradient_beats_any_fixed_weight(self, weight: float, rng: torch.Generator) -> None:
         _, c, g_R, g_T = grid(rng, torch.tensor([1e-8]))

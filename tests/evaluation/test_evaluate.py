@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import damper
 from damper.evaluation.evaluate import evaluation_seeds, load_records
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
+from tests.engine.diary import Diary
 
 
 @pytest.fixture(scope="module")
@@ -17,17 +20,17 @@ def run(tmp_path_factory):
     return tiny.train(tmp_path_factory.mktemp("run") / "r", eta=[0.0, 1.0])
 
 
-def gymnasium_episode(policy, seed):
-    """One deterministic episode with nothing but Gymnasium and the policy file."""
-    env = gymnasium.make("Pendulum-v1")
+def gymnasium_episode(policy, seed, env=None):
+    """One deterministic episode with nothing but Gymnasium and a policy: return, actions, whether it fell."""
+    env = env or gymnasium.make("Pendulum-v1")
     obs, _ = env.reset(seed=seed)
-    total, actions, done = 0.0, [], False
-    while not done:
+    total, actions, terminated, truncated = 0.0, [], False, False
+    while not (terminated or truncated):
         action = policy(obs)
         obs, reward, terminated, truncated, _ = env.step(action)
-        total, done = total + reward, terminated or truncated
+        total += reward
         actions.append(action)
-    return total, np.array(actions)
+    return total, np.array(actions), terminated
 
 
 def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
@@ -35,10 +38,42 @@ def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
     assert [len(episodes) for episodes in evaluation.episodes] == [3] * 4
     for index in range(4):
         for episode in evaluation.episodes[index]:
-            total, actions = gymnasium_episode(run.policy(index), episode.seed)
+            total, actions, _ = gymnasium_episode(run.policy(index), episode.seed)
             assert episode.total == pytest.approx(total, rel=1e-5)
             np.testing.assert_allclose(episode.executed, actions, atol=1e-5)
             assert episode.record()["smoothness"] == pytest.approx(damper.smoothness(actions), rel=1e-4)
+
+
+def test_an_episode_is_over_when_it_ends_though_others_go_on():
+    """Episodes of 1 to 8 steps: those that ran out of time are reset, and fall while longer ones still run."""
+
+    def policy(obs):
+        return np.sin(obs[..., 1:3].sum(-1, keepdims=True)).astype(np.float32)
+
+    seeds = range(30)
+    (episodes,) = damper.evaluate(policy, Diary, seeds=seeds).episodes
+    assert {episode.length for episode in episodes} == set(range(1, 9))
+    for seed, episode in zip(seeds, episodes, strict=True):
+        total, actions, terminated = gymnasium_episode(policy, seed, Diary())
+        assert episode.seed == seed and episode.total == pytest.approx(total, abs=1e-6)
+        assert episode.terminated is terminated
+        np.testing.assert_allclose(episode.executed, actions, atol=1e-6)
+        np.testing.assert_array_equal(episode.raw, episode.executed)
+
+
+def test_a_diverged_policy_is_evaluated_to_the_end_and_changes_no_other(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "run")
+    diverged = run.policy(1)
+    diverged.row.fill_(float("nan"))
+    spoiled = damper.Run(tmp_path / "run")
+    diverged.save(spoiled.policy_path(1))
+    sound, found = (damper.evaluate(source, episodes=2).episodes for source in (run, spoiled))
+    for index in (0, 2, 3):
+        for ours, theirs in zip(found[index], sound[index], strict=True):
+            assert ours.total == theirs.total and np.array_equal(ours.executed, theirs.executed)
+    for episode in found[1]:  # torque 0, the middle of the range
+        total, actions, _ = gymnasium_episode(lambda obs: np.zeros(1, np.float32), episode.seed)
+        assert episode.total == pytest.approx(total) and np.array_equal(episode.executed, actions)
 
 
 def test_default_seeds_are_the_protocols_ten():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 import damper
@@ -14,9 +15,11 @@ from damper.engine.metrics_log import MetricsLog
 from damper.engine.provenance import source
 from damper.engine.run import Run
 from damper.errors import DamperError
+from damper.evaluation import evaluate
 from damper.experiments.grids import wanted
 from damper.experiments.identity import identity
 from damper.experiments.packing import pack
+from damper.experiments.records import unpack_trace
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
 from damper.experiments.runner import plan
 from damper.experiments.store import Store
@@ -54,6 +57,23 @@ def test_records_say_what_was_done(done: Path) -> None:
         assert record.sources == [source()] and record.versions["damper"] == damper.__version__
 
 
+def test_each_record_holds_its_own_agent(done: Path, tmp_path: Path) -> None:
+    shutil.copytree(done / "runs", tmp_path / "runs")
+    (run,) = (Run(path.parent) for path in tmp_path.rglob("manifest.json"))
+    run.update_manifest(frozen={"1": 77})
+    reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
+    records = {record.identity["seed"]: record for record in Store(tmp_path / "results")}
+    assert len({tuple(record.episodes["return"]) for record in records.values()}) == 2
+    for index, agent in enumerate(run.agents):
+        record, (episodes,) = records[agent["seed"]], evaluate(run.policy(index)).episodes
+        assert record.episodes["return"] == pytest.approx([episode.total for episode in episodes], rel=1e-5)
+        assert record.episodes["smoothness"] == pytest.approx([e.record()["smoothness"] for e in episodes], rel=1e-4)
+        assert record.trace is not None
+        np.testing.assert_allclose(unpack_trace(record.trace), episodes[0].executed, atol=1e-4)
+        assert record.curve["cosine"] == pytest.approx([line["cosine"][index] for line in run.metrics()], rel=1e-4)
+        assert record.frozen == (77 if index == 1 else None)
+
+
 def test_running_twice_changes_nothing(done: Path) -> None:
     before = contents(done)
     with patch("damper.experiments.runner.run_settings", side_effect=AssertionError("nothing is to be trained")):
@@ -74,7 +94,12 @@ def test_deleted_records_are_trained_again_to_the_same_numbers(done: Path, tmp_p
     next((tmp_path / "results").rglob("*.json")).unlink()
     assert reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False) == Outcome(2, 1, 1, 0)
     assert [len(Run(path.parent).agents) for path in tmp_path.rglob("manifest.json")] == [1]
-    assert numbers(tmp_path / "results").keys() == numbers(done / "results").keys()
+    before, after = ({r.digest: r.episodes for r in Store(folder / "results")} for folder in (done, tmp_path))
+    assert before.keys() == after.keys()
+    for who, episodes in before.items():
+        # Trained alone, not as one of two: the same up to rounding.
+        assert after[who]["return"] == pytest.approx(episodes["return"], rel=1e-3)
+        assert after[who]["smoothness"] == pytest.approx(episodes["smoothness"], rel=1e-2)
 
 
 class KilledError(Exception):

@@ -41,6 +41,14 @@ def test_it_is_the_rule(name: str, conflict: bool) -> None:
     assert torch.equal(flat(primary), kept[0]) and torch.equal(flat(auxiliary), kept[1])
 
 
+@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1])
+def test_no_entry_is_lost_where_gradients_are_cut(size: int) -> None:
+    g_R, g_T = torch.ones(size), torch.full((size,), -2.0)
+    quick = apply_single(RULES["scalarization"], [g_R, torch.ones(3)], [g_T, torch.full((3,), 2.0)])
+    assert quick is not None
+    assert float(quick[1].cosine) == pytest.approx((3 - size) / (3 + size), rel=1e-6)
+
+
 def test_damper_has_it_and_rules_with_a_memory_have_not() -> None:
     assert "damper" in SPAN and "bloop" not in SPAN
     assert apply_single(RULES["bloop"], gradients(0), gradients(1)) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 from damper.engine.files import disk_error, write_json
 from damper.errors import DamperError
-from damper.export.check import compare
+from damper.export.check import check_finite, compare
 from damper.export.contract import make_contract
 from damper.export.files import check_ending, open_file, write
 from damper.export.measure import EPISODES, roll_out
@@ -52,6 +52,7 @@ def export(
         already = DamperError(f"{source} is an exported file already: export the run or model it came from.")
         raise opened.refusal or already
     network = opened.network
+    check_finite(network, source)
     measured = opened.smoothness or roll_out(opened.act, opened.env, episodes)
     contract = make_contract(opened, network, measured)
     # Under other names until all is well: nobody must find a wrong policy under a good name, or miss the old one.

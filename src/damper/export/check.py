@@ -17,6 +17,15 @@ TOLERANCE = 1e-5
 COUNT = 4096
 
 
+def check_finite(network: Network, source: object) -> None:
+    """Refuse a policy whose training diverged: what it does is no action."""
+    if not all(np.isfinite(c).all() for step in network.steps if step.name == "Gemm" for c in step.constants):
+        raise DamperError(
+            f"the policy must have finite weights, but some of {source} are not: its training diverged; export "
+            "another agent, or train it again with a smaller learning_rate."
+        )
+
+
 def compare(source: Source, network: Network, path: Path, name: Path) -> dict[str, float]:
     """The largest difference between a file, to be called ``name``, and its original; an error if it is above 1e-5.
 
