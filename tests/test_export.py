@@ -109,7 +109,7 @@ def test_a_diverged_policy_is_refused(run, value, tmp_path):
     policy = run.policy(0)
     policy.row[5] = value
     for check in (True, False):
-        with pytest.raises(DamperError, match="must have finite weights, .* its training diverged"):
+        with pytest.raises(DamperError, match="weights must be finite, but some are not: its training diverged"):
             export(policy, tmp_path / "policy.onnx", check=check, episodes=0)
     assert list(tmp_path.iterdir()) == []
 

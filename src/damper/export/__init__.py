@@ -52,7 +52,7 @@ def export(
         already = DamperError(f"{source} is an exported file already: export the run or model it came from.")
         raise opened.refusal or already
     network = opened.network
-    check_finite(network, source)
+    check_finite(network)
     measured = opened.smoothness or roll_out(opened.act, opened.env, episodes)
     contract = make_contract(opened, network, measured)
     # Under other names until all is well: nobody must find a wrong policy under a good name, or miss the old one.

@@ -17,12 +17,12 @@ TOLERANCE = 1e-5
 COUNT = 4096
 
 
-def check_finite(network: Network, source: object) -> None:
+def check_finite(network: Network) -> None:
     """Refuse a policy whose training diverged: what it does is no action."""
     if not all(np.isfinite(c).all() for step in network.steps if step.name == "Gemm" for c in step.constants):
         raise DamperError(
-            f"the policy must have finite weights, but some of {source} are not: its training diverged; export "
-            "another agent, or train it again with a smaller learning_rate."
+            "the policy's weights must be finite, but some are not: its training diverged; export another agent, or "
+            "train it again with a smaller learning_rate."
         )
 
 
