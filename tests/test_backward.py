@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, distributed, multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import damper
 from damper import DamperError
@@ -148,12 +151,14 @@ def test_parameters_unused_by_one_loss_or_by_both() -> None:
     assert frozen.grad is None
 
 
-def test_a_loss_that_is_a_constant_has_a_zero_gradient(actor: CountingActor, critic: nn.Module) -> None:
-    plain = copy.deepcopy(actor)
-    losses(plain, critic)[0].backward()
-    report = damper.backward(losses(actor, critic)[0], torch.tensor(0.0), actor.parameters())
-    np.testing.assert_array_equal(gradient_of(actor), gradient_of(plain))
-    assert report.guard.item() is True
+def test_the_graph_is_kept_if_asked_and_only_then(actor: CountingActor, critic: nn.Module) -> None:
+    both = losses(actor, critic)
+    damper.backward(*both, actor.parameters(), retain_graph=True)
+    once = gradient_of(actor)
+    damper.backward(*both, actor.parameters())
+    np.testing.assert_array_equal(gradient_of(actor), once)
+    with pytest.raises(RuntimeError, match="second time"):
+        damper.backward(*both, actor.parameters())
 
 
 def test_parameters_of_several_dtypes() -> None:
@@ -170,11 +175,11 @@ def test_parameters_of_several_dtypes() -> None:
         assert parameter.grad.tolist() == pytest.approx(wanted.tolist(), rel=tolerance)
 
 
-@pytest.mark.parametrize("wrap", [lambda p: p, list, tuple, iter, lambda p: (x for x in p)])
+@pytest.mark.parametrize("wrap", [nn.Module.parameters, lambda a: tuple(a.parameters()), lambda a: a])
 def test_parameters_in_any_container(wrap: Callable[[Any], Any], actor: CountingActor, critic: nn.Module) -> None:
     twin = copy.deepcopy(actor)
     damper.backward(*losses(twin, critic), list(twin.parameters()))
-    damper.backward(*losses(actor, critic), wrap(actor.parameters()))
+    damper.backward(*losses(actor, critic), wrap(actor))
     np.testing.assert_array_equal(gradient_of(actor), gradient_of(twin))
 
 
@@ -239,10 +244,9 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(primary, auxiliary, [])
     with mistake(r"parameters must be tensors, but a tuple was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, actor.named_parameters())  # type: ignore[arg-type]
-    for given, kind in ((actor[0], "Linear"), (None, "NoneType")):
-        with mistake(rf"parameters must be tensors, but a {kind} was given: pass module.parameters\(\)"):
-            damper.backward(primary, auxiliary, given)  # type: ignore[arg-type]
-    with mistake(r"parameters must take part in a loss, but neither loss depends on any"):
+    with mistake(r"parameters must be tensors, but a NoneType was given: pass module.parameters\(\)"):
+        damper.backward(primary, auxiliary, None)  # type: ignore[arg-type]
+    with mistake(r"primary_loss must depend on the parameters, but on none of those given: check for a detach"):
         damper.backward(primary, auxiliary, [nn.Parameter(torch.ones(2))])
     with mistake(r"rule must name one of .*, but 'dampr' was given: did you mean 'damper'"):
         damper.backward(primary, auxiliary, parameters, rule="dampr")
@@ -250,11 +254,133 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(*losses(actor, critic), parameters, eta=2.0)
     with mistake(r"settings of damper must be its own, but 'weight' was given: it has eta"):
         damper.backward(*losses(actor, critic), parameters, weight=2.0)
+    with mistake(r"settings of pegrad must be its own, but 'eta' was given: it has cap"):
+        damper.backward(*losses(actor, critic), parameters, eta=1.0, rule="pegrad")
+    with mistake(r"state must be left out for damper, which has no memory, but a Tensor was given"):
+        damper.backward(*losses(actor, critic), parameters, state=torch.ones(3))
     assert all(bool((p.grad == 1).all()) for p in parameters if p.grad is not None)
     assert all(p.grad is not None for p in parameters)
 
 
-def test_a_primary_loss_without_a_graph_is_a_mistake(actor: CountingActor, critic: nn.Module) -> None:
-    primary, auxiliary = losses(actor, critic)[:2]
-    with pytest.raises(DamperError, match="primary_loss must depend on the parameters, but has no graph"):
-        damper.backward(primary.detach(), auxiliary, actor.parameters())
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_loss_without_gradient_is_a_mistake(which: int, actor: CountingActor, critic: nn.Module) -> None:
+    name = ("primary_loss", "auxiliary_loss")[which]
+    elsewhere = critic(torch.cat([OBS, actor(OBS).detach()], 1)).mean()
+    for other, why in ((torch.tensor(0.0), "has no graph"), (elsewhere, "on none of those given")):
+        both = list(losses(actor, critic))
+        both[which] = other
+        with pytest.raises(DamperError, match=f"^{name} must depend on the parameters, but {why}"):
+            damper.backward(*both, actor.parameters())
+
+
+def test_a_sparse_gradient_is_a_mistake() -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    row = table(torch.tensor([1]))
+    with pytest.raises(DamperError, match=r"^primary_loss must have dense gradients, but has a sparse one"):
+        damper.backward(row.square().sum(), row.sum(), table.parameters())
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+
+class Branching(nn.Module):
+    """A first layer for all, one of two for each process, and one for none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(4))
+
+    def forward(self, obs: Tensor, branch: int) -> Tensor:
+        output: Tensor = self.layers[1 + branch](self.layers[0](obs))
+        return output
+
+
+def branch_losses(model: nn.Module, branch: int) -> tuple[Tensor, Tensor]:
+    rows = slice(16 * branch, 16 * branch + 16)
+    output = model(OBS[rows], branch)
+    return output.square().mean(), (output - NEXT_OBS[rows]).abs().mean()
+
+
+def train_three_steps(name: str, actor: nn.Module, critic: nn.Module, rows: slice, **group: Any) -> Tensor:
+    """Parameters and last report of an actor whose process sees some rows of the batch."""
+    state = None
+    for _ in range(3):
+        mu, mu_next = actor(OBS[rows]), actor(NEXT_OBS[rows])
+        primary, auxiliary = -critic(torch.cat([OBS[rows], mu], 1)).mean(), (mu_next - mu).square().sum(-1).mean()
+        parameters = list(actor.parameters()) if group else actor
+        report = damper.backward(primary, auxiliary, parameters, rule=name, state=state, **group)
+        state = report.state
+        with torch.no_grad():
+            for parameter in actor.parameters():
+                parameter -= 0.1 * parameter.grad  # type: ignore[operator]
+    return torch.cat([p.detach().flatten() for p in actor.parameters()] + [n.float().reshape(1) for n in report[:5]])
+
+
+def make_pair() -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(1)
+    return CountingActor(), nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def one_of_two_processes(rank: int, folder: str) -> None:
+    """Half the batch each; what came of it is saved."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    rows, found = slice(16 * rank, 16 * rank + 16), {}
+    for name in RULES:
+        actor, critic = make_pair()
+        found[name] = train_three_steps(name, DistributedDataParallel(actor), critic, rows)
+    actor, critic = make_pair()
+    found["bare"] = train_three_steps("damper", actor, critic, rows, process_group=distributed.group.WORLD)
+    actor, critic = make_pair()
+    found["alone"] = train_three_steps("damper", actor, critic, rows, process_group=None)
+    with mistake(r"process_group must be given where torch.distributed runs 2 processes, unless .* None if each"):
+        damper.backward(*losses(actor, critic), actor.parameters())
+    first_alone = distributed.new_group([0])
+    if rank == 1:
+        with mistake(r"process_group must hold this process, but does not"):
+            damper.backward(*losses(actor, critic), actor, process_group=first_alone)
+    torch.manual_seed(2)
+    branching = DistributedDataParallel(Branching(), find_unused_parameters=True)
+    for _ in range(2):  # the wrapper would complain of the first at the second
+        damper.backward(*branch_losses(branching, rank), branching)
+    found |= {f"branch {i}": p.grad for i, p in enumerate(branching.parameters()) if p.grad is not None}
+    save_file(found, f"{folder}/{rank}.safetensors")
+    distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
+    folder = tmp_path_factory.mktemp("distributed")
+    multiprocessing.spawn(one_of_two_processes, (str(folder),), nprocs=2)
+    return [load_file(folder / f"{rank}.safetensors") for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_two_processes_with_half_the_batch_equal_one_with_the_whole(
+    name: str, two_processes: list[dict[str, Tensor]]
+) -> None:
+    whole = train_three_steps(name, *make_pair(), slice(None))
+    first, second = (found[name] for found in two_processes)
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_processes_average_where_asked_only(two_processes: list[dict[str, Tensor]]) -> None:
+    first, second = two_processes
+    assert torch.equal(first["bare"], first["damper"])
+    assert not torch.equal(first["alone"], second["alone"])
+    torch.testing.assert_close(first["alone"], train_three_steps("damper", *make_pair(), slice(16)))
+
+
+def test_a_parameter_that_one_process_uses_is_averaged_and_one_that_none_uses_left_out(
+    two_processes: list[dict[str, Tensor]],
+) -> None:
+    torch.manual_seed(2)
+    model = Branching()
+    both = [sum(pair) / 2 for pair in zip(branch_losses(model, 0), branch_losses(model, 1), strict=True)]
+    damper.backward(*both, model)
+    for found in two_processes:
+        assert {name for name in found if name.startswith("branch")} == {f"branch {i}" for i in range(6)}
+        for i, parameter in enumerate(list(model.parameters())[:6]):
+            torch.testing.assert_close(found[f"branch {i}"], parameter.grad)

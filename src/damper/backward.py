@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from damper.errors import DamperError
-from damper.rules import GradientReport, combine_single, find, settings_of
+from damper.rules import GradientReport, combine_single, find
 from damper.rules._settings import Setting
 from damper.rules._span import Rule
+
+Gradients = Sequence[Tensor | None]  # one per parameter; None where it takes no part
 
 
 def backward(
     primary_loss: Tensor,
     auxiliary_loss: Tensor,
-    parameters: Tensor | Iterable[Tensor],
-    eta: Setting = 1.0,
+    parameters: nn.Module | Tensor | Iterable[Tensor],
+    eta: Setting | None = None,
     rule: str | Rule = "damper",
     state: Any = None,
+    *,
+    retain_graph: bool = False,
+    process_group: distributed.ProcessGroup | Literal["auto"] | None = "auto",
     **settings: Any,
 ) -> GradientReport:
     r"""Differentiate both losses, combine the gradients, and set ``.grad`` of the given parameters.
@@ -32,25 +38,29 @@ def backward(
     Args:
         primary_loss: the loss that has priority, a scalar.
         auxiliary_loss: the loss to serve where it does not oppose the first, a scalar; may share its graph.
-        parameters: what to differentiate with respect to, e.g. ``actor.parameters()``. A parameter unused by one
-            loss counts as zero gradient there; one unused by both keeps ``.grad`` None.
-        eta: DAMPER's η in [0, 1]; rules without η ignore it.
+        parameters: what to differentiate with respect to: ``actor.parameters()``, or the actor itself. A parameter
+            unused by one loss counts as zero gradient there; one unused by both keeps ``.grad`` None.
+        eta: DAMPER's η in [0, 1], 1 by default; only for rules that have it.
         rule: a name in ``damper.rules.RULES`` or a callable with the same interface.
         state: the memory of a rule that has one: the previous call's ``report.state``.
+        retain_graph: keep the graph of both losses for another differentiation, as in ``Tensor.backward``.
+        process_group: where the two gradients are averaged before they are combined. "auto" is the group of the
+            ``DistributedDataParallel`` module given as ``parameters``; None averages nowhere.
         **settings: the rule's own settings.
 
     Returns:
         A ``GradientReport`` of tensors; nothing waits for the device.
     """
     leaves = _leaves(parameters)
+    group = _group(parameters) if process_group == "auto" else process_group
     rule = find(rule)
-    if "eta" in settings_of(rule):
+    if eta is not None:
         settings["eta"] = eta
     primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
-    auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
+    auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=retain_graph)
+    if group is not None:
+        primary, auxiliary = _average(primary, auxiliary, leaves, group)
     used = [i for i in range(len(leaves)) if primary[i] is not None or auxiliary[i] is not None]
-    if not used:
-        raise DamperError("parameters must take part in a loss, but neither loss depends on any: check for a detach().")
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in (primary, auxiliary))
     combined, report = combine_single(rule, g_R, g_T, state, **settings)
     for leaf in leaves:
@@ -60,8 +70,10 @@ def backward(
     return report
 
 
-def _leaves(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _leaves(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
     """The parameters that can have a gradient, each once."""
+    if isinstance(parameters, nn.Module):
+        parameters = parameters.parameters()
     single = isinstance(parameters, Tensor) or not isinstance(parameters, Iterable)
     given: list[Any] = [parameters] if single else list(parameters)
     for item in given:
@@ -78,17 +90,56 @@ def _leaves(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return leaves
 
 
-def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> tuple[Tensor | None, ...]:
-    """Gradients with None for unused parameters; a loss that is a constant has none at all."""
+def _group(parameters: object) -> distributed.ProcessGroup | None:
+    """The group of a module under DistributedDataParallel; None where there is one process only."""
+    modules = parameters.modules() if isinstance(parameters, nn.Module) else ()
+    found = {module.process_group for module in modules if isinstance(module, DistributedDataParallel)}
+    if len(found) == 1:
+        return found.pop()
+    # Bare parameters do not tell whose they are, and processes that combine their own gradients drift apart.
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise DamperError(
+            f"process_group must be given where torch.distributed runs {distributed.get_world_size()} processes, "
+            "unless parameters is one DistributedDataParallel module: pass that module instead of its parameters(), "
+            "or process_group=torch.distributed.group.WORLD, or None if each process trains by itself."
+        )
+    return None
+
+
+def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> Gradients:
+    """A loss's gradients; one that has none at all is a mistake, not a reason to train on the other loss alone."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
     if not loss.requires_grad:
-        if name == "primary_loss":  # as loss.backward() would, rather than train on the auxiliary alone
-            raise DamperError("primary_loss must depend on the parameters, but has no graph: was it detached?")
-        return (None,) * len(leaves)
-    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(loss, leaves, retain_graph=retain, allow_unused=True)
+        raise DamperError(f"{name} must depend on the parameters, but has no graph: was it detached?")
+    gradients: Gradients = torch.autograd.grad(loss, leaves, retain_graph=retain, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
+        raise DamperError(f"{name} must depend on the parameters, but on none of those given: check for a detach().")
+    if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):
+        raise DamperError(f"{name} must have dense gradients, but has a sparse one: leave sparse=True out.")
     return gradients
+
+
+def _average(
+    primary: Gradients, auxiliary: Gradients, leaves: list[Tensor], group: distributed.ProcessGroup
+) -> tuple[Gradients, Gradients]:
+    """Both gradients averaged over the processes, in one exchange; None where no process uses the parameter."""
+    processes = distributed.get_world_size(group)
+    if processes < 1:
+        raise DamperError("process_group must hold this process, but does not: give the group that trains this module.")
+    used = [g_R is not None or g_T is not None for g_R, g_T in zip(primary, auxiliary, strict=True)]
+    own = [_or_zeros(g, leaf).reshape(-1) for g, leaf in zip((*primary, *auxiliary), leaves * 2, strict=True)]
+    flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes
+    distributed.all_reduce(flat, group=group)
+    *means, shares = flat.split([*map(len, own), len(used)])
+    # What this process uses is used; only for the rest must it wait to hear of the others.
+    used = used if all(used) else [share > 0 for share in shares.tolist()]
+    found = [
+        mean.view_as(leaf).to(leaf.dtype) if there else None
+        for mean, leaf, there in zip(means, leaves * 2, used * 2, strict=True)
+    ]
+    return found[: len(leaves)], found[len(leaves) :]
 
 
 def _or_zeros(gradient: Tensor | None, leaf: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ def combine_reported(
 ) -> tuple[Tensor, GradientReport]:
     """Apply any rule, with or without memory, and report what it did (the new memory is ``report.state``)."""
     rule = find(rule)
-    _check_settings(rule, settings)
+    _check_settings(rule, state, settings)
     return apply_reported(rule, primary, auxiliary, state, has_memory(rule), **settings)
 
 
@@ -103,7 +103,7 @@ def combine_single(
 ) -> tuple[list[Tensor], GradientReport]:
     """The same for one agent, parameter by parameter, and faster on a CPU; equal up to float32's rounding."""
     rule = find(rule)
-    _check_settings(rule, settings)
+    _check_settings(rule, state, settings)
     quick = apply_single(rule, primary, auxiliary, **settings)
     if quick is not None:
         return quick
@@ -115,13 +115,16 @@ def combine_single(
     return [part.view_as(g).to(g.dtype, copy=True) for part, g in zip(parts, primary, strict=True)], report
 
 
-def _check_settings(rule: Rule, settings: dict[str, Any]) -> None:
-    """Refuse a setting that the rule does not have."""
+def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
+    """Refuse a setting, or a memory, that the rule does not have."""
+    title = getattr(rule, "__name__", "the rule")
+    if state is not None and not has_memory(rule):
+        given = type(state).__name__
+        raise DamperError(f"state must be left out for {title}, which has no memory, but a {given} was given.")
     if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(rule).parameters.values()):
         return
     known = settings_of(rule)
     for name in settings:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            title = getattr(rule, "__name__", "the rule")
             raise DamperError(f"settings of {title} must be its own, but {name!r} was given: {has}.")

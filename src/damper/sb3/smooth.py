@@ -175,7 +175,8 @@ class Smooth:
             log.add(auxiliary_loss=auxiliary)
         if method.actor and method.rule:
             settings = self._settings["rule"]
-            report = backward(native, auxiliary, parameters, rule=method.rule, state=state.memory, **settings)
+            own = {"state": state.memory, "process_group": None, **settings}  # SB3 trains in one process
+            report = backward(native, auxiliary, parameters, rule=method.rule, **own)
             state.remember(report.state)
             log.add_report(report)
         else:
