@@ -266,7 +266,7 @@ def test_the_contract_names_method_and_settings_of_a_zip(sb3, trust, tmp_path):
 
 def test_without_the_extra_a_sentence_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(DamperError, match=r'ONNX files need onnx: pip install "damper\[onnx\]"'):
+    with pytest.raises(DamperError, match=r'ONNX files need onnx: pip install "damper-rl\[onnx\]"'):
         export(run, tmp_path / "policy.onnx")
 
 

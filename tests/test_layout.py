@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from damper.engine.provenance import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "damper"
@@ -40,6 +43,13 @@ UNPICKLES_WHEN_TRUSTED = {("src/damper/export/sources.py", "load_from_pkl")}  # 
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = [ROOT / file for file in listed.split("\0") if file]
+    assert files
+    return [file for file in files if file.is_file()]
 
 
 def parse(path: Path) -> ast.Module:
@@ -99,9 +109,21 @@ def test_each_has_a_test_and_a_page(package: str, pages: str) -> None:
 def test_files_name_no_machine_and_no_registry() -> None:
     local = r"(?<![\w.:/-])/(?:home|root|work|opt|Users|mnt)/\w"
     registry = r"pypi[.]org|pythonhosted[.]org|npmjs[.]|download[.]pytorch[.]org|conda[.]anaconda[.]org"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    files = [ROOT / file for file in listed.split("\0") if file]
-    assert files
-    texts = {name(file): file.read_bytes().decode("utf-8", "ignore") for file in files if file.is_file()}
+    texts = {name(file): file.read_bytes().decode("utf-8", "ignore") for file in tracked()}
     found = {file: match[0] for file, text in texts.items() if (match := re.search(f"{local}|{registry}", text))}
     assert found == {}
+
+
+def test_what_pip_installs_is_called_by_its_name() -> None:
+    # "damper" is somebody else's on the Python Package Index: whoever follows a message must not fetch that.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION
+    extras = project["optional-dependencies"]
+    wrong = rf"(?<![\w.-])damper\[(?:{{extra}}|{'|'.join(extras)})|\binstall (?:-\S+ )*[\"']?damper(?![\w-])"
+    files = [path for path in tracked() if path.suffix in (".py", ".md", ".toml", ".yml") or not path.suffix]
+    texts = {name(path): path.read_text(encoding="utf-8") for path in files if "tests" not in path.parts}
+    texts.pop("CHANGELOG.md")  # tells what the name was
+    found = {file: match[0] for file, text in texts.items() if (match := re.search(wrong, text))}
+    assert found == {}
+    offered = {extra for text in texts.values() for extra in re.findall(r"damper-rl\[([\w,-]+)\]", text)}
+    assert offered and {one for extra in offered for one in extra.split(",")} <= set(extras)

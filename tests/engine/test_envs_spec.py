@@ -122,7 +122,7 @@ def test_a_missing_package_names_its_extra(
     for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.mujoco", "gymnasium.envs.box2d"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(DamperError, match=rf'pip install "damper\[{extra}\]"'):
+    with pytest.raises(DamperError, match=rf'pip install "damper-rl\[{extra}\]"'):
         make_pool(env, [0], backend)
 
 

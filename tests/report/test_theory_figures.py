@@ -78,5 +78,5 @@ def test_an_unknown_format_is_named(tmp_path: Path) -> None:
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DamperError, match=r'pip install "damper\[plot\]"'):
+    with pytest.raises(DamperError, match=r'pip install "damper-rl\[plot\]"'):
         theory_figures.overview(tmp_path / "overview.svg")

@@ -53,7 +53,7 @@ def end_to_end(
     for task in tasks:
         if not backends(task):
             raise DamperError(
-                f"tasks must be ones that can be stepped here, but {task!r} cannot: install damper[mujoco]."
+                f"tasks must be ones that can be stepped here, but {task!r} cannot: install damper-rl[mujoco]."
             )
         for backend in backends(task):
             for backbone in backbones:

@@ -107,7 +107,7 @@ class Bench:
             raise DamperError("iterations and rounds must be at least 1, but a smaller number was given.")
         if self.what == "sb3" and not peers.has_sb3():
             raise DamperError(
-                "this measurement must have Stable-Baselines3, but it is not installed: pip install 'damper[sb3]'."
+                "this measurement must have Stable-Baselines3, but it is not installed: pip install 'damper-rl[sb3]'."
             )
 
     @property

@@ -80,7 +80,7 @@ def _connect(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise DamperError('several machines need Ray: pip install "damper[ray]".') from error
+        raise DamperError('several machines need Ray: pip install "damper-rl[ray]".') from error
     try:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)

@@ -48,7 +48,7 @@ def _extra(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError as error:
-        raise DamperError(f'ONNX files need {name}: pip install "damper[onnx]".') from error
+        raise DamperError(f'ONNX files need {name}: pip install "damper-rl[onnx]".') from error
 
 
 def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:

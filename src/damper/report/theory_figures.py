@@ -67,7 +67,7 @@ def _canvas(path: Path, width: float, height: float) -> Iterator[Figure]:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise DamperError('figures need matplotlib, which is not installed: pip install "damper[plot]".') from None
+        raise DamperError('figures need matplotlib, which is not installed: pip install "damper-rl[plot]".') from None
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure

@@ -21,7 +21,7 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise DamperError('pictures need matplotlib: pip install "damper[plot]".') from error
+        raise DamperError('pictures need matplotlib: pip install "damper-rl[plot]".') from error
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

@@ -68,7 +68,7 @@ def _import_envpool() -> Any:
     except ImportError as error:
         raise DamperError(
             f"backend='envpool' needs a package that is missing ({error}); "
-            'pip install "damper[envpool]" installs it, or use backend="gymnasium".'
+            'pip install "damper-rl[envpool]" installs it, or use backend="gymnasium".'
         ) from error
     return envpool
 

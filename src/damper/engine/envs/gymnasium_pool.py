@@ -59,7 +59,7 @@ def _explain_import(env: str, gymnasium_id: str, error: Exception) -> str:
     extra = next((extra for package, extra in EXTRAS.items() if module.startswith(package)), None)
     if extra is None or "gymnasium-robotics" in str(error):
         return f"env={env!r} must be importable, but {error}"
-    return f'env={env!r} needs a package that is missing ({error}); pip install "damper[{extra}]" installs it.'
+    return f'env={env!r} needs a package that is missing ({error}); pip install "damper-rl[{extra}]" installs it.'
 
 
 def read_spec(env: Env) -> Spec:
