@@ -81,7 +81,7 @@ def test_the_file_alone_drives_the_environment_alike(run, tmp_path):
 
 def test_the_contract_tells_what_a_user_must_know(run, tmp_path):
     export(run.path, tmp_path / "policy.onnx", agent=1)
-    contract = json.loads((tmp_path / "policy.json").read_text())
+    contract = json.loads((tmp_path / "policy.onnx.json").read_text())
     assert contract["file"] == "policy.onnx"
     assert contract["observation"]["shape"] == ["batch", 3] and contract["observation"]["high"] == [1.0, 1.0, 8.0]
     assert contract["action"]["low"] == [-2.0] and contract["action"]["high"] == [2.0]
@@ -308,3 +308,50 @@ def test_evaluate_says_what_is_missing(sb3, settings, arguments, sentence, tmp_p
     assert sentence in capsys.readouterr().err
     if "trust" in sentence:
         main(["evaluate", str(tmp_path / "model.zip"), *arguments, "--trust", "--episodes", "1"])
+
+
+@FORMATS
+def test_what_no_export_wrote_is_replaced_only_by_force(run, ending, tmp_path, capsys):
+    target = tmp_path / f"robot.{ending}"
+    for place in (target, tmp_path / f"robot.{ending}.json"):
+        place.write_text('{"arm": "left"}')
+        with pytest.raises(DamperError, match=rf"{place.name} is there already, .* --force \(force=True\)"):
+            export(run, target)
+        assert [path.name for path in tmp_path.iterdir()] == [place.name] and place.read_text() == '{"arm": "left"}'
+        place.unlink()
+    target.write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", str(run.path), "--to", str(target)])
+    assert "choose another name" in capsys.readouterr().err and target.read_text() == "mine"
+    main(["export", str(run.path), "--to", str(target), "--force"])
+    first = target.read_bytes()
+    export(run, target, agent=1)  # an export's own files need no force
+    assert target.read_bytes() != first
+
+
+def test_an_export_touches_no_neighbour(run, tmp_path):
+    """Nor the contract of the same policy in another format."""
+    (tmp_path / "robot.json").write_text('{"file": "robot.onnx"}')
+    for ending in ("onnx", "pt2"):
+        export(run, tmp_path / f"robot.{ending}")
+    assert (tmp_path / "robot.json").read_text() == '{"file": "robot.onnx"}'
+    for ending in ("onnx", "pt2"):
+        assert json.loads((tmp_path / f"robot.{ending}.json").read_text())["file"] == f"robot.{ending}"
+
+
+def test_a_contract_under_its_old_name_goes_with_the_file_it_describes(run, tmp_path):
+    export(run, tmp_path / "policy.onnx")
+    old = (tmp_path / "policy.onnx.json").rename(tmp_path / "policy.json")
+    export(run, tmp_path / "policy.pt2")
+    assert old.is_file()
+    assert open_source(tmp_path / "policy.onnx").env == "Pendulum-v1"
+    export(run, tmp_path / "policy.onnx")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "policy.onnx", "policy.onnx.json", "policy.pt2", "policy.pt2.json"
+    }  # fmt: skip
+
+
+def test_a_place_that_cannot_be_written_is_told_in_one_sentence(run, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DamperError, match=r"to must lead to a folder, but .*file is a file"):
+        export(run, tmp_path / "file" / "p.onnx")

@@ -63,7 +63,7 @@ def test_smoothness_is_measured_where_the_environment_is_named(trust, tmp_path):
 def test_the_file_carries_what_lies_beside_it(tmp_path):
     save(tmp_path / "model.zip")
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=2)
-    beside = json.loads((tmp_path / "p.json").read_text())
+    beside = json.loads((tmp_path / "p.onnx.json").read_text())
     opened = open_source(tmp_path / "p.onnx")
     assert beside["smoothness"] == opened.smoothness == contract["smoothness"]
     assert opened.facts == beside["training"]
@@ -77,11 +77,11 @@ def test_nothing_is_said_of_what_was_not_measured(tmp_path, capsys):
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx")])
     assert "smoothness in the contract is null, because" in (told := capsys.readouterr().out)
     assert "names no environment that fits: name one with --env" in told
-    assert json.loads((tmp_path / "p.json").read_text())["smoothness"] is None
+    assert json.loads((tmp_path / "p.onnx.json").read_text())["smoothness"] is None
     named = ["--env", "Pendulum-v1", "--episodes"]
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "2"])
     assert "2 episodes of Pendulum-v1: return -" in capsys.readouterr().out
-    assert json.loads((tmp_path / "p.json").read_text())["smoothness"]["episodes"] == 2
+    assert json.loads((tmp_path / "p.onnx.json").read_text())["smoothness"]["episodes"] == 2
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "0"])
     assert "as --episodes 0 asks" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
@@ -117,7 +117,7 @@ def test_an_environment_that_is_not_here_leaves_it_open(tmp_path, capsys):
         path = with_text(tmp_path / "model.zip", {"data": text})
         main(["export", str(path), "--to", str(tmp_path / "p.onnx")])
         assert f"{why}: name one with --env" in capsys.readouterr().out
-        assert json.loads((tmp_path / "p.json").read_text())["smoothness"] is None
+        assert json.loads((tmp_path / "p.onnx.json").read_text())["smoothness"] is None
 
 
 def test_a_wrapped_environment_is_not_taken_for_the_one_whose_id_it_carries(tmp_path):

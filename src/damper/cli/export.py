@@ -11,6 +11,7 @@ from rich.console import Console
 
 from damper.errors import DamperError
 from damper.export import export
+from damper.export.files import contract_path
 from damper.export.measure import EPISODES
 
 
@@ -21,7 +22,7 @@ class Export:
     source: tyro.conf.Positional[Path]
     """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
     to: Path
-    """The file to write: policy.onnx, or policy.pt2 for PyTorch; a contract in JSON is written beside it."""
+    """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
     agent: int = 0
     """Which agent of a run."""
     env: str | None = None
@@ -34,18 +35,18 @@ class Export:
     """Allow unpickling: it runs whatever code the file carries."""
     episodes: int = EPISODES
     """Episodes to measure the contract's smoothness on, where no evaluation lies beside the source; 0 for none."""
+    force: bool = False
+    """Replace files of these names also where no export wrote them."""
 
     def run(self) -> None:
         """Write, check, tell."""
         if self.episodes < 0:
             raise DamperError(f"episodes must be at least 0, but {self.episodes} was given: 0 measures nothing.")
-        options = self.agent, self.env, self.vecnormalize, self.check, self.trust, self.episodes
+        options = self.agent, self.env, self.vecnormalize, self.check, self.trust, self.episodes, self.force
         contract = export(self.source, self.to, *options)
         console = Console()
         shapes = (contract[part]["shape"][1] for part in ("observation", "action"))
-        console.print(
-            "{}: {} numbers in, {} out; contract in {}".format(self.to, *shapes, self.to.with_suffix(".json"))
-        )
+        console.print("{}: {} numbers in, {} out; contract in {}".format(self.to, *shapes, contract_path(self.to)))
         if self.check:
             seen = contract["check"]
             worst, count = seen["largest_difference"], seen["observations"]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ def write_bytes(path: Path, data: bytes) -> str:
         os.replace(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise disk_error(path, error) from error
     return hashlib.sha256(data).hexdigest()
 
@@ -42,6 +44,20 @@ def disk_error(path: Path, error: OSError) -> DamperError:
             "Free some space and start again."
         )
     return DamperError(f"{path} could not be written ({error.strerror}): choose another out folder.")
+
+
+def check_folder(name: str, folder: Path) -> None:
+    """Refuse, before any work is done for it, a folder that cannot be made or written.
+
+    Args:
+        name: the setting that named it.
+        folder: the folder, which need not exist yet.
+    """
+    nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
+    if not nearest.is_dir():
+        raise DamperError(f"{name} must lead to a folder, but {nearest} is a file: choose another place.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise DamperError(f"{name} must lead to a folder that can be written, but {nearest} cannot: choose another.")
 
 
 def sync_folder(folder: Path) -> None:

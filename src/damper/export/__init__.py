@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from damper.engine.files import disk_error, write_json
 from damper.errors import DamperError
 from damper.export.check import check_finite, compare
 from damper.export.contract import make_contract
-from damper.export.files import check_ending, open_file, write
+from damper.export.files import check_target, contract_path, old_contract, open_file, write
 from damper.export.measure import EPISODES, roll_out
 from damper.export.sources import Source, find_path, open_source
 
@@ -26,6 +27,7 @@ def export(
     check: bool = True,
     trust: bool = False,
     episodes: int = EPISODES,
+    force: bool = False,
 ) -> dict[str, Any]:
     """Write a policy to ONNX (``.onnx``) or as PyTorch's exported program (``.pt2``), with its contract beside it.
 
@@ -34,19 +36,20 @@ def export(
 
     Args:
         source: a ``Run``, ``Policy``, SB3 model, or a path to a run, a policy file or an SB3 zip.
-        to: the file to write; the contract gets the same name ending in ``.json``.
+        to: the file to write; the contract's name is the same with ``.json`` behind it: ``policy.onnx.json``.
         agent: which agent of a run.
         env: the environment's id, where the source does not tell it; the contract's smoothness is measured there.
         vecnormalize: SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         check: run the written file on thousands of observations and compare with the original.
         trust: allow unpickling what cannot be read otherwise.
         episodes: how many to measure smoothness on, where no evaluation lies beside the source; 0 for none.
+        force: replace files of these names also where no export wrote them.
 
     Returns:
         The contract.
     """
     path = Path(to)
-    check_ending(path)
+    check_target(path, force)
     opened = open_source(source, agent, env, vecnormalize, trust)
     if opened.network is None:
         already = DamperError(f"{source} is an exported file already: export the run or model it came from.")
@@ -62,10 +65,13 @@ def export(
         contract |= {"check": compare(opened, network, file, path)} if check else {}
         write_json(beside, {"file": path.name, **contract})
         os.replace(file, path)
-        os.replace(beside, path.with_suffix(".json"))
+        os.replace(beside, contract_path(path))
+        if old := old_contract(path):
+            old.unlink()  # it describes the file that was just replaced
     except OSError as error:
         raise disk_error(path, error) from error
     finally:
-        file.unlink(missing_ok=True)
-        beside.unlink(missing_ok=True)
+        for temporary in (file, beside):
+            with suppress(OSError):
+                temporary.unlink()
     return contract

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from damper.engine.files import write_bytes
+from damper.engine.files import check_folder, write_bytes
 from damper.errors import DamperError
 from damper.export.network import Array, Module, Network, Step
 
@@ -32,6 +32,39 @@ def check_ending(path: Path) -> None:
     """Refuse a format that is not known here."""
     if path.suffix not in (".onnx", ".pt2", ".pt"):
         raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
+
+
+def check_target(path: Path, force: bool = False) -> None:
+    """Refuse, before any work, an unknown format, a folder that cannot be written, and the place of another's file."""
+    check_ending(path)
+    check_folder("to", path.parent)
+    for place in (path, contract_path(path)):
+        if place.exists() and not (force or _exported(place)):
+            raise DamperError(
+                f"{place} is there already, and damper export did not write it: choose another name, or replace it "
+                "with --force (force=True)."
+            )
+
+
+def contract_path(path: Path) -> Path:
+    """Where the contract of a policy file lies: ``policy.onnx.json`` beside ``policy.onnx``."""
+    return path.with_name(f"{path.name}.json")
+
+
+def old_contract(path: Path) -> Path | None:
+    """The contract of a policy file under the name that earlier versions gave it, ``policy.json``, if it is there."""
+    old = path.with_suffix(".json")
+    try:
+        contract = json.loads(old.read_text(encoding="utf-8"))
+        ours = contract["format"].startswith("damper-policy-") and contract["file"] == path.name
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return old if ours else None
+
+
+def _exported(path: Path) -> bool:
+    """Whether an export wrote this: a contract, or a policy file, which holds its contract as plain text."""
+    return path.is_file() and b'"format": "damper-policy-' in path.read_bytes()
 
 
 def open_file(path: Path) -> tuple[Runner, dict[str, Any]]:
