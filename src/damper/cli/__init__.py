@@ -33,6 +33,8 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
+    if not sys.flags.safe_path:
+        sys.path.append(os.getcwd())  # where "myenvs:Mass-v0" looks for myenvs.py, also from the console script
     try:
         _run(arguments)
     except DamperError as error:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
+from damper.engine.envs.recorded import named_spec, to_json
 from damper.engine.envs.spec import Spec
 from damper.engine.files import write_tensors
 from damper.engine.nets import Layout, StackedActor
@@ -20,7 +22,11 @@ from damper.errors import DamperError
 
 @dataclass(frozen=True)
 class PolicyInfo:
-    """What a policy file says of itself."""
+    """What a policy file says of itself.
+
+    ``env_spec`` is Gymnasium's ``EnvSpec`` of the environment it was trained in, as JSON; None in files of earlier
+    versions, which know only the id ``env``.
+    """
 
     env: str
     backbone: str
@@ -33,6 +39,7 @@ class PolicyInfo:
     layers: list[tuple[str, int, int]]
     settings: dict[str, Any]
     versions: dict[str, str]
+    env_spec: str | None = None
 
 
 class Policy:
@@ -45,11 +52,22 @@ class Policy:
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
         self.weights = self.layout.split(row.unsqueeze(0))
 
+    @property
+    def env_spec(self) -> EnvSpec:
+        """The environment it was trained in, for ``gymnasium.make``."""
+        recorded = self.info.env_spec
+        return named_spec(self.info.env) if recorded is None else EnvSpec.from_json(recorded)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many observations go in and how many actions come out."""
+        return self.layout.layers[0][1], len(self.info.low)
+
     @torch.no_grad()
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
         """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``."""
         inputs = torch.as_tensor(np.asarray(obs), dtype=self.row.dtype)
-        expected = self.layout.layers[0][1]
+        expected, _ = self.sizes
         if inputs.ndim == 0 or inputs.shape[-1] != expected:
             raise DamperError(
                 f"obs must have shape [..., {expected}], but has {tuple(inputs.shape)}: "
@@ -85,6 +103,7 @@ def describe(spec: Spec, layout: Layout) -> dict[str, Any]:
     """The parts of a policy's header that the environment and the network decide."""
     return {
         "env": spec.id,
+        "env_spec": to_json(spec.env_spec),
         "low": [float(x) for x in spec.low],
         "high": [float(x) for x in spec.high],
         "layers": [list(layer) for layer in layout.layers],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from damper.engine.envs.recorded import named_spec, to_json
+from damper.engine.envs.spec import find_task
 from damper.engine.files import write_json
 from damper.engine.lock import LOCK
 from damper.engine.metrics_log import read_metrics
@@ -57,7 +59,13 @@ class Run:
             raise DamperError(f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given.")
         if not self.finished:
             raise DamperError(f"{self.path} is not finished: run the same command again to go on.")
-        return Policy.load(self.policy_path(agent))
+        policy = Policy.load(self.policy_path(agent))
+        made_by, info = self.manifest["settings"]["env"], policy.info
+        if info.env_spec is None and find_task(made_by) != find_task(info.env):
+            # Before specs were recorded: a callable may have changed the environment whose id it carries.
+            unknown = replace(named_spec(info.env), entry_point=None)
+            policy = Policy(replace(info, env_spec=to_json(unknown)), policy.row)
+        return policy
 
     def metrics(self) -> list[dict[str, Any]]:
         """Training metrics, one row per logging interval."""

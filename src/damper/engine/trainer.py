@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from damper.agents import BACKBONES
 from damper.engine.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.envs import Pool, Transition, spec_of
+from damper.engine.envs.recorded import to_json
 from damper.engine.episodes import Episode, Episodes
 from damper.engine.halves import Halves, fitting_pool, train_in_halves
 from damper.engine.learner import Learner
@@ -60,7 +61,7 @@ class Trainer:
         self.step, self.due, self.seconds_before = 0, 0, 0.0
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
-        self.run.update_manifest(halves=isinstance(self.pool, Halves))
+        self.run.update_manifest(env_spec=to_json(self.spec.env_spec), halves=isinstance(self.pool, Halves))
         self.obs = self._resume()
 
     # --- the loop -----------------------------------------------------------------------------------------------

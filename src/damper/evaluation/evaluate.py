@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
-from damper.engine.envs import find_task
+from damper.engine.envs import EnvLike
 from damper.engine.files import write_bytes, write_json
 from damper.engine.groups import groups
 from damper.engine.nets import StackedActor
@@ -94,7 +95,7 @@ def evaluation_seeds(episodes: int) -> tuple[int, ...]:
 
 def evaluate(
     run_or_policy: Run | Policy | Callable[..., Any] | str | Path,
-    env: str | Callable[[], Any] | None = None,
+    env: EnvLike | None = None,
     episodes: int = 10,
     seeds: Sequence[int] | None = None,
     filter: Filter | None = None,
@@ -106,38 +107,39 @@ def evaluate(
     Args:
         run_or_policy: a finished run (or its folder), a policy (or its file), or a callable from observations
             ``[N, d]`` to actions ``[N, A]`` in the environment's units.
-        env: the environment; by default the one the policy was trained on.
+        env: an id, a ``gymnasium`` spec, or a callable that makes one; by default exactly the environment that the
+            policy was trained in.
         episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
         seeds: the environments' seeds, the same for all agents.
         filter: a filter on the executed action; records then hold raw and executed smoothness.
         envs: "gymnasium" or "envpool".
         env_threads: EnvPool's threads.
     """
-    act, agents, known = _actor(run_or_policy)
+    act, agents, known, sizes = _actor(run_or_policy)
     env = env if env is not None else known
     if env is None:
-        raise DamperError("env must be given: the policy names no environment that can be made again by its id.")
+        raise DamperError("env must be given, because a callable names none: evaluate(policy, env='Pendulum-v1').")
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
-        found, spec = rollout(act, env, [seed for _ in agents for seed in seeds], envs, env_threads, filter)
+        found, spec = rollout(act, env, [seed for _ in agents for seed in seeds], envs, env_threads, filter, sizes)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
     return Evaluation(spec.id, agents, table, versions())
 
 
-def _actor(source: Run | Policy | Callable[..., Any] | str | Path) -> tuple[Act, list[dict[str, Any]], str | None]:
-    """What to call with all agents' observations in a row, the agents, and the environment if known."""
+def _actor(
+    source: Run | Policy | Callable[..., Any] | str | Path,
+) -> tuple[Act, list[dict[str, Any]], EnvSpec | None, tuple[int, int] | None]:
+    """What to call with all agents' observations in a row; the agents; environment and sizes where they are known."""
     if isinstance(source, str | Path):
         path = Path(source)
         source = Run(path) if path.is_dir() else Policy.load(path)
     if isinstance(source, Run):
-        policies = [source.policy(index) for index in range(len(source.agents))]
-        trained, named = source.manifest["settings"]["env"], policies[0].info.env
-        # A callable may have changed the environment whose id it carries: only an id can be made again.
-        return _stacked(policies), source.agents, named if find_task(trained) == find_task(named) else None
+        policies, agents = [source.policy(index) for index in range(len(source.agents))], source.agents
+        return _stacked(policies), agents, policies[0].env_spec, policies[0].sizes
     if isinstance(source, Policy):
-        return _stacked([source]), [{"seed": source.info.seed}], source.info.env
+        return _stacked([source]), [{"seed": source.info.seed}], source.env_spec, source.sizes
     if callable(source):
-        return source, [{"seed": 0}], None
+        return source, [{"seed": 0}], None, None
     raise DamperError(f"run_or_policy must be a run, a policy, a path or a callable, not {type(source).__name__}.")
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from damper import metrics
 from damper.engine.envs import Spec, make_pool
+from damper.errors import DamperError
 from damper.evaluation.filters import Filter
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -61,11 +62,16 @@ def rollout(
     backend: str = "gymnasium",
     threads: int | None = None,
     filter: Filter | None = None,
+    sizes: tuple[int, int] | None = None,
 ) -> tuple[list[Episode], Spec]:
-    """One episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units."""
+    """One episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
+
+    ``sizes`` are d and A where they are known: an environment with others is refused.
+    """
     pool = make_pool(env, seeds, backend, threads)
     spec, count = pool.spec, len(seeds)
     try:
+        check_fit(spec, sizes)
         raw, executed, totals, lengths, terminated = _run(act, pool, count, filter)
     finally:
         pool.close()
@@ -85,6 +91,15 @@ def rollout(
     return episodes, spec
 
 
+def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
+    """Refuse an environment with other numbers of observations and actions than the policy's."""
+    if sizes is not None and sizes != (spec.obs_dim, spec.act_dim):
+        raise DamperError(
+            f"env must have the policy's {sizes[0]} observations and {sizes[1]} actions, but {spec.id!r} has "
+            f"{spec.obs_dim} and {spec.act_dim}: name the environment it was trained for."
+        )
+
+
 def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, ...]:
     spec, obs = pool.spec, pool.reset()
     low, high = spec.low, spec.high
@@ -93,7 +108,13 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
     raw: list[NDArray[np.float32]] = []
     executed: list[NDArray[np.float32]] = []
     while running.any():
-        wanted = np.clip(act(obs), low, high).astype(np.float32)
+        actions = np.asarray(act(obs))
+        if actions.shape != (count, spec.act_dim):
+            raise DamperError(
+                f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, shape "
+                f"{(count, spec.act_dim)}, but gave shape {actions.shape}: choose the environment it was trained for."
+            )
+        wanted = np.clip(actions, low, high).astype(np.float32)
         sent = wanted
         if filter is not None and executed:
             sent = np.clip(filter(wanted, executed[-1], high - low), low, high).astype(np.float32)

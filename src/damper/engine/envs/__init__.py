@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import gymnasium
 
 from damper.engine.envs import envpool_pool, gymnasium_pool
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
+from damper.engine.envs.recorded import EnvLike, named_spec
 from damper.engine.envs.spec import TASKS, Pool, Spec, Task, Transition, find_task
 from damper.errors import DamperError
 
-__all__ = ["TASKS", "Pool", "Spec", "Task", "Transition", "find_task", "make_pool", "spec_of"]
-
-EnvLike = str | Callable[..., gymnasium.Env[Any, Any]]
+__all__ = [
+    "TASKS",
+    "EnvLike",
+    "Pool",
+    "Spec",
+    "Task",
+    "Transition",
+    "find_task",
+    "make_pool",
+    "named_spec",
+    "spec_of",
+]
 
 
 def make_pool(
@@ -23,8 +31,9 @@ def make_pool(
 ) -> Pool:
     """One environment per seed, all stepped together.
 
-    `env` is a task of `TASKS`, a registered id, or (Gymnasium only) a callable that makes an environment; `threads`
-    is EnvPool's. Environment j depends on its own seed alone: not on the pool's size, nor on its neighbours.
+    `env` is a task of `TASKS`, a registered id, an `EnvSpec`, or (Gymnasium only) a callable that makes an
+    environment; `threads` is EnvPool's. Environment j depends on its own seed alone: not on the pool's size, nor on its
+    neighbours.
     """
     if _checked(backend) == "envpool":
         return EnvPoolPool(env, seeds, threads, **env_kwargs)
@@ -37,7 +46,7 @@ def spec_of(env: EnvLike, backend: str = "gymnasium", **env_kwargs: Any) -> Spec
         return envpool_pool.read_spec(env, **env_kwargs)
     one = gymnasium_pool.make_env(env, **env_kwargs)
     try:
-        return gymnasium_pool.read_spec(one)
+        return gymnasium_pool.read_spec(one, env)
     finally:
         one.close()
 

@@ -7,14 +7,16 @@ to merge, and the same pool steps 7 % (35 Pendulums) to 25 % (one) faster.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
+from damper.engine.envs.recorded import EnvLike, gap, made_spec
 from damper.engine.envs.spec import (
     Spec,
     Transition,
@@ -32,43 +34,58 @@ Env = gymnasium.Env[Any, Any]
 EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}
 
 
-def make_env(env: str | Callable[[], Env], **env_kwargs: Any) -> Env:
-    """One environment from a task's name, an id, or a callable that makes a new one at each call."""
-    if not isinstance(env, str):
-        made: Any = env(**env_kwargs) if callable(env) else None
-        if isinstance(made, gymnasium.Env):
-            return made
-        raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
-    task = find_task(env)
+def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
+    """One environment from a task's name, an id, a spec, or a callable that makes a new one at each call."""
+    if isinstance(env, str):
+        task = find_task(env)
+        return _make(task.gymnasium_id, env, {**task.kwargs, **env_kwargs})
+    if isinstance(env, EnvSpec):
+        if missing := gap(env):
+            raise DamperError(
+                f"env must be given, because the record of {env.id!r} does not tell {missing}: name it, or pass a "
+                "callable that makes it."
+            )
+        return _make(env, env.id, env_kwargs)
+    made: Any = env(**env_kwargs) if callable(env) else None
+    if isinstance(made, gymnasium.Env):
+        return made
+    raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
+
+
+def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
+    """Gymnasium's ``make``; its refusals of what the user named in one sentence."""
     try:
         with warnings.catch_warnings():
             # Box2D's SWIG module crashes the interpreter on import where this warning is turned into an error.
             warnings.filterwarnings("ignore", message="builtin type .* has no __module__", category=DeprecationWarning)
-            return gymnasium.make(task.gymnasium_id, **{**task.kwargs, **env_kwargs})
+            return gymnasium.make(env, **kwargs)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
-        raise_unknown(env, gymnasium.registry, "Gymnasium")
-    except TypeError as error:
-        raise DamperError(f"env_kwargs must be arguments of {env!r}, got {env_kwargs}: {error}") from error
+        raise_unknown(name, gymnasium.registry, "Gymnasium")
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-        raise DamperError(_explain_import(env, task.gymnasium_id, error)) from error
+        raise DamperError(_explain_import(env, name, error)) from error
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(env, EnvSpec):
+            raise DamperError(f"env={name!r} cannot be made again as it is recorded, because {error}.") from error
+        if isinstance(error, TypeError):
+            raise DamperError(f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}") from error
+        raise
 
 
-def _explain_import(env: str, gymnasium_id: str, error: Exception) -> str:
-    registered = gymnasium.registry.get(gymnasium_id)
-    module = str(registered.entry_point) if registered else ""
+def _explain_import(env: str | EnvSpec, name: str, error: Exception) -> str:
+    spec = env if isinstance(env, EnvSpec) else gymnasium.registry.get(env)
+    module = str(spec.entry_point) if spec else ""
     extra = next((extra for package, extra in EXTRAS.items() if module.startswith(package)), None)
     if extra is None or "gymnasium-robotics" in str(error):
-        return f"env={env!r} must be importable, but {error}"
-    return f'env={env!r} needs a package that is missing ({error}); pip install "damper-rl[{extra}]" installs it.'
+        return f"env={name!r} must be importable, but {error}"
+    return f'env={name!r} needs a package that is missing ({error}); pip install "damper-rl[{extra}]" installs it.'
 
 
-def read_spec(env: Env) -> Spec:
-    """The spec of an environment; its period is the simulator's `dt`, else one frame of `render_fps`."""
-    name = env.spec.id if env.spec else type(env.unwrapped).__name__
-    period, rate = getattr(env.unwrapped, "dt", None), env.metadata.get("render_fps")
+def read_spec(made: Env, env: EnvLike) -> Spec:
+    """The spec of what `env` made; its period is the simulator's `dt`, else one frame of `render_fps`."""
+    period, rate = getattr(made.unwrapped, "dt", None), made.metadata.get("render_fps")
     if not isinstance(period, float):
         period = 1.0 / rate if rate else None
-    return read_spaces(name, env.observation_space, env.action_space, _time_limit(env), period)
+    return read_spaces(made_spec(made, env), made.observation_space, made.action_space, _time_limit(made), period)
 
 
 def _time_limit(env: Env) -> int | None:
@@ -91,7 +108,7 @@ class GymnasiumPool:
     exact_resume = True
     resumed_fresh = False
 
-    def __init__(self, env: str | Callable[[], Env], seeds: Sequence[int], **env_kwargs: Any) -> None:
+    def __init__(self, env: EnvLike, seeds: Sequence[int], **env_kwargs: Any) -> None:
         self.seeds = check_seeds(seeds, largest=2**63 - 1)
         self.size = len(self.seeds)
         self.envs = [make_env(env, **env_kwargs) for _ in self.seeds]
@@ -100,7 +117,7 @@ class GymnasiumPool:
                 "env must make a new environment at each call, got the same one twice; "
                 "pass a function such as lambda: MyEnv() instead of one that returns a shared object."
             )
-        self.spec = read_spec(self.envs[0])
+        self.spec = read_spec(self.envs[0], env)
         space = self.envs[0].action_space
         self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
         self._obs: NDArray[np.float32] | None = None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from damper.errors import DamperError
@@ -46,7 +47,10 @@ def find_task(env: str) -> Task:
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """Spaces and times of one environment; `period` is its control period in seconds where the environment tells."""
+    """Spaces and times of one environment; `period` is its control period in seconds where the environment tells.
+
+    `env_spec` says which environment it is, in Gymnasium's words (see `recorded`).
+    """
 
     id: str
     obs_dim: int
@@ -57,6 +61,7 @@ class Spec:
     period: float | None
     obs_low: NDArray[np.float32]
     obs_high: NDArray[np.float32]
+    env_spec: EnvSpec
 
 
 class Transition(NamedTuple):
@@ -112,9 +117,10 @@ class Pool(Protocol):
 
 
 def read_spaces(
-    name: str, obs: gymnasium.Space[Any], act: gymnasium.Space[Any], limit: int | None, period: float | None
+    env_spec: EnvSpec, obs: gymnasium.Space[Any], act: gymnasium.Space[Any], limit: int | None, period: float | None
 ) -> Spec:
     """Check that the spaces are ones an actor-critic of vectors can use, and describe them."""
+    name = env_spec.id
     if not isinstance(obs, gymnasium.spaces.Box) or len(obs.shape) > 1:
         raise DamperError(
             f"env={name!r} must have a Box observation of shape (n,), got {obs}; "
@@ -131,7 +137,8 @@ def read_spaces(
             "give it finite bounds, for instance with gymnasium.wrappers.RescaleAction or TransformAction."
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
-    return Spec(name, bounds[2].size, bounds[0].size, bounds[0], bounds[1], limit, period, bounds[2], bounds[3])
+    low, high, obs_low, obs_high = bounds
+    return Spec(name, obs_low.size, low.size, low, high, limit, period, obs_low, obs_high, env_spec)
 
 
 def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:
@@ -173,9 +180,9 @@ def check_turn(sent: bool, receiving: bool) -> None:
 
 
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:
-    """A state fits only the pool it came from: same back end, environment and seeds."""
+    """A state fits only the pool it came from: same back end, environment (by its id, without module) and seeds."""
     found = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
-    if found != (backend, name, seeds):
+    if (*found[:1], str(found[1]).rpartition(":")[2], *found[2:]) != (backend, name.rpartition(":")[2], seeds):
         raise DamperError(
             f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, got {found}; "
             "make the pool with the settings of the run that saved it."

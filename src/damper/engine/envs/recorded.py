@@ -1,0 +1,110 @@
+"""Which environment it was: Gymnasium's ``EnvSpec`` as JSON, from which exactly that one is made again.
+
+What a spec cannot describe stays visible in it: an environment without ``entry_point``, a wrapper whose ``kwargs`` are
+null. Gymnasium makes no such environment, and ``gap`` says which part is missing.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+
+from damper.engine.envs.spec import find_task
+
+EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
+
+# Wrappers that only look on, by the ends of their entry points: an evaluation does without them.
+_WATCHING = (
+    "stable_baselines3.common.monitor:Monitor",
+    ":RecordEpisodeStatistics",
+    ":RecordVideo",
+    ":HumanRendering",
+    ":RenderCollection",
+)
+
+
+def named_spec(env: str) -> EnvSpec:
+    """The spec of a task or id as it is registered here, without making it; the bare id where none is."""
+    task = find_task(env)
+    spec = copy.deepcopy(gymnasium.registry.get(task.gymnasium_id)) or EnvSpec(task.gymnasium_id)
+    spec.kwargs = {**spec.kwargs, **task.kwargs}
+    return spec
+
+
+def made_spec(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
+    """The spec of an environment that was made from an id (which may name its module), a spec or a callable."""
+    spec = made.spec or EnvSpec(type(made.unwrapped).__name__)
+    if isinstance(env, str) and ":" in env:
+        return replace(spec, id=env)
+    return unrecorded(spec, env) if callable(env) else spec
+
+
+def unrecorded(spec: EnvSpec, wrapper: Any) -> EnvSpec:
+    """The spec of an environment to which a callable or a wrapper did something that nothing describes."""
+    kind = wrapper if hasattr(wrapper, "__qualname__") else type(wrapper)
+    step = WrapperSpec(kind.__name__, f"{kind.__module__}:{kind.__qualname__}", None)
+    return replace(spec, additional_wrappers=(*spec.additional_wrappers, step))
+
+
+def to_json(spec: EnvSpec) -> str:
+    """The spec for a file; what another process could not make from it becomes null."""
+    kwargs = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
+    described = _fits_json(kwargs)
+    wrappers = [w for w in spec.additional_wrappers if not w.entry_point.endswith(_WATCHING)]
+    return replace(
+        spec,
+        entry_point=_importable(spec.entry_point) if described else None,
+        vector_entry_point=None,
+        kwargs=kwargs if described else {},
+        additional_wrappers=tuple(w if _makes_again(w) else replace(w, kwargs=None) for w in wrappers),
+    ).to_json()
+
+
+def gap(spec: EnvSpec) -> str | None:
+    """What is missing to make the environment again; None where nothing is."""
+    for wrapper in spec.additional_wrappers:
+        if wrapper.kwargs is None:
+            return f"what {wrapper.name} ({wrapper.entry_point}) did to it"
+    return "how it was made" if spec.entry_point is None else None
+
+
+def same_task(one: EnvSpec, other: EnvSpec) -> bool:
+    """Whether two specs of an id differ in nothing that changes the environment."""
+    parts = ("id", "max_episode_steps", "kwargs", "additional_wrappers")
+    first, second = (json.loads(to_json(spec)) for spec in (one, other))
+    return gap(one) == gap(other) and all(first[part] == second[part] for part in parts)
+
+
+def _fits_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _importable(entry: Any) -> str | None:
+    """An entry point as text that finds the same object in another process; None where there is no such text."""
+    if callable(entry):
+        module, name = getattr(entry, "__module__", None), getattr(entry, "__qualname__", "")
+        entry = f"{module}:{name}" if getattr(sys.modules.get(str(module)), name, None) is entry else None
+    return entry if isinstance(entry, str) and not entry.startswith("__main__:") else None
+
+
+def _makes_again(wrapper: WrapperSpec) -> bool:
+    """Whether the wrapper is found again, and is all in its arguments: learnt statistics are not."""
+    if wrapper.kwargs is None or not _fits_json(wrapper.kwargs) or not _importable(wrapper.entry_point):
+        return False
+    try:
+        kind: Any = load_env_creator(wrapper.entry_point)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return not (isinstance(kind, type) and issubclass(kind, NormalizeObservation | NormalizeReward))
