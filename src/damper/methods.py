@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from damper.losses.l2c2_released import l2c2_released_actor, l2c2_released_criti
 from damper.losses.pave import pave
 from damper.losses.temporal import temporal
 from damper.losses.temporal_ramp import temporal_ramp
-from damper.rules import RULES, settings_of
+from damper.rules import RULES, find, settings_of
 
 T = TypeVar("T")
 
@@ -64,6 +64,19 @@ class Method:
     def prediction(self) -> bool:
         """Whether a loss needs a second head on the actor."""
         return any(loss.prediction for loss in self.losses)
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The functions it is made of, by part: actor loss, rule, critic loss."""
+        losses = {"actor": self.actor, "critic": self.critic}
+        found = {part: loss.function for part, loss in losses.items() if loss}
+        return {**found, "rule": find(self.rule)} if self.rule else found
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether its name stands for what this version of damper means by it, nothing registered anew."""
+        registered = all(METHODS.get(part) == _SHIPPED.get(part) for part in self.name.split("+"))
+        return registered and RULES.get(self.rule or "") is _SHIPPED_RULES.get(self.rule or "")
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """Settings with defaults, by part: actor loss, rule, critic loss."""
@@ -115,6 +128,7 @@ METHODS: dict[str, Method] = {
         Method("pave", critic=pave),
     )
 }
+_SHIPPED, _SHIPPED_RULES = dict(METHODS), dict(RULES)
 
 
 class Components(NamedTuple):

@@ -14,7 +14,7 @@ from damper.engine.lock import LOCK
 from damper.engine.metrics_log import read_metrics
 from damper.engine.policy import Policy
 from damper.engine.provenance import code, hardware, versions
-from damper.engine.settings import Settings
+from damper.engine.settings import Settings, complete
 from damper.errors import DamperError
 
 # Settings that say where and how often, not what: a resumed run may change them.
@@ -79,16 +79,20 @@ class Run:
 def open_run(path: Path, settings: Settings) -> Run:
     """The run in this folder: a new one, or the same one to go on with; another one there is refused."""
     run = Run(path)
-    record = json.loads(json.dumps(settings.record(), default=str))
+    record, custom = json.loads(json.dumps(settings.record(), default=str)), settings.custom_code()
     if (path / "manifest.json").exists():
-        before = run.manifest["settings"]
-        other = [name for name in record if name not in _FREE and record[name] != before.get(name)]
-        if other:
-            name = other[0]
-            raise DamperError(
-                f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
-                f"{record[name]!r}; choose another folder, or repeat the settings to go on with it."
-            )
+        manifest = run.manifest
+        # A run from before code was recorded is taken at its word.
+        before, now = (
+            complete(old) | {f"code of {part}": who for part, who in its.items()}
+            for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
+        )
+        for name in dict.fromkeys([*record, *now, *before]):
+            if name not in _FREE and now.get(name) != before.get(name):
+                raise DamperError(
+                    f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
+                    f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it."
+                )
         if not run.finished:
             _sweep(path, "**/.*.tmp")
         return run
@@ -97,6 +101,7 @@ def open_run(path: Path, settings: Settings) -> Run:
         raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
     facts = {
         "settings": record,
+        "custom_code": custom,
         "agents": settings.agents(),
         "versions": versions(),
         "hardware": hardware(settings.device),

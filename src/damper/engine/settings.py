@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import torch
 
+from damper.engine.code import identify
 from damper.engine.envs.spec import TASKS, find_task
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, find_method, setting_hint
@@ -116,10 +118,29 @@ class Settings:
                 values[name] = torch.tensor([agent[name] for agent in agents], device=device, dtype=dtype)
         return find_method(self.method).route(values)
 
+    @property
+    def custom(self) -> dict[str, Callable[..., Any]]:
+        """The user's code that the settings name, by part: the environment's maker, the losses and the rule."""
+        method = find_method(self.method)
+        own = {} if isinstance(self.env, str) else {"env": self.env}
+        return own if method.is_shipped else own | method.functions
+
+    def custom_code(self) -> dict[str, str]:
+        """Who each of these functions is, for the manifest."""
+        return {part: identify(function) for part, function in self.custom.items()}
+
     def record(self) -> dict[str, Any]:
         """As plain data, for the manifest."""
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**record, "env": self.env_id, "method_settings": dict(self.method_settings)}
+
+
+def complete(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's settings, with the defaults of those that came after it was written."""
+    later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
+    known = {**find_method(record["method"]).settings(), **record["method_settings"]}
+    full: dict[str, Any] = json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))
+    return full
 
 
 def resolve(

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from damper.engine.code import is_named
 from damper.engine.lock import run_lock
 from damper.engine.progress import Progress
 from damper.engine.run import Run
@@ -16,6 +17,7 @@ from damper.engine.settings import Settings, resolve
 from damper.engine.tensorboard import TensorBoard
 from damper.engine.threads import fitting_threads, threads
 from damper.engine.trainer import Listener, Trainer
+from damper.errors import DamperError
 from damper.methods import Method
 
 
@@ -70,7 +72,20 @@ def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboa
 
 
 def default_folder(settings: Settings) -> Path:
-    """``runs/<env>-<backbone>-<method>-<digest>``: the same settings always lead to the same folder."""
-    text = json.dumps(settings.record(), sort_keys=True, default=str)
+    """``runs/<env>-<backbone>-<method>-<digest>``: the same settings and code always lead to the same folder."""
+    check_named(settings)
+    custom = settings.custom_code()
+    record = {**settings.record(), "custom_code": custom} if custom else settings.record()
+    text = json.dumps(record, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     return Path("runs") / f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"
+
+
+def check_named(settings: Settings) -> None:
+    """Refuse to choose a folder for code that cannot be told from other code by its name."""
+    for part, function in settings.custom.items():
+        if not is_named(function):
+            raise DamperError(
+                f"out must be given where {part} is a lambda, a local function or an object, but {function!r} has no "
+                "folder: name one, or define a function at the top of a module."
+            )

@@ -10,7 +10,7 @@ from typing import Any
 from damper.engine.lock import run_lock
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
-from damper.engine.train import run_settings
+from damper.engine.train import check_named, run_settings
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.methods import find_method
 
@@ -58,7 +58,7 @@ def compare(
     seeds: int | Sequence[int] = 3,
     steps: int | None = None,
     protocol: str | None = None,
-    out: str | Path = "runs/compare",
+    out: str | Path | None = None,
     episodes: int = 10,
     progress: bool = True,
     **settings: Any,
@@ -67,14 +67,16 @@ def compare(
 
     Settings that belong to one method only (η, weights) reach the methods that have them.
     """
-    out = Path(out)
     runs, evaluations = {}, {}
     for method in methods:
         resolved = _for_method(env, backbone, method, seeds, steps, protocol, methods, settings)
-        with run_lock(out / method):
-            runs[method] = run_settings(resolved, out / method, progress)
+        if not out:
+            check_named(resolved)
+        folder = Path(out or "runs/compare") / method
+        with run_lock(folder):
+            runs[method] = run_settings(resolved, folder, progress)
             evaluations[method] = evaluate(runs[method], env, episodes, envs=resolved.envs)
-            evaluations[method].save(out / method / "evaluation")
+            evaluations[method].save(folder / "evaluation")
     return Comparison(resolved.env_id, backbone, runs, evaluations)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from damper.engine.lock import RunLockedError, run_lock
 from damper.engine.provenance import versions
 from damper.engine.run import Run
-from damper.engine.settings import Settings
+from damper.engine.settings import Settings, complete
 from damper.engine.side_by_side import ALIKE, train_side_by_side
 from damper.engine.train import run_settings
 from damper.errors import DamperError
@@ -101,9 +101,9 @@ def plan(missing: Sequence[Wanted], out: Path, most: int | None = None) -> list[
 def _begun(run: Run, left: Mapping[str, Wanted]) -> Job | None:
     """The run as a job, if going on with it trains nothing but missing agents (or nothing at all)."""
     manifest = run.manifest
-    record, some = manifest["settings"], next(iter(left.values()), None)
+    record, some = complete(manifest["settings"]), next(iter(left.values()), None)
     if some is None or set(record) != {f.name for f in fields(Settings)}:
-        return None  # nothing to look for, or a run of another version of the engine
+        return None  # nothing to look for, or a run of a later version of the engine
     episodes = some.identity["episodes"]
     installed = physics(record["env"], record["envs"], manifest["versions"])
     digests = [digest(identity(record, row, installed, episodes)) for row in manifest["agents"]]

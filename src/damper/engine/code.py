@@ -1,0 +1,72 @@
+"""Who a piece of the user's code is: module, qualified name, and a digest of its source."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from types import CodeType, MethodType
+from typing import Any
+
+PLAIN = (str, int, float, bool, type(None))
+
+
+def is_own(function: Callable[..., Any]) -> bool:
+    """Whether all of it is damper's: a function of the package that wraps nobody else's, and is wrapped by nobody."""
+    if isinstance(function, functools.partial):
+        return is_own(function.func)
+    claimed, actual = function.__module__, getattr(function, "__globals__", {}).get("__name__")
+    wrapped = getattr(function, "__wrapped__", None)
+    own = all(str(home).split(".")[0] == "damper" for home in (claimed, actual or claimed))
+    return own and (wrapped is None or is_own(wrapped))
+
+
+def is_named(function: Callable[..., Any]) -> bool:
+    """Whether module and name lead to it: not so a lambda, a function inside another one, or an object with a state."""
+    if isinstance(function, functools.partial):
+        return is_named(function.func) and all(isinstance(value, PLAIN) for value in _captured(function))
+    if isinstance(function, MethodType) and not isinstance(function.__self__, type):
+        return False
+    return "<" not in getattr(function, "__qualname__", "<object>")
+
+
+def identify(function: Callable[..., Any]) -> str:
+    """``module:qualified.name``, and unless it is damper's own a digest of its source and of plain captured values.
+
+    Numbers and words that a closure, a default or a ``functools.partial`` holds count; other objects do not.
+    """
+    inner = function.func if isinstance(function, functools.partial) else function
+    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    name = f"{named.__module__}:{named.__qualname__}"
+    if is_own(function):
+        return name
+    plain = [value for value in _captured(function) if isinstance(value, PLAIN)]
+    text = _source(named) + (repr(plain) if plain else "")
+    return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _captured(function: Any) -> list[Any]:
+    """What the function carries with it."""
+    if isinstance(function, functools.partial):
+        return [*function.args, *(part for pair in sorted(function.keywords.items()) for part in pair)]
+    found = list(getattr(function, "__defaults__", None) or ())
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # a cell that nothing was put into yet
+            found.append(cell.cell_contents)
+    return found
+
+
+def _source(function: Any) -> str:
+    """Its text, or where that is not at hand (an interactive session) what it was compiled to."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return _instructions(code) if code else ""
+
+
+def _instructions(code: CodeType) -> str:
+    constants = [_instructions(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
