@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,6 +67,28 @@ def train(made: Population, seeds: Sequence[int], updates: int, start: int = 0) 
     """Updates on ``inputs``, the actor at every second one as TD3 does."""
     for k in range(start, start + updates):
         made.update(*inputs(made, seeds, k), with_actor=k % 2 == 1)
+
+
+class Combined(NamedTuple):
+    """An actor update's two gradients ``[P, n]`` and the one that the rule made of them."""
+
+    primary: Tensor
+    auxiliary: Tensor
+    result: Tensor
+
+
+def watch_rule(made: Population) -> list[Combined]:
+    """What the rule is given and gives, for every actor update from now on."""
+    seen: list[Combined] = []
+    combine = made._combine
+
+    def watched(gradients: Sequence[Tensor], told: dict[str, Tensor]) -> Tensor:
+        result = combine(gradients, told)
+        seen.append(Combined(*(tensor.clone() for tensor in (*gradients, result))))
+        return result
+
+    made._combine = watched  # type: ignore[method-assign]
+    return seen
 
 
 def rows(state: Mapping[str, Tensor], name: str, agents: Sequence[int]) -> Tensor:

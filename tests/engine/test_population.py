@@ -10,6 +10,7 @@ import torch
 from damper.engine.nets import leaves
 from damper.engine.population import Population
 from damper.methods import METHODS
+from damper.rules import RULES
 from tests.engine import small
 
 SEEDS = (5, 3, 8, 1, 9, 2, 7, 4)
@@ -66,6 +67,22 @@ def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype
     for name in together.state:
         for ours, theirs in zip(small.pieces(together, name, j), small.pieces(alone, name, 0), strict=True):
             assert (ours - theirs).norm() <= TOLERANCE[dtype] * theirs.norm(), name
+
+
+@pytest.mark.parametrize("rule", ["bloop", "metabalance"])
+def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str) -> None:
+    """Beside the rule stepped by hand: a population and an agent alone would forget alike."""
+    made = small.population("td3", rule, SEEDS[:2], torch.float64)
+    seen = small.watch_rule(made)
+    small.train(made, SEEDS[:2], 12)
+    memory: Any = None
+    for step in seen:
+        result, memory = RULES[rule](step.primary, step.auxiliary, memory)
+        torch.testing.assert_close(step.result, result, rtol=1e-12, atol=1e-12)
+    kept = [made.state[name] for name in sorted(made.state) if name.startswith("memory.")]
+    assert len(seen) == 6
+    for ours, theirs in zip(kept, [memory] if isinstance(memory, torch.Tensor) else memory, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_values_per_agent_reach_their_agent() -> None:

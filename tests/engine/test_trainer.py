@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from damper.engine import trainer as module
 from damper.engine.run import Run
@@ -125,11 +126,17 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("overlap", "behind"), [(False, 0), (True, 2)])
-@pytest.mark.parametrize("policy_delay", [1, 3])
+@pytest.mark.parametrize(("policy_delay", "gradient_steps"), [(1, 1), (3, 1), (2, 3)])
 def test_policies_that_act_are_two_steps_behind_with_overlap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool, behind: int, policy_delay: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overlap: bool,
+    behind: int,
+    policy_delay: int,
+    gradient_steps: int,
 ) -> None:
-    made = small.settings(steps=60, learning_starts=10, overlap=overlap, policy_delay=policy_delay)
+    rhythm = {"policy_delay": policy_delay, "gradient_steps": gradient_steps}
+    made = small.settings(steps=60, learning_starts=10, overlap=overlap, **rhythm)
     trainer = Trainer(made, tmp_path / "run")
     learner, learned, shown = trainer.learner, {}, {}
     start, learn = learner.start_acting, learner.learn
@@ -148,6 +155,41 @@ def test_policies_that_act_are_two_steps_behind_with_overlap(
     assert sorted(learned) == list(range(11, 61)) and sorted(shown) == list(range(60))
     assert all(torch.equal(shown[step], learned[step - behind]) for step in range(11 + behind, 60))
     assert len({tuple(rows.flatten().tolist()) for rows in learned.values()}) >= 50 // policy_delay, "they move"
+
+
+# --- what is logged ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_each_line_holds_the_means_since_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str
+) -> None:
+    made = small.settings(backbone, "damper", steps=80, log_every=40, learning_starts=10, policy_delay=3, eta=0.5)
+    trainer, losses, at = Trainer(made, tmp_path / "run"), [], []
+    population = trainer.learner.population
+    combined, step_critic = small.watch_rule(population), population.step_critic
+
+    def watched(gradient: Tensor, loss: Tensor, *given: bool) -> None:
+        losses.append(loss.detach().clone())
+        step_critic(gradient, loss, *given)
+
+    monkeypatch.setattr(population, "step_critic", watched)
+    trainer.listeners = (lambda line: at.append((len(losses), len(combined))),)
+    lines = trainer.train().metrics()
+    assert at == ([(30, 10), (70, 23)] if backbone == "td3" else [(30, 30), (70, 70)])
+    cosine = torch.stack([torch.cosine_similarity(step.primary, step.auxiliary) for step in combined])
+    ratio = torch.stack([step.auxiliary.norm(dim=1) / step.primary.norm(dim=1) for step in combined])
+    expected = {"cosine": cosine, "conflict": (cosine < 0).float(), "norm_ratio": ratio}
+    expected["weight"] = ratio.clamp(max=1.0) ** 0.5
+    begin = (0, 0)
+    for line, end in zip(lines, at, strict=True):
+        assert line["critic_loss"] == pytest.approx(torch.stack(losses[begin[0] : end[0]]).mean(0).tolist(), rel=1e-5)
+        for name, values in expected.items():
+            found = values[begin[1] : end[1]].mean(0).tolist()
+            assert line[name] == pytest.approx(found, rel=1e-4, abs=1e-6), name
+        begin = end
+    rates = torch.tensor([line["conflict"] for line in lines])
+    assert ((rates > 0) & (rates < 1)).any(), "some pairs conflict, some agree"
 
 
 # --- what went wrong is told ---------------------------------------------------------------------------------------
