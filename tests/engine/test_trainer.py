@@ -22,10 +22,10 @@ TINY: dict[str, Any] = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 
 
 
 def count_at_updates(trainer: Trainer) -> list[int]:
-    """How many steps the replay held at each update."""
+    """How many steps each update could sample from."""
     seen: list[int] = []
-    learn = trainer.learner.learn
-    trainer.learner.learn = lambda: (seen.append(trainer.learner.replay.stored), learn())[1]  # type: ignore[method-assign]
+    learn, replay = trainer.learner.learn, trainer.learner.replay
+    trainer.learner.learn = lambda: (seen.append(int(replay.expected_on_device)), learn())[1]  # type: ignore[method-assign]
     return seen
 
 
@@ -90,12 +90,11 @@ def test_episodes_are_told_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("train_freq", "gradient_steps"), [(1, 1), (50, 50), (3, 2)])
 def test_updates_begin_after_the_random_steps_and_keep_their_rhythm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_freq: int, gradient_steps: int, overlap: bool
+    tmp_path: Path, train_freq: int, gradient_steps: int, overlap: bool
 ) -> None:
     own = {"train_freq": train_freq, "gradient_steps": gradient_steps, "learning_starts": 50, "overlap": overlap}
-    trainer, at = Trainer(small.settings(steps=160, **own), tmp_path / "run"), []
-    original = trainer.learner.learn
-    monkeypatch.setattr(trainer.learner, "learn", lambda: (at.append(trainer.step), original()))
+    trainer = Trainer(small.settings(steps=160, **own), tmp_path / "run")
+    at = count_at_updates(trainer)
     trainer.train()
     # With overlap an update waits for the next step's action, and runs while the environments step.
     due = [step for step in range(51, 161) if step % train_freq == 0 for _ in range(gradient_steps)]
@@ -147,7 +146,7 @@ def test_policies_that_act_are_two_steps_behind_with_overlap(
 
     def learnt() -> None:
         learn()
-        learned[trainer.step] = learner.state()["actor"].clone()
+        learned[int(learner.replay.expected_on_device)] = learner.state()["actor"].clone()
 
     monkeypatch.setattr(learner, "start_acting", started)
     monkeypatch.setattr(learner, "learn", learnt)

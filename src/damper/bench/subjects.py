@@ -88,8 +88,7 @@ def make_learner(data: Transitions, backbone: str, method: str, how: How, agents
     )
     learner = Learner(made, data.spec)
     learner.replay.rows.copy_(data.rows.unsqueeze(1))
-    learner.replay.stored = len(data.rows)
-    learner.replay.stored_on_device.fill_(len(data.rows))
+    learner.replay.fill(len(data.rows))
     return learner
 
 

@@ -116,8 +116,7 @@ class CheckpointStore:
             positions = torch.arange(segment["start"], segment["end"]) % replay.capacity
             keep = slice(-replay.capacity, None)
             replay.rows[positions[keep].to(replay.rows.device)] = rows[keep].to(replay.rows)
-            replay.stored = segment["end"]
-        replay.stored_on_device.fill_(replay.stored)
+            replay.fill(segment["end"])
 
 
 def _sum(content: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ class Learner:
             torch.cuda.set_device(self.device)  # streams, events and recordings are the current device's
         self.method = method or find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
+        self._host_streams = Streams(self.streams.seeds)
         self.agents = len(self.streams.seeds)
         shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
         hyper, routed = settings.hyper(), settings.routed(self.device, self.dtype)
@@ -136,6 +137,20 @@ class Learner:
         self._learn[not delayed]()
         self._unseen |= not delayed
 
+    def newest_sampled(self, steps: int, update: int) -> bool:
+        """Whether any agent's batch for the given update, with so many steps stored, holds the newest of them.
+
+        Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
+        """
+        capacity = self.replay.capacity
+        drawn = self._host_streams.integers("replay", update, (self.settings.batch_size,), min(steps, capacity))
+        return bool((drawn == (steps - 1) % capacity).any())
+
+    def learn_ahead(self) -> None:
+        """``learn`` while the environments still step; only where the batch does not hold that step."""
+        self.replay.expect()
+        self.learn()
+
     def _learning(self, with_actor: bool) -> Callable[[], None]:
         update = self.updating(with_actor)
 
@@ -200,7 +215,7 @@ class Learner:
         return critic
 
     def _informed(self, batch: Batch) -> Batch:
-        return batch._replace(progress=self.replay.stored_on_device / self.settings.steps)
+        return batch._replace(progress=self.replay.expected_on_device / self.settings.steps)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise for the next update."""

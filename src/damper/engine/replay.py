@@ -31,6 +31,8 @@ class Replay:
         # How many steps were ever stored: on the host for bookkeeping, on the device for sampling inside a graph.
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
+        # What sampling counts on: the steps stored and, once `expect` was called, the one under way.
+        self.expected_on_device = torch.zeros_like(self.stored_on_device)
         self._agent = torch.arange(agents, device=device).unsqueeze(1)
         self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
         self._store: Callable[[], None] = self._take_in
@@ -67,6 +69,20 @@ class Replay:
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
+        self.expected_on_device.copy_(self.stored_on_device)
+
+    def expect(self) -> None:
+        """Let sampling count the step under way before it is stored.
+
+        Only for batches that do not hold it (``Learner.newest_sampled``): they are then what they would be afterwards.
+        """
+        torch.add(self.stored_on_device, 1, out=self.expected_on_device)
+
+    def fill(self, stored: int) -> None:
+        """Count ``stored`` steps whose rows were written directly."""
+        self.stored = stored
+        self.stored_on_device.fill_(stored)
+        self.expected_on_device.fill_(stored)
 
     def record(
         self, recorded: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], tries: int
@@ -78,13 +94,13 @@ class Replay:
 
         def changed() -> dict[str, Tensor]:
             rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(min(tries, self.capacity))}
-            return {**rows, "stored": self.stored_on_device}
+            return {**rows, "stored": self.stored_on_device, "expected": self.expected_on_device}
 
         self._store = recorded(self._take_in, changed)
 
     def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; runs inside a CUDA graph."""
-        size = self.stored_on_device.clamp(max=self.capacity)
+        size = self.expected_on_device.clamp(max=self.capacity)
         return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
 
     def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
@@ -96,7 +112,7 @@ class Replay:
         before = None
         if previous_obs:
             # The oldest step's predecessor has been written over: it counts as an episode's first.
-            oldest = (self.stored_on_device > self.capacity) & (index == self.stored_on_device % self.capacity)
+            oldest = (self.expected_on_device > self.capacity) & (index == self.expected_on_device % self.capacity)
             missing = (first > 0) | oldest
             before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
         return Batch(obs, action, reward, next_obs, terminated, before)

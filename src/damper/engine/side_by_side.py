@@ -158,6 +158,9 @@ class Group:
             self.actions[place] = member.trainer.send()
         self.pool.send(self.actions)
         for member, _ in moving:
+            with member.here():
+                member.trainer.learn_ahead()
+        for member, _ in moving:
             member.trainer.note()
 
     def receive(self) -> None:

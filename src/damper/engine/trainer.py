@@ -59,6 +59,8 @@ class Trainer:
         self._unstored: tuple[NDArray[Any], ...] | None = None
         self._unnoted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.due, self.seconds_before = 0, 0, 0.0
+        # Gradient steps done while the environments still step; whether those of the next step must wait for it.
+        self._ahead, self._waits = 0, True
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
         self.run.update_manifest(env_spec=to_json(self.spec.env_spec), halves=isinstance(self.pool, Halves))
@@ -86,6 +88,7 @@ class Trainer:
         while not self.done:
             self.begin()
             self.pool.send(self.send())
+            self.learn_ahead()
             self.note()
             self.receive(self.pool.receive())
 
@@ -136,15 +139,38 @@ class Trainer:
         self._unnoted = (mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
-        if self.step > settings.learning_starts and self.step % settings.train_freq == 0:
-            self.due += settings.gradient_steps
-        if not settings.overlap:
+        self.due += self._updates_after(self.step) - self._ahead
+        self._ahead = 0
+        if self.due and not settings.overlap:
             self._store()
             self._learn()
         if self.step % settings.log_every == 0 or self.done:
             self._log()
         if self._saved_at(self.step):
             self.checkpoint()
+
+    def learn_ahead(self) -> None:
+        """Do the gradient steps of the step under way now, where their batches do not hold it.
+
+        They are the same now as after the step: a batch of 256 from a million steps seldom holds the newest one.
+        """
+        if self.settings.overlap or self.settings.train_freq > 1:
+            return
+        step = self.step + 1
+        updates = self._updates_after(step)
+        if not self._waits:
+            for _ in range(updates):
+                self.learner.learn_ahead()
+            self._ahead = updates
+        # Looked up here, where the host has time, for the step after this one.
+        first = self.learner.updates + updates - self._ahead
+        after = range(first, first + self._updates_after(step + 1))
+        self._waits = any(self.learner.newest_sampled(step + 1, update) for update in after)
+
+    def _updates_after(self, step: int) -> int:
+        """How many gradient steps follow this step."""
+        follows = step > self.settings.learning_starts and step % self.settings.train_freq == 0
+        return self.settings.gradient_steps if follows else 0
 
     def finish(self) -> None:
         """The gradient steps that are left, and the policies."""
@@ -242,10 +268,10 @@ class Trainer:
         settings = self.settings
         layout, rows = self._deployed()
         for index, agent in enumerate(settings.agents()):
-            own = {name: value for name, value in agent.items() if name != "seed"}
+            own = {name: value for name, value in agent.items() if name not in ("seed", "method")}
             info = PolicyInfo(
                 backbone=settings.backbone,
-                method=settings.method,
+                method=agent.get("method", settings.method),
                 seed=agent["seed"],
                 steps=settings.steps,
                 activation=settings.activation,
