@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -75,8 +75,9 @@ class Method:
     @property
     def is_shipped(self) -> bool:
         """Whether its name stands for what this version of damper means by it, nothing registered anew."""
-        registered = all(METHODS.get(part) == _SHIPPED.get(part) for part in self.name.split("+"))
-        return registered and RULES.get(self.rule or "") is _SHIPPED_RULES.get(self.rule or "")
+        names, rules = self.name.replace(",", "+").split("+"), (self.rule or "").split(",")
+        registered = all(METHODS.get(name) == _SHIPPED.get(name) for name in names)
+        return registered and all(RULES.get(rule) is _SHIPPED_RULES.get(rule) for rule in rules)
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """Settings with defaults, by part: actor loss, rule, critic loss."""
@@ -169,6 +170,23 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
     return Method(name, actor=actor, rule=rule, critic=value)
 
 
+def per_agent(names: Sequence[str]) -> Method:
+    """Methods that share their losses as one, so that agents of one population may differ in the rule.
+
+    Its ``choice`` says for each agent which of the methods is its own. "plain" goes with any rule on the actor's loss.
+    """
+    methods = [find_method(name) for name in names]
+    smooth = next((method for method in methods if method.losses), methods[0])
+    alike = (method.losses == smooth.losses and method.rule for method in methods if method.losses)
+    if not smooth.rule or not all(alike):
+        raise DamperError(
+            f"methods of one population must share their losses and differ in the rule, but {', '.join(names)} were "
+            "given: train them as populations of their own."
+        )
+    rules = ",".join(method.rule or "plain" for method in methods)
+    return Method(",".join(names), smooth.actor, rules, smooth.critic)
+
+
 def components(name: str) -> Components:
     """What a method's name is made of."""
     if name not in METHODS:
@@ -179,9 +197,11 @@ def components(name: str) -> Components:
 
 
 def find_method(method: str | Method) -> Method:
-    """The method of that name, composed where the name is, or the object itself."""
+    """The method of that name, composed where the name is, or the object itself; see ``per_agent`` for several."""
     if isinstance(method, Method):
         return method
+    if "," in method:
+        return per_agent(method.split(","))
     return METHODS[method] if method in METHODS else compose(*_parse(method))
 
 

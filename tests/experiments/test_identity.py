@@ -10,7 +10,7 @@ from damper.experiments.identity import EXECUTION, NUMERICS, OWN, PUBLISHED, can
 from damper.experiments.identity import physics as physics_of
 from tests.experiments.helpers import agents_of, tiny
 
-ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "envs"}
+ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "envs", "table"}
 PHYSICS = {"gymnasium": "1.4.0"}
 
 

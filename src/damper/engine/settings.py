@@ -6,7 +6,7 @@ import itertools
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,9 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 class Settings:
     """All settings of a run; those in ``PER_AGENT`` and the method's own may be tuples, one population member each.
 
+    Where the agents are no product of lists, ``table`` has a row for each: its seed and its value of whatever differs,
+    "method" too where methods share their losses (``methods.per_agent``).
+
     Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step and the
     next actions are chosen, so that the policies which act are two steps behind.
     """
@@ -81,6 +84,7 @@ class Settings:
     overlap: bool = False
     log_every: int = 1000
     checkpoint_every: int = 20_000
+    table: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def env_id(self) -> str:
@@ -93,7 +97,9 @@ class Settings:
         return task_name(self.env) if isinstance(self.env, str) else None
 
     def agents(self) -> list[dict[str, Any]]:
-        """One row per agent: its seed and its value of every setting that was given as a list (their product)."""
+        """One row per agent: its seed and its value of every setting that differs: the table, or a product of lists."""
+        if self.table:
+            return [dict(row) for row in self.table]
         varying = {name: getattr(self, name) for name in PER_AGENT if isinstance(getattr(self, name), tuple)}
         varying |= {name: value for name, value in self.method_settings.items() if isinstance(value, tuple)}
         combinations = itertools.product(*varying.values())
@@ -112,11 +118,15 @@ class Settings:
 
     def routed(self, device: torch.device, dtype: torch.dtype) -> dict[str, dict[str, Any]]:
         """The method's settings by part; what differs between agents as ``[P]`` tensors."""
-        agents, values = self.agents(), dict(self.method_settings)
-        for name, value in values.items():
-            if isinstance(value, tuple):
-                values[name] = torch.tensor([agent[name] for agent in agents], device=device, dtype=dtype)
-        return find_method(self.method).route(values)
+        agents, method = self.agents(), find_method(self.method)
+        values, defaults = dict(self.method_settings), method.settings()
+        for name in {name for agent in agents for name in agent} & set(defaults):
+            column = [agent.get(name, values.get(name, defaults[name])) for agent in agents]
+            values[name] = torch.tensor(column, device=device, dtype=dtype)
+        if "choice" in defaults:
+            names = self.method.split(",")
+            values["choice"] = torch.tensor([names.index(agent["method"]) for agent in agents], device=device)
+        return method.route(values)
 
     @property
     def custom(self) -> dict[str, Callable[..., Any]]:
@@ -132,7 +142,33 @@ class Settings:
     def record(self) -> dict[str, Any]:
         """As plain data, for the manifest."""
         record = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**record, "env": self.env_id, "method_settings": dict(self.method_settings)}
+        table = [dict(row) for row in self.table]
+        return {**record, "env": self.env_id, "method_settings": dict(self.method_settings), "table": table}
+
+
+def population(agents: Sequence[Settings]) -> Settings:
+    """Agents with complete settings of their own as one population.
+
+    They may differ in seed, in numbers of their method, and in methods that share their losses.
+    """
+    known = [{**find_method(agent.method).settings(), **agent.method_settings} for agent in agents]
+    names = dict.fromkeys(name for own in known for name in own)
+    given = {name: [own[name] for own in known if name in own] for name in names}
+    shared = {name: values[0] for name, values in given.items() if all(value == values[0] for value in values)}
+    methods = tuple(dict.fromkeys(agent.method for agent in agents))
+    rows: list[dict[str, Any]] = []
+    for agent, own in zip(agents, known, strict=True):
+        row = {"method": agent.method} if len(methods) > 1 else {}
+        rows.append({**row, **{k: v for k, v in own.items() if k not in shared}, "seed": agent.seeds[0]})
+    return check(
+        replace(
+            agents[0],
+            method=",".join(methods),
+            seeds=tuple(dict.fromkeys(row["seed"] for row in rows)),
+            method_settings=shared,
+            table=tuple(rows) if any(len(row) > 1 for row in rows) else (),
+        )
+    )
 
 
 def complete(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +259,7 @@ def check(settings: Settings) -> Settings:
     """Refuse what cannot be trained, in one sentence."""
     values = {f.name: getattr(settings, f.name) for f in fields(settings)}
     for name, value in values.items():
-        if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch"):
+        if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
     for name, (low, high) in _RANGES.items():
         automatic = name == "ent_coef" and values[name] == "auto"
@@ -245,6 +281,11 @@ def check(settings: Settings) -> Settings:
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
     _check_method(settings)
     return settings
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value may differ between agents: a number, and no flag."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _each(value: Any) -> tuple[Any, ...]:
@@ -279,9 +320,7 @@ def _check_method(settings: Settings) -> None:
     method = find_method(settings.method)
     defaults = method.settings()
     for name, value in settings.method_settings.items():
-        if isinstance(value, tuple) and (
-            isinstance(defaults[name], bool) or not isinstance(defaults[name], int | float)
-        ):
+        if isinstance(value, tuple) and not is_number(defaults[name]):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
         for one in _each(value):
             if isinstance(defaults[name], int | float) and not isinstance(one, int | float):

@@ -39,13 +39,14 @@ def identity(
         episodes: how many the evaluation has.
     """
     own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
-    method = {**find_method(settings["method"]).settings(), **settings["method_settings"]}
-    method |= {name: value for name, value in agent.items() if name in method}
+    chosen = agent.get("method", settings["method"])
+    method = find_method(chosen).settings()
+    method |= {name: value for name, value in {**settings["method_settings"], **agent}.items() if name in method}
     backbone = settings["backbone"]
     facts = {
         "task": task_name(settings["env"]) or settings["env"],
         "backbone": backbone,
-        "method": settings["method"],
+        "method": chosen,
         "method_settings": method,
         "seed": agent["seed"],
         "protocol": settings["protocol"],

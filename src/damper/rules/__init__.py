@@ -8,6 +8,7 @@ returns the primary, bit for bit.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
+from damper.rules._per_agent import mixes, per_agent
 from damper.rules._report import GradientReport, apply_reported
 from damper.rules._single import apply_rows, apply_single
 from damper.rules._span import Rule
@@ -63,19 +65,27 @@ __all__ = [
     "combine_single",
     "find",
     "has_memory",
+    "mixes",
     "settings_of",
 ]
 
 
 def find(rule: str | Rule) -> Rule:
-    """The rule of that name, or the callable itself."""
+    """The rule of that name, or the callable itself; of several names with commas between, one rule per agent."""
     if callable(rule):
         return rule
+    if "," in rule:
+        return _per_agent(rule)
     if rule not in RULES:
         close = difflib.get_close_matches(str(rule), RULES, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(RULES))}."
         raise DamperError(f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}")
     return RULES[rule]
+
+
+@functools.cache
+def _per_agent(names: str) -> Rule:
+    return per_agent(names, RULES)
 
 
 def has_memory(rule: str | Rule) -> bool:

@@ -1,0 +1,53 @@
+"""One rule per agent: a population whose agents share their losses can still differ in how gradients are combined.
+
+A span rule is two numbers per agent (``_span``), so several rules in one batch cost a few operations on ``[P]``
+tensors, while forward passes, gradients and optimiser steps are shared.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from damper.errors import DamperError
+from damper.rules._settings import Setting
+from damper.rules._span import Gram, Rule, span_rule
+
+NO_RULE = "plain"  # the primary gradient alone
+
+
+def mixes(rule: Rule | None) -> bool:
+    """Whether a rule can be one among others: it adds two lengths to the primary, and has no memory."""
+    return bool(getattr(rule, "keeps_primary", False))
+
+
+def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
+    """The rules of a comma-separated list as one, which applies to each agent the one that its ``choice`` counts to.
+
+    ``name`` lists names in ``rules``, or "plain" for none. Its settings are all of theirs, and ``choice``: the index
+    into the list, a number or a ``[P]`` tensor.
+    """
+    chosen = {one: None if one == NO_RULE else rules.get(one) for one in name.split(",")}
+    for one, rule in chosen.items():
+        if one != NO_RULE and not mixes(rule):
+            able = ", ".join(known for known, other in rules.items() if mixes(other))
+            raise DamperError(f"rules of one population must be among {NO_RULE}, {able}, but {one!r} was given.")
+    own = {one: list(inspect.signature(rule).parameters.values())[2:] if rule else [] for one, rule in chosen.items()}
+
+    def choose(gram: Gram, choice: Setting = 0, **settings: Setting) -> tuple[Tensor, Tensor]:
+        r = s = torch.zeros_like(gram.n_R)
+        for index, (one, rule) in enumerate(chosen.items()):
+            if rule is not None:
+                along_R, along_T = rule.lengths(gram, **{p.name: settings.get(p.name, p.default) for p in own[one]})  # type: ignore[attr-defined]
+                here = torch.as_tensor(choice, device=r.device) == index
+                r, s = torch.where(here, along_R, r), torch.where(here, along_T, s)
+        return r, s
+
+    first = list(inspect.signature(choose).parameters.values())[:2]
+    union = {p.name: p for parameters in own.values() for p in parameters}
+    choose.__signature__ = inspect.Signature([*first, *union.values()])  # type: ignore[attr-defined]
+    choose.__name__ = name
+    return span_rule()(choose)
