@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -16,11 +18,11 @@ import pytest
 from damper.engine.run import Run
 from damper.errors import DamperError
 from damper.experiments.grids import wanted
-from damper.experiments.packing import pack
-from damper.experiments.ray_runner import _connect, _explained
-from damper.experiments.runner import run_job
-from damper.experiments.store import Store
-from tests.experiments.helpers import tiny
+from damper.experiments.packing import Job, pack
+from damper.experiments.ray_runner import _connect, run_on_ray
+from damper.experiments.runner import plan, run_job
+from damper.experiments.store import Record, Store
+from tests.experiments.helpers import invented, tiny
 
 STEPS = 6000
 COMMAND = f"reproduce td3-table --tasks Pendulum --methods plain damper --seeds 1 --steps {STEPS} --net-arch 16"
@@ -79,10 +81,29 @@ def test_without_ray_the_sentence_says_how_to_get_it() -> None:
         _connect("auto")
 
 
-def test_a_workers_mistake_is_told_as_its_sentence() -> None:
-    (job,) = pack(wanted(tiny()))
-    wrapped = RuntimeError("a long story")
-    wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
-    assert str(_explained([(job, wrapped), (job, wrapped)])).startswith("Pendulum td3 damper: buffer_size")
-    bug = RuntimeError("a bug")
-    assert _explained([(job, bug)]) is bug
+class Cluster:
+    """What of Ray ``run_on_ray`` uses; a task is run when its result is asked for."""
+
+    def remote(self, work: Any) -> Any:
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *given: partial(work, *given)))
+
+    def wait(self, tasks: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return tasks[:1], tasks[1:]
+
+    def get(self, task: Any) -> Any:
+        return task()
+
+
+def test_populations_that_fail_are_named_and_the_others_kept(tmp_path: Path) -> None:
+    def fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Record]:
+        if job.settings.method != "damper":
+            raise MemoryError(f"no room for {job.settings.method}")
+        return [invented(agent) for agent in job.wanted]
+
+    jobs = plan(wanted(tiny(methods=("plain", "damper", "caps"))), tmp_path / "runs")
+    store = Store(tmp_path / "results")
+    workers = patch("damper.experiments.ray_runner._connect", return_value=Cluster())
+    with workers, patch("damper.experiments.ray_runner.run_job", fragile), pytest.raises(ExceptionGroup) as failed:
+        run_on_ray(jobs, store, "", progress=False)
+    assert [str(error) for error in failed.value.exceptions] == ["no room for plain", "no room for caps"]
+    assert [record.identity["method"] for record in store] == ["damper", "damper"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from damper.engine.lock import run_lock
+from damper.engine.metrics_log import MetricsLog
 from damper.experiments import runner
 from damper.experiments.grids import Request
 from damper.experiments.packing import Job, pack
@@ -52,6 +54,23 @@ def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
         outcome = reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False)
     assert outcome == Outcome(wanted=6, there=0, added=4, left=2)
     assert reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False).left == 0
+
+
+@pytest.mark.usefixtures("shared")
+def test_one_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = MetricsLog.write
+
+    def fragile(log: MetricsLog, line: dict[str, Any]) -> None:
+        if line["step"] == 200 and "caps" in str(log.path):
+            raise MemoryError("no room")
+        write(log, line)
+
+    monkeypatch.setattr(MetricsLog, "write", fragile)
+    together = pytest.warns(UserWarning, match=r"side by side failed \(no room\): going on one after another")
+    with together, pytest.raises(MemoryError) as failed:
+        reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False)
+    assert failed.value.__notes__[0].startswith("Pendulum td3 caps ×2 failed")
+    assert sorted(record.identity["method"] for record in Store(tmp_path / "results")) == 2 * ["damper"] + 2 * ["plain"]
 
 
 def on_gpu(job: Job) -> Job:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from damper.errors import DamperError
 from damper.experiments.grids import Request, wanted
+from damper.experiments.packing import Job
 from damper.experiments.reproduce import reproduce
-from damper.experiments.runner import plan
-from damper.experiments.store import Store
+from damper.experiments.runner import plan, run_job
+from damper.experiments.store import Record, Store
 from damper.experiments.workers import run_in_workers
 
 SMALL = {"net_arch": (8, 8), "learning_starts": 50, "batch_size": 8}
@@ -38,6 +43,27 @@ def test_a_failed_population_is_told_after_the_others_are_kept(tmp_path: Path) -
     with pytest.raises(DamperError, match="holds other files"):
         run_in_workers(jobs, store, "damper", progress=False)
     assert [record.identity["method"] for record in store] == [jobs[0][0].settings.method]
+
+
+def _fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Record] | None:
+    """``run_job``, but for two methods: one's process is killed, the other one is out of memory."""
+    if job.settings.method == "plain":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.settings.method == "caps":
+        raise MemoryError("no room")
+    return run_job(job, folder, command, progress)
+
+
+def test_a_killed_process_and_one_without_memory_take_no_other_with_them(tmp_path: Path) -> None:
+    jobs = plan(wanted(replace(REQUEST, methods=("plain", "caps", "damper"))), tmp_path / "runs")
+    store = Store(tmp_path / "results")
+    with patch("damper.experiments.workers.run_job", _fragile), pytest.raises(ExceptionGroup) as failed:
+        run_in_workers(jobs, store, "damper", progress=False)
+    assert [record.identity["method"] for record in store] == ["damper"]
+    told = {str(error): error.__notes__[0] for error in failed.value.exceptions}
+    (killed,) = (note for text, note in told.items() if "its process was killed" in text)
+    assert killed.startswith("Pendulum td3 plain ×1 failed")
+    assert told["no room"].startswith("Pendulum td3 caps ×1 failed")
 
 
 def test_workers_must_be_at_least_one(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from damper.errors import DamperError
+from damper.experiments.outcomes import Outcomes
 from damper.experiments.packing import Job
 from damper.experiments.runner import run_job
 from damper.experiments.store import Record, Store
@@ -34,6 +34,8 @@ def run_on_ray(
 ) -> None:
     """Run jobs on a Ray cluster, as many at once as it has room for, and keep each one's records as it ends.
 
+    What fails is told when the others are done.
+
     Args:
         jobs: populations with their folders.
         store: where records go, on this machine.
@@ -49,23 +51,10 @@ def run_on_ray(
     for job, folder in jobs:
         job = Job(replace(job.settings, device=device), job.wanted)
         waiting[task.remote(job, str(folder.absolute()), command)] = job
-    failed: list[tuple[Job, Exception]] = []
-    while waiting:
-        (done, *_), _ = ray.wait(list(waiting), num_returns=1)
-        job = waiting.pop(done)
-        try:
-            records: list[Record] | None = ray.get(done)
-        except Exception as error:
-            failed.append((job, error))
-            continue
-        for record in records or ():
-            store.add(record)
-        if progress:
-            settings, said = job.settings, "is being trained by another process" if records is None else "is done"
-            words = f"{settings.env_id} {settings.backbone} {settings.method} ×{len(job.wanted)} {said}"
-            Console().print(f"{words}; {len(waiting)} populations to go", highlight=False)
-    if failed:
-        raise _explained(failed)
+    with Outcomes(store, len(jobs), progress) as outcomes:
+        while waiting:
+            (done, *_), _ = ray.wait(list(waiting), num_returns=1)
+            outcomes.take(waiting.pop(done), partial(ray.get, done))
 
 
 def _work(job: Job, folder: str, command: str) -> list[Record] | None:
@@ -90,13 +79,3 @@ def _connect(address: str) -> Any:
             "start one with `ray start --head`, or give 'local'."
         ) from error
     return ray
-
-
-def _explained(failed: Sequence[tuple[Job, Exception]]) -> Exception:
-    """A user's mistake as its own sentence; anything else as Ray tells it."""
-    job, error = failed[0]
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, DamperError):
-        more = f" ({len(failed) - 1} other populations failed too)" if len(failed) > 1 else ""
-        return DamperError(f"{job.settings.env_id} {job.settings.backbone} {job.settings.method}: {cause}{more}")
-    return error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import shlex
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,8 +17,9 @@ import torch
 from damper.errors import DamperError
 from damper.experiments.grids import EXPERIMENTS, Experiment, Request, Wanted, find_experiment, wanted
 from damper.experiments.identity import digest
+from damper.experiments.outcomes import Outcomes
 from damper.experiments.packing import Job, pack
-from damper.experiments.runner import abreast, plan, run_job, run_jobs
+from damper.experiments.runner import abreast, plan, run_job, train_jobs
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
@@ -64,12 +67,21 @@ def reproduce(
 
 
 def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
-    """One group of jobs after another; one that another process is at is passed over."""
-    for group in abreast(jobs):
-        records = run_jobs(group, command, progress) if len(group) > 1 else run_job(*group[0], command, progress)
-        for record in records or ():
-            store.add(record)
-        _release()
+    """One group of jobs after another; one that another process is at is passed over.
+
+    Where a group fails, its populations go on one after another, so that the one to blame fails alone.
+    """
+    with Outcomes(store, len(jobs), progress) as outcomes:
+        for group in abreast(jobs):
+            if len(group) > 1:
+                try:
+                    train_jobs(group, progress)
+                except Exception as error:
+                    warnings.warn(f"training side by side failed ({error}): going on one after another.", stacklevel=2)
+                _release()
+            for job, folder in group:
+                outcomes.take(job, partial(run_job, job, folder, command, progress))
+                _release()
 
 
 def _release() -> None:

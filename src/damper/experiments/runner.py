@@ -33,17 +33,17 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
         return None
 
 
-def run_jobs(jobs: Sequence[tuple[Job, Path]], command: str, progress: bool = True) -> list[Record]:
-    """The same for populations side by side; those that another process is at are passed over."""
+def train_jobs(jobs: Sequence[tuple[Job, Path]], progress: bool = True) -> None:
+    """Train populations side by side, for ``run_job`` to record; those that another process is at are passed over."""
     with ExitStack() as stack:
         mine = []
         for job, folder in jobs:
             check_physics(job)
             with suppress(RunLockedError):
                 stack.enter_context(run_lock(folder))
-                mine.append((job, folder))
-        runs = train_side_by_side([(job.settings, folder) for job, folder in mine], progress) if mine else []
-        return [record for run, (job, _) in zip(runs, mine, strict=True) for record in record_run(run, job, command)]
+                mine.append((job.settings, folder))
+        if mine:
+            train_side_by_side(mine, progress)
 
 
 def abreast(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:

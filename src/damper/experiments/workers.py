@@ -9,13 +9,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from damper.errors import DamperError
+from damper.experiments.outcomes import Outcomes
 from damper.experiments.packing import Job
 from damper.experiments.runner import run_job
 from damper.experiments.store import Record, Store
@@ -25,6 +26,8 @@ def run_in_workers(
     jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int = 2
 ) -> None:
     """Run jobs in so many processes, the longest first, and keep each one's records as it ends.
+
+    What fails is told when the others are done.
 
     Args:
         jobs: populations with their folders.
@@ -37,26 +40,25 @@ def run_in_workers(
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
     longest_first = sorted(jobs, key=lambda job: -job[0].settings.steps * len(job[0].wanted))
     threads = max(1, (os.cpu_count() or 1) // workers)
-    failed: list[DamperError] = []
-    # Fresh interpreters: a forked one would inherit a CUDA context that it cannot use.
+    pool = ThreadPoolExecutor(workers)
+    try:
+        waiting = {pool.submit(_run_apart, job, folder, command, threads): job for job, folder in longest_first}
+        with Outcomes(store, len(jobs), progress) as outcomes:
+            for done in as_completed(waiting):
+                outcomes.take(waiting[done], done.result)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _run_apart(job: Job, folder: Path, command: str, threads: int) -> list[Record] | None:
+    """``run_job`` in a process of its own: whatever kills it takes no other population with it."""
+    # A fresh interpreter: a forked one would inherit a CUDA context that it cannot use.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
-        waiting = {pool.submit(run_job, job, folder, command, False): job for job, folder in longest_first}
-        for count, done in enumerate(as_completed(waiting), 1):
-            job = waiting[done]
-            try:
-                _keep(done, store)
-            except DamperError as error:
-                failed.append(error)
-            if progress:
-                settings, said = job.settings, "failed" if done.exception() else "is done"
-                words = f"{settings.env_id} {settings.backbone} {settings.method} ×{len(job.wanted)} {said}"
-                Console().print(f"{words}; {len(jobs) - count} populations to go", highlight=False)
-    if failed:
-        more = f" ({len(failed) - 1} other populations failed too)" if len(failed) > 1 else ""
-        raise DamperError(f"{failed[0]}{more}")
-
-
-def _keep(done: Future[list[Record] | None], store: Store) -> None:
-    for record in done.result() or ():
-        store.add(record)
+    with ProcessPoolExecutor(1, context, initializer=torch.set_num_threads, initargs=(threads,)) as process:
+        try:
+            return process.submit(run_job, job, folder, command, False).result()
+        except BrokenProcessPool as error:
+            raise DamperError(
+                "its process was killed, as the system does when memory runs out: with fewer workers or a smaller "
+                "population it needs less, and the same command goes on with it."
+            ) from error
