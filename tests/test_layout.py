@@ -22,7 +22,7 @@ STATIONS = [
     {"errors", "once", "version"},
     {"rules"},
     {"losses"},
-    {"theory", "metrics", "backward"},
+    {"theory", "metrics", "_backward"},
     {"methods", "protocols"},
     {"presets"},
     {"agents"},

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from damper import metrics, rules, theory
-from damper.backward import backward
-from damper.engine.run import Run
-from damper.engine.train import train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from damper.errors import DamperError
-from damper.evaluation import Evaluation, evaluate
-from damper.losses import temporal_loss
-from damper.methods import METHODS, Method
-from damper.metrics import smoothness
-from damper.rules import RULES, GradientReport, combine
 from damper.version import __version__
+
+if TYPE_CHECKING:  # what editors and type checkers read; at run time ``__getattr__`` imports a name when it is used
+    from damper import metrics, rules, theory
+    from damper._backward import backward
+    from damper.engine.run import Run
+    from damper.engine.train import train
+    from damper.evaluation.evaluate import Evaluation, evaluate
+    from damper.losses import temporal_loss
+    from damper.methods import METHODS, Method
+    from damper.metrics import smoothness
+    from damper.rules import RULES, GradientReport, combine
+
+_MODULES = ("metrics", "rules", "theory")
+_HOMES = {
+    "backward": "_backward",
+    "Run": "engine.run",
+    "train": "engine.train",
+    "Evaluation": "evaluation.evaluate",
+    "evaluate": "evaluation.evaluate",
+    "temporal_loss": "losses",
+    "METHODS": "methods",
+    "Method": "methods",
+    "smoothness": "metrics",
+    "RULES": "rules",
+    "GradientReport": "rules",
+    "combine": "rules",
+}
 
 __all__ = [
     "METHODS",
@@ -33,3 +54,17 @@ __all__ = [
     "theory",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562): ``import damper`` alone does not wait for torch."""
+    if name in _MODULES:
+        return import_module(f"damper.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'damper' has no attribute {name!r}")
+    globals()[name] = getattr(import_module(f"damper.{_HOMES[name]}"), name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -120,6 +121,8 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use --method pave, or name an auxiliary"),
         (("evaluate", "nowhere"), "must be a policy file"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
+        (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
+        (("report", "--readme", "nowhere.md"), "readme must be a Markdown file, but nowhere.md is none"),
     ],
 )
 def test_a_mistake_ends_with_code_2_and_one_sentence(capsys, monkeypatch, tmp_path, words, sentence):
@@ -130,6 +133,57 @@ def test_a_mistake_ends_with_code_2_and_one_sentence(capsys, monkeypatch, tmp_pa
     assert message.startswith("damper: ")
     assert "Traceback" not in message
     assert not list(tmp_path.iterdir())
+
+
+WRITING = {
+    "train": ("Pendulum-v1", "--steps", "10"),
+    "evaluate": (".",),
+    "compare": ("Pendulum-v1", "--steps", "10"),
+    "reproduce": ("eta-sweep", "--steps", "10"),
+    "report": (),
+    "figures": (),
+    "bench": ("update",),
+}
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_out_must_be_a_folder_that_can_be_written(run, capsys, monkeypatch, tmp_path, command):
+    monkeypatch.chdir(run)
+    (tmp_path / "file").touch()
+    before = sorted(run.iterdir())
+    words = (command, *WRITING[command], "--out")
+    for place in ("file", "file/below"):
+        assert f"out must lead to a folder, but {tmp_path}/file is a file" in failure(capsys, *words, tmp_path / place)
+    monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs the tests may have every right
+    message = failure(capsys, *words, tmp_path / "new" / "folder")
+    assert f"out must lead to a folder that can be written, but {tmp_path} cannot: choose another." in message
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and sorted(run.iterdir()) == before
+
+
+def test_a_file_that_the_system_refuses_is_no_traceback(run, capsys, monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "their.png")
+
+    monkeypatch.setattr("damper.cli.evaluate.draw_traces", refuse)
+    message = failure(capsys, "evaluate", run, "--episodes", "1", "--out", tmp_path)
+    assert message == "damper: their.png: Permission denied.\n"
+
+
+@pytest.mark.parametrize("words", [("reproduce", "--list"), ("report",), ("figures", "--methods")])
+def test_results_must_be_a_folder(capsys, tmp_path, words):
+    (tmp_path / "file").touch()
+    message = failure(capsys, *words, "--results", tmp_path / "file", "--out", tmp_path / "out")
+    assert "results must be a folder of records, but" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_run_is_evaluated_and_exported_from_its_own_folder(run, monkeypatch, tmp_path):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(run)
+    call("evaluate", ".", "--episodes", "1", "--filter", "low-pass:0.5")
+    assert (run / "evaluation-low-pass-0.5" / "episodes.json").exists()
+    call("export", ".", "--to", tmp_path / "policy.onnx", "--episodes", "0")
+    assert (tmp_path / "policy.onnx").exists()
 
 
 def test_figures(tmp_path):

@@ -1,54 +1,85 @@
-"""The ``damper`` command: one typed dataclass per subcommand, help generated from it."""
+"""The ``damper`` command: what a subcommand takes is typed data in ``cli/options``, what it does is in ``cli``.
+
+Either is imported when it is needed: help, ``--version`` and a mistyped command wait for neither torch nor an engine.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import NoReturn
 
-import tyro
-from rich.console import Console
-
-from damper.cli.bench import Bench
-from damper.cli.compare import Compare
-from damper.cli.evaluate import Evaluate
-from damper.cli.export import Export
-from damper.cli.figures import Figures
-from damper.cli.report import Report
-from damper.cli.reproduce import Reproduce
-from damper.cli.train import Train
 from damper.errors import DamperError
+from damper.version import __version__
 
-Command = (
-    Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[Compare, tyro.conf.subcommand("compare")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Figures, tyro.conf.subcommand("figures")]
-    | Annotated[Export, tyro.conf.subcommand("export")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
+COMMANDS = {
+    "train": "Train a population: one agent per seed and per combination of settings given as lists.",
+    "evaluate": "Run deterministic episodes of any policy: table, records, action traces, picture.",
+    "compare": "Train several methods alike, evaluate them on the same seeds, show table and pictures.",
+    "reproduce": "Train what is missing of the paper's tables and figures, and keep the records.",
+    "report": "Make tables, figures and one self-contained page of the records.",
+    "figures": "Draw the rule and its theory.",
+    "export": "Write a trained policy to a file that runs anywhere.",
+    "bench": "Measure speed.",
+}
+HELP = """usage: damper [-h] [--version] COMMAND ...
+
+Smooth actor-critic policies without a penalty weight to tune.
+
+commands:
+{commands}
+
+damper COMMAND --help describes a command's settings.""".format(
+    commands="\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
 )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
-    if not sys.flags.safe_path:
-        sys.path.append(os.getcwd())  # where "myenvs:Mass-v0" looks for myenvs.py, also from the console script
     try:
-        _run(arguments)
+        if not sys.flags.safe_path:
+            sys.path.append(os.getcwd())  # where "myenvs:Mass-v0" looks for myenvs.py, also from the console script
+        _run(*(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
     except DamperError as error:
-        Console(stderr=True).print(f"damper: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _stop(str(error), 2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("damper: stopped; the same command goes on from the last checkpoint.")
-        sys.exit(130)
+        _stop("stopped; the same command goes on from the last checkpoint.", 130)
     except BrokenPipeError:  # the reader has seen enough: `damper --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _stop(f"{error.filename}: {error.strerror}.", 2)
 
 
-def _run(arguments: list[str] | None) -> None:
-    command = tyro.cli(Command, prog="damper", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
-    command.run()
-    sys.stdout.flush()
+def _run(name: str = "--help", *arguments: str) -> None:
+    if name in ("-h", "--help"):
+        print(HELP)
+    elif name == "--version":
+        print(f"damper {__version__}")
+    elif name in COMMANDS:
+        _run_command(name, arguments)
+    else:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "damper --help describes them."
+        raise DamperError(f"the command must be one of {', '.join(COMMANDS)}, but {name!r} was given: {hint}")
+
+
+def _run_command(name: str, arguments: tuple[str, ...]) -> None:
+    import tyro
+
+    kind = getattr(import_module(f"damper.cli.options.{name}"), name.capitalize())
+    options = tyro.cli(kind, prog=f"damper {name}", args=arguments, config=(tyro.conf.OmitArgPrefixes,))
+    import_module(f"damper.cli.{name}").run(options)
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    """Tell why on stderr, and leave."""
+    from rich.console import Console
+
+    Console(stderr=True).print(f"damper: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)

@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-import tyro
 from rich.console import Console
 
-from damper.cli.options import EngineOptions, MethodOptions, chosen_seeds, given
+from damper.cli.options import chosen_seeds, given
+from damper.cli.options.compare import Compare
 from damper.engine.envs import find_task
-from damper.engine.files import write_bytes
+from damper.engine.files import check_folder, write_bytes
 from damper.experiments.compare import Comparison, compare
 from damper.report.curves import draw_curves
 from damper.report.tables import markdown_table, terminal_table
 from damper.report.traces import draw_traces
 
 
-@dataclass
-class Compare:
-    """Train several methods alike, evaluate them on the same seeds, and show table and pictures."""
-
-    env: tyro.conf.Positional[str]
-    """A Gymnasium id (Pendulum-v1) or a task of the paper (Hopper)."""
-    methods: tuple[str, ...] = ("plain", "damper")
-    """Which methods."""
-    backbone: Literal["td3", "sac"] = "td3"
-    """The actor-critic algorithm."""
-    seeds: int = 3
-    """How many seeds: the protocol's first ones, or 0, 1, ..."""
-    seed_list: tuple[int, ...] = ()
-    """Which seeds, instead."""
-    steps: int | None = None
-    """Environment steps per agent; the paper's budget for its tasks."""
-    protocol: Literal["pave", "damper"] | None = None
-    """Published settings to start from."""
-    episodes: int = 10
-    """Evaluation episodes per agent, on the protocol's fixed seeds."""
-    out: Path = Path("runs/compare")
-    """Where runs, records and pictures go."""
-    engine: EngineOptions = field(default_factory=EngineOptions)
-    options: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]
-    """Settings of the method."""
-
-    def run(self) -> None:
-        """Train, evaluate, show."""
-        comparison = compare(
-            self.env,
-            self.methods,
-            self.backbone,
-            chosen_seeds(self.seeds, self.seed_list),
-            self.steps,
-            self.protocol,
-            self.out,
-            self.episodes,
-            **given(self.engine, self.options),
-        )
-        show(comparison, self.out)
+def run(options: Compare) -> None:
+    """Train, evaluate, show."""
+    check_folder("out", options.out)
+    comparison = compare(
+        options.env,
+        options.methods,
+        options.backbone,
+        chosen_seeds(options.seeds, options.seed_list),
+        options.steps,
+        options.protocol,
+        options.out,
+        options.episodes,
+        **given(options.engine, options.settings),
+    )
+    show(comparison, options.out)
 
 
 def show(comparison: Comparison, out: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-import tyro
 from rich.console import Console
 
+from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs import find_task
+from damper.engine.files import check_folder
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.evaluation.filters import Filter, parse_filter
@@ -19,53 +19,36 @@ from damper.report.tables import terminal_table
 from damper.report.traces import draw_traces
 
 
-@dataclass
-class Evaluate:
-    """Deterministic episodes of any policy: table, records, action traces, and a picture of them."""
+def run(options: Evaluate) -> None:
+    """Evaluate, save, show."""
+    chosen = parse_filter(options.filter) if options.filter else None
+    out = options.out or _default_folder(options)
+    check_folder("out", out)
+    evaluation = _evaluate(options, chosen)
+    evaluation.save(out)
+    console = Console()
+    console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
+    picture = draw_first_episodes(evaluation, out / "traces.png")
+    console.print(f"records, traces and picture in {out} ({picture.name})", highlight=False)
 
-    source: tyro.conf.Positional[Path]
-    """A run's folder, a policy file, a Stable-Baselines3 zip (with or without its ending), or an ONNX file."""
-    env: str | None = None
-    """The environment, where the source does not tell it or another one is wanted."""
-    episodes: int = 10
-    """How many, on the protocol's fixed seeds."""
-    seed_list: tuple[int, ...] = ()
-    """Which seeds, instead."""
-    filter: str | None = None
-    """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
-    envs: Literal["gymnasium", "envpool"] = "gymnasium"
-    """Who steps the environments."""
-    out: Path | None = None
-    """Where to write; by default evaluation/ in the run's folder, or beside the file."""
-    vecnormalize: Path | None = None
-    """Statistics that VecNormalize saved, for a Stable-Baselines3 zip."""
-    trust: bool = False
-    """Allow unpickling what cannot be read otherwise: it runs whatever code the file carries."""
 
-    def run(self) -> None:
-        """Evaluate, save, show."""
-        chosen = parse_filter(self.filter) if self.filter else None
-        evaluation = self.evaluate(chosen)
-        name = "evaluation" if self.filter is None else f"evaluation-{self.filter.replace(':', '-')}"
-        source = find_path(self.source)
-        beside = source.with_name(f"{source.stem}-{name}")
-        out = self.out or (source / name if source.is_dir() else beside)
-        evaluation.save(out)
-        console = Console()
-        console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
-        picture = draw_first_episodes(evaluation, out / "traces.png")
-        console.print(f"records, traces and picture in {out} ({picture.name})", highlight=False)
+def _default_folder(options: Evaluate) -> Path:
+    """Within a run's folder, or beside a file."""
+    name = "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
+    source = find_path(options.source)
+    return source / name if source.is_dir() else source.with_name(f"{source.stem}-{name}")
 
-    def evaluate(self, chosen: Filter | None) -> Evaluation:
-        """A run as the engine knows it; anything else through the policy that it holds."""
-        options = self.episodes, self.seed_list or None, chosen, self.envs
-        if self.source.is_dir() or self.source.suffix == ".safetensors":
-            return evaluate(self.source, self.env, *options)
-        opened = open_source(self.source, env=self.env, vecnormalize=self.vecnormalize, trust=self.trust)
-        if opened.env is None:
-            raise DamperError(f"{self.source} does not tell its environment: name it with --env.")
-        evaluation = evaluate(opened.act, opened.env, *options)
-        return replace(evaluation, agents=[{"seed": opened.facts.get("seed", 0)}])
+
+def _evaluate(options: Evaluate, chosen: Filter | None) -> Evaluation:
+    """A run as the engine knows it; anything else through the policy that it holds."""
+    how = options.episodes, options.seed_list or None, chosen, options.envs
+    if options.source.is_dir() or options.source.suffix == ".safetensors":
+        return evaluate(options.source, options.env, *how)
+    opened = open_source(options.source, env=options.env, vecnormalize=options.vecnormalize, trust=options.trust)
+    if opened.env is None:
+        raise DamperError(f"{options.source} does not tell its environment: name it with --env.")
+    evaluation = evaluate(opened.act, opened.env, *how)
+    return replace(evaluation, agents=[{"seed": opened.facts.get("seed", 0)}])
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from damper.engine.groups import groups, mean
 from damper.engine.settings import Settings
-from damper.errors import DamperError
+from damper.errors import MissingExtraError
 
 
 class TensorBoard:
@@ -18,7 +18,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise DamperError('tensorboard needs its package: pip install "damper-rl[tensorboard]".') from error
+            raise MissingExtraError('tensorboard needs its package: pip install "damper-rl[tensorboard]".') from error
         self.groups = groups(settings.agents())
         self.writers = {label: SummaryWriter(str(folder / label.replace(" ", "_"))) for label in self.groups}
 

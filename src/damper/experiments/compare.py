@@ -11,8 +11,9 @@ from damper.engine.lock import run_lock
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
 from damper.engine.train import check_named, run_settings
+from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.methods import find_method
+from damper.methods import METHODS, find_method
 
 MEASURES = {
     "return": ("return", "{:.1f}"),
@@ -67,6 +68,8 @@ def compare(
 
     Settings that belong to one method only (η, weights) reach the methods that have them.
     """
+    if not methods:
+        raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
     runs, evaluations = {}, {}
     for method in methods:
         resolved = _for_method(env, backbone, method, seeds, steps, protocol, methods, settings)

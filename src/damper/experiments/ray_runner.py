@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingExtraError
 from damper.experiments.outcomes import Outcomes
 from damper.experiments.packing import Job
 from damper.experiments.runner import run_job
@@ -69,7 +69,7 @@ def _connect(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise DamperError('several machines need Ray: pip install "damper-rl[ray]".') from error
+        raise MissingExtraError('several machines need Ray: pip install "damper-rl[ray]".') from error
     try:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)

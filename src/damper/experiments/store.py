@@ -101,6 +101,8 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         """The folder is made when first written to."""
         self.folder = Path(folder)
+        if self.folder.is_file():
+            raise DamperError(f"results must be a folder of records, but {self.folder} is a file: choose another.")
 
     def path(self, who: Mapping[str, Any]) -> Path:
         """Where the record of this identity lies: ``protocol/task/backbone-method-seed-digest.json``."""

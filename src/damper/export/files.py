@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from damper.engine.files import check_folder, write_bytes
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingExtraError
 from damper.export.network import Array, Module, Network, Step
 
 INPUT, OUTPUT, BATCH = "observation", "action", "batch"
@@ -81,7 +81,7 @@ def _extra(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError as error:
-        raise DamperError(f'ONNX files need {name}: pip install "damper-rl[onnx]".') from error
+        raise MissingExtraError(f'ONNX files need {name}: pip install "damper-rl[onnx]".') from error
 
 
 def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:

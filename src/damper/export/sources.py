@@ -73,7 +73,7 @@ def open_source(
 def find_path(path: str | Path) -> Path:
     """The path, or where it has no such file but ``path.zip`` exists that one, as SB3's ``load`` does."""
     path = Path(path)
-    zipped = path.with_name(f"{path.name}.zip")
+    zipped = Path(f"{path}.zip")
     return zipped if not path.exists() and zipped.is_file() else path
 
 
@@ -189,6 +189,8 @@ def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
                 "author, add --trust (trust=True)."
             )
         from stable_baselines3.common.save_util import load_from_pkl
+
+        import damper.sb3  # noqa: F401, which says what to install where SB3 is missing
 
         try:
             with Path(vecnormalize).open("rb") as file:

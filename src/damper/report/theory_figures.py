@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper import metrics, theory
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingExtraError
 from damper.rules import combine
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def _canvas(path: Path, width: float, height: float) -> Iterator[Figure]:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise DamperError('figures need matplotlib, which is not installed: pip install "damper-rl[plot]".') from None
+        raise MissingExtraError(
+            'figures need matplotlib, which is not installed: pip install "damper-rl[plot]".'
+        ) from None
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure

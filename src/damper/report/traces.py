@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.errors import DamperError
+from damper.errors import MissingExtraError
 from damper.metrics import smoothness, spectrum
 
 COLOURS = ("#332288", "#CC6677", "#44AA99", "#DDCC77", "#117733", "#88CCEE", "#AA4499", "#999933")
@@ -21,7 +21,7 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise DamperError('pictures need matplotlib: pip install "damper-rl[plot]".') from error
+        raise MissingExtraError('pictures need matplotlib: pip install "damper-rl[plot]".') from error
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

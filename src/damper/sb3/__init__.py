@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from damper.errors import DamperError
+from damper.errors import MissingExtraError
 
 try:
     import stable_baselines3  # noqa: F401
 except ImportError as error:
-    raise DamperError('damper.sb3 needs Stable-Baselines3: pip install "damper-rl[sb3]".') from error
+    raise MissingExtraError('damper.sb3 needs Stable-Baselines3: pip install "damper-rl[sb3]".') from error
 
 from damper.sb3.buffers import RemembersRows
 from damper.sb3.convert import from_sb3, to_sb3

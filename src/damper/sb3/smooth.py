@@ -11,7 +11,7 @@ import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor
 
-from damper.backward import backward
+from damper._backward import backward
 from damper.losses._interface import Batch, Noise
 from damper.methods import Method, find_method
 from damper.rules._span import Rule

@@ -24,7 +24,7 @@ from damper.engine.envs.spec import (
     raise_unknown,
     read_spaces,
 )
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingExtraError
 
 LARGEST = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
 
@@ -75,7 +75,7 @@ def _import_envpool() -> Any:
     try:
         import envpool
     except ImportError as error:
-        raise DamperError(
+        raise MissingExtraError(
             f"backend='envpool' needs a package that is missing ({error}); "
             'pip install "damper-rl[envpool]" installs it, or use backend="gymnasium".'
         ) from error

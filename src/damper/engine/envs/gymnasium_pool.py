@@ -28,7 +28,7 @@ from damper.engine.envs.spec import (
     raise_unknown,
     read_spaces,
 )
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingExtraError
 
 Env = gymnasium.Env[Any, Any]
 EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}
@@ -62,7 +62,7 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
         raise_unknown(name, gymnasium.registry, "Gymnasium")
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-        raise DamperError(_explain_import(env, name, error)) from error
+        raise MissingExtraError(_explain_import(env, name, error)) from error
     except (TypeError, ValueError, AttributeError) as error:
         if isinstance(env, EnvSpec):
             raise DamperError(f"env={name!r} cannot be made again as it is recorded, because {error}.") from error

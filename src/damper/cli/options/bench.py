@@ -1,0 +1,63 @@
+"""Options of ``damper bench``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+
+@dataclass
+class Bench:
+    """Measure speed: everything that is compared runs in one process, turn by turn; ratios are medians over the turns.
+
+    update: the paper's update-time table in its protocol, beside its numbers. peers: whole updates beside
+    Stable-Baselines3's and SBX's. scaling: cost by population size. end-to-end: steps per second of training. floor:
+    distance from what the machine's matrix rate and bandwidth allow. sb3: our SB3 classes beside SB3's.
+    """
+
+    what: tyro.conf.Positional[Literal["update", "peers", "scaling", "end-to-end", "floor", "sb3", "all"]] = "all"
+    """Which measurement."""
+    device: str = "cpu"
+    """Where updates run, as in torch: cpu, cuda."""
+    mode: Literal["eager", "compile", "graph", "compile-graph"] | None = None
+    """How the engine's updates run; eager on a CPU and compile-graph on a GPU by default."""
+    tf32: bool = False
+    """Matrix products in TF32 on a GPU."""
+    backbones: tuple[Literal["td3", "sac"], ...] = ("td3", "sac")
+    """Which backbones."""
+    methods: tuple[str, ...] = ()
+    """Which methods; the paper's seven for update, plain and damper elsewhere."""
+    iterations: int | None = None
+    """Timed updates of each subject; 1000 (the paper's number) on a GPU, 100 on a CPU."""
+    rounds: int = 20
+    """How often the subjects take turns."""
+    clock: Literal["wall", "processor"] = "wall"
+    """On a CPU that others use too, processor time (of all threads together) is what they hardly move."""
+    sizes: tuple[int, ...] = ()
+    """Population sizes; 1 5 10 35 100 300 for scaling (up to 35 on a CPU), 1 for floor."""
+    task: str = "Hopper"
+    """Whose random transitions the updates see."""
+    tasks: tuple[str, ...] = ("Pendulum", "Hopper")
+    """Tasks of end-to-end."""
+    agents: int = 1
+    """Agents of end-to-end."""
+    populations: tuple[int, ...] = (1,)
+    """As how many populations side by side end-to-end trains them (EnvPool); 1 2 measures both."""
+    steps: int = 600
+    """Steps per agent of end-to-end."""
+    overlap: bool = False
+    """Let end-to-end update while the environments step."""
+    env_threads: int | None = None
+    """EnvPool's threads of end-to-end; as many as there are cores by default."""
+    threads: int | None = None
+    """Threads of torch on the CPU; torch's own choice by default."""
+    out: Path = Path("bench")
+    """Where tables, plots and JSON go."""
+    results: Path | None = None
+    """Also keep update times in this store of records, from which `damper report` makes the paper's cost table."""
+
+    show: tuple[Path, ...] = ()
+    """Print these saved measurements as Markdown, and measure nothing."""

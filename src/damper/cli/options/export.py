@@ -1,0 +1,32 @@
+"""Options of ``damper export``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass
+class Export:
+    """Write a trained policy to a file that runs anywhere: tanh, action range and normalisation inside."""
+
+    source: tyro.conf.Positional[Path]
+    """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
+    to: Path
+    """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
+    agent: int = 0
+    """Which agent of a run."""
+    env: str | None = None
+    """The environment's id, where the source does not tell it; the contract's smoothness is measured there."""
+    vecnormalize: Path | None = None
+    """Statistics that VecNormalize saved; they go inside."""
+    check: bool = True
+    """Run the file on thousands of observations and compare with the original."""
+    trust: bool = False
+    """Allow unpickling: it runs whatever code the file carries."""
+    episodes: int = 3
+    """Episodes to measure the contract's smoothness on, where no evaluation lies beside the source; 0 for none."""
+    force: bool = False
+    """Replace files of these names also where no export wrote them."""

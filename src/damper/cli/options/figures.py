@@ -1,0 +1,22 @@
+"""Options of ``damper figures``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Figures:
+    """Draw the rule and its theory: the overview, the matched temporal gain, and what the smoothness score misses."""
+
+    out: Path = Path("figures")
+    """Where to write."""
+    formats: tuple[str, ...] = ("svg", "png")
+    """File formats."""
+    methods: bool = False
+    """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
+    results: Path = Path("results")
+    """The store of records that these come from."""
+    bench: Path | None = None
+    """Draw instead what `damper bench` measured, from a folder with one of its `--out` folders per machine."""

@@ -1,0 +1,40 @@
+"""A missing extra is a mistake that one sentence mends, and an ``ImportError`` for code that asks in Python's way."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from damper.engine.envs.envpool_pool import _import_envpool
+from damper.engine.tensorboard import TensorBoard
+from damper.errors import DamperError, MissingExtraError
+from damper.experiments.ray_runner import _connect
+from damper.export.files import _extra
+from damper.report.theory_figures import draw
+from damper.report.traces import pyplot
+
+
+def import_sb3(tmp_path):
+    import damper.sb3  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("envpool", "envpool", lambda _: _import_envpool()),
+        ("torch.utils.tensorboard", "tensorboard", lambda path: TensorBoard(None, path)),
+        ("matplotlib", "plot", lambda _: pyplot()),
+        ("matplotlib", "plot", draw),
+        ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
+        ("ray", "ray", lambda _: _connect("local")),
+        ("stable_baselines3", "sb3", import_sb3),
+    ],
+)
+def test_a_missing_extra_is_an_import_error_too(monkeypatch, tmp_path, package, extra, use):
+    for name in [name for name in sys.modules if name == "damper.sb3" or name.startswith("damper.sb3.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf'pip install "damper-rl\[{extra}\]"') as raised:
+        use(tmp_path)
+    assert isinstance(raised.value, DamperError) and type(raised.value) is MissingExtraError
