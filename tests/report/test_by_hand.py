@@ -1,0 +1,155 @@
+"""Every place of the tables and of the page, against numbers formed here: that bytes did not change proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from damper.experiments.grids import ETAS
+from damper.report.cells import MEASURES, Setup, setups
+from damper.report.headline import headline
+from damper.report.page_data import page_data
+from damper.report.result_tables import Table, aggregates, eta_rows, main_tables
+from damper.report.tables import latex_results, markdown_results
+from tests.experiments.helpers import agents_of, invented
+
+TASKS = ("Hopper", "Walker")
+ROWS = {"plain": "TD3", "caps": "CAPS", "damper": "DAMPER"}
+CELLS = [(method, task) for method in ROWS for task in TASKS]
+Scores = Callable[[str, str, str], np.ndarray]
+
+
+def different(method: str, task: str, measure: str) -> np.ndarray:
+    """Scores ``[5 seeds, 10 episodes]``, unlike those of any other cell and measure."""
+    own = np.random.default_rng([*map(ord, method + task + measure)])
+    scale = 300.0 if measure in ("return", "length") else 1.0
+    return scale * (1.0 + 0.3 * own.standard_normal((5, 1)) + 0.1 * own.standard_normal((5, 10)))
+
+
+def world(scores: Scores) -> Setup:
+    seeds: dict[tuple[str, str], int] = {}
+    records = []
+    for agent in agents_of("td3-table", tasks=TASKS, methods=tuple(ROWS)):
+        cell = agent.identity["method"], agent.identity["task"]
+        seed = seeds[cell] = seeds.get(cell, -1) + 1
+        record = invented(agent)
+        own = {measure: scores(*cell, measure)[seed].tolist() for measure in MEASURES}
+        records.append(replace(record, episodes={**record.episodes, **own}))
+    (setup,) = setups(records)
+    return setup
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    return world(different)
+
+
+def by_hand(scores: np.ndarray) -> tuple[float, float, float]:
+    """Mean, deviation of the seeds' means, deviation of all episodes."""
+    means = [sum(row) / len(row) for row in scores]
+    return float(np.mean(means)), float(np.std(means, ddof=1)), float(np.std(scores, ddof=1))
+
+
+def table_of(setup: Setup, measure: str) -> Table:
+    return next(table for table in main_tables(setup) if table.name == f"td3-{measure}")
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_tables(setup: Setup, measure: str) -> None:
+    table = table_of(setup, measure)
+    assert table.columns == list(TASKS)
+    for method, task in CELLS:
+        entry = dict(table.rows)[ROWS[method]][TASKS.index(task)]
+        found = entry.ours
+        assert found is not None
+        assert (found.mean, found.over_seeds, found.pooled) == pytest.approx(by_hand(different(method, task, measure)))
+        rivals = [by_hand(different(other, task, measure))[0] for other in ROWS]
+        best = max(rivals) if measure == "return" else min(rivals)
+        assert entry.best == (measure != "length" and found.mean == pytest.approx(best))
+
+
+def test_what_is_printed(setup: Setup) -> None:
+    table = table_of(setup, "smoothness")
+    pages = {
+        "markdown": [line.strip("| ").split(" | ") for line in markdown_results(table).splitlines() if "|" in line],
+        "latex": [line.split(" & ") for line in latex_results(table).splitlines() if " & " in line],
+    }
+    for rows in pages.values():
+        assert rows[0][1:] == [*TASKS[:-1], rows[0][-1]] and rows[0][-1].startswith(TASKS[-1])
+        for method, task in CELLS:
+            (cells,) = (row[1:] for row in rows if row[0] == ROWS[method])
+            mean, over_seeds, pooled = by_hand(different(method, task, "smoothness"))
+            first = cells[TASKS.index(task)]
+            assert f"{mean:.3f}" in first and f"({over_seeds:.3f}; {pooled:.3f})" in first
+
+
+def test_the_headline(setup: Setup) -> None:
+    head, _, *rows = (line.strip("| ").split(" | ") for line in headline([setup]).splitlines() if line.startswith("|"))
+    (column,) = (i for i, name in enumerate(head) if name.startswith("return"))
+    for task, row in zip(TASKS, rows, strict=True):
+        assert row[0] == f"{task}, TD3" and row[1] == "5"
+        plain, ours = row[column].split(" → ")[:2]
+        assert plain.startswith(f"{by_hand(different('plain', task, 'return'))[0]:.1f}")
+        assert ours.startswith(f"**{by_hand(different('damper', task, 'return'))[0]:.1f}")
+
+
+def test_the_page(setup: Setup) -> None:
+    cells: dict[Any, Any] = {(c["method"], c["task"]): c for c in page_data([setup], [])["setups"][0]["cells"]}
+    for method, task in CELLS:
+        for measure in MEASURES:
+            scores = different(method, task, measure)
+            cell = cells[method, task]
+            mean, over_seeds, pooled, _, low, high, *_ = cell["values"][measure]
+            assert (mean, over_seeds, pooled) == pytest.approx(by_hand(scores))
+            assert low < mean < high
+            assert [a["means"][measure] for a in cell["agents"]] == pytest.approx(scores.mean(1).tolist(), rel=1e-4)
+            assert cell["seeds"] == [agent["seed"] for agent in cell["agents"]]
+
+
+def test_intervals_are_of_seeds_not_of_episodes() -> None:
+    """Episodes from −500 to 500, but the same ones for every seed: nothing is left to doubt."""
+    wide = np.tile(np.linspace(-500.0, 500.0, 10) + 20.0, (5, 1))
+    same = world(lambda method, task, measure: wide)
+    for cell in same.cells:
+        found = cell.summary("return")
+        assert found is not None and found.interval == pytest.approx((20.0, 20.0))
+        assert found.over_seeds == pytest.approx(0.0) and found.pooled == pytest.approx(by_hand(wide)[2])
+    values = page_data([same], [])["setups"][0]["cells"][0]["values"]["return"]
+    assert values[4:6] == pytest.approx([20.0, 20.0])
+
+
+def test_negative_returns() -> None:
+    """Below zero, with one seed far from the others: higher is still better, and a change up is positive."""
+    returns = {"plain": [-200.0, -190.0, -210.0, -180.0, -1220.0], "damper": [-100.0, -90.0, -110.0, -105.0, -195.0]}
+    episodes = np.linspace(-9.0, 9.0, 10)
+    negative = world(lambda method, task, _: np.array(returns.get(method, returns["plain"]))[:, None] + episodes)
+    entries = {name: row[0] for name, row in table_of(negative, "return").rows}
+    assert entries["DAMPER"].best and not entries["TD3"].best
+    for name, mean in (("TD3", -400.0), ("DAMPER", -120.0)):
+        found = entries[name].ours
+        assert found is not None and found.mean == pytest.approx(mean) and found.interval is not None
+        assert found.interval.low < mean < found.interval.high
+    told = {a.method: a for a in aggregates(negative) if a.measure == "return"}
+    assert told["plain"].improvement is not None and told["damper"].change is not None
+    # Of 25 pairs of seeds, DAMPER's −195 loses to −190 and −180.
+    assert told["plain"].improvement[0] == pytest.approx(23 / 25)
+    # Changes (x + 400)/400 of both tasks' five seeds, 0.75, 0.775, 0.725, 0.7375, 0.5125 twice: the middle six.
+    assert told["damper"].change[0] == pytest.approx((0.725 + 0.7375 + 0.75) / 3)
+    text = markdown_results(table_of(negative, "return"))
+    assert "−400.0 (" in text and "**−120.0** (" in text
+
+
+def test_every_eta_has_its_own_column() -> None:
+    agents = agents_of("eta-sweep", tasks=TASKS)
+    level = {"Hopper": 1.0, "Walker": 2.0}
+    records = [
+        invented(agent, sm=level[agent.identity["task"]] - agent.identity["method_settings"]["eta"] ** 2 / 2)
+        for agent in agents
+    ]
+    (swept,) = setups(records)
+    expected = [[task, *(f"{level[task] - eta**2 / 2:.3f}" for eta in ETAS)] for task in TASKS]
+    assert eta_rows(swept) == expected and len({*expected[0][1:]}) == 6
