@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,17 @@ import pytest
 from damper.experiments.grids import ETAS
 from damper.report.cells import MEASURES, Setup, setups
 from damper.report.headline import headline
+from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.result_tables import Table, aggregates, eta_rows, main_tables
 from damper.report.tables import latex_results, markdown_results
 from tests.experiments.helpers import agents_of, invented
+from tests.report.browser import document, needs_browser
 
 TASKS = ("Hopper", "Walker")
 ROWS = {"plain": "TD3", "caps": "CAPS", "damper": "DAMPER"}
 CELLS = [(method, task) for method in ROWS for task in TASKS]
+PLACES = [(task, measure) for task in TASKS for measure in ("return", "smoothness")]  # the page's columns
 Scores = Callable[[str, str, str], np.ndarray]
 
 
@@ -108,6 +113,18 @@ def test_the_page(setup: Setup) -> None:
             assert low < mean < high
             assert [a["means"][measure] for a in cell["agents"]] == pytest.approx(scores.mean(1).tolist(), rel=1e-4)
             assert cell["seeds"] == [agent["seed"] for agent in cell["agents"]]
+
+
+@needs_browser
+@pytest.mark.parametrize(("spread", "place"), [("seeds", 1), ("pooled", 2)])
+def test_what_the_page_shows(setup: Setup, tmp_path: Path, spread: str, place: int) -> None:
+    (tmp_path / "page.html").write_text(page(page_data([setup], [])))
+    shown = document(tmp_path / "page.html", tmp_path, f"#spread={spread}&pair=return,smoothness")
+    rows = dict(re.findall(r"</span>([\w-]+)</td>(<td data-has.*?)</tr>", shown))
+    for method, label in ROWS.items():
+        for (task, measure), cell in zip(PLACES, re.findall(r"<td data-has.*?</td>", rows[label]), strict=True):
+            numbers, digits = by_hand(different(method, task, measure)), 1 if measure == "return" else 3
+            assert f"<b>{numbers[0]:.{digits}f}</b>" in cell and f"({numbers[place]:.{digits}f})" in cell
 
 
 def test_intervals_are_of_seeds_not_of_episodes() -> None:
