@@ -46,24 +46,30 @@ def test_a_failed_population_is_told_after_the_others_are_kept(tmp_path: Path) -
 
 
 def _fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Record] | None:
-    """``run_job``, but for two methods: one's process is killed, the other one is out of memory."""
+    """``run_job``, but for three methods: one's process is killed, one is out of memory, one is told to stop."""
     if job.settings.method == "plain":
         os.kill(os.getpid(), signal.SIGKILL)
     if job.settings.method == "caps":
         raise MemoryError("no room")
+    if job.settings.method == "asap":
+        raise KeyboardInterrupt
     return run_job(job, folder, command, progress)
 
 
-def test_a_killed_process_and_one_without_memory_take_no_other_with_them(tmp_path: Path) -> None:
-    jobs = plan(wanted(replace(REQUEST, methods=("plain", "caps", "damper"))), tmp_path / "runs")
+def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_them(tmp_path: Path) -> None:
+    jobs = plan(wanted(replace(REQUEST, methods=("plain", "caps", "asap", "damper"))), tmp_path / "runs")
     store = Store(tmp_path / "results")
     with patch("damper.experiments.workers.run_job", _fragile), pytest.raises(ExceptionGroup) as failed:
         run_in_workers(jobs, store, "damper", progress=False)
     assert [record.identity["method"] for record in store] == ["damper"]
     told = {str(error): error.__notes__[0] for error in failed.value.exceptions}
-    (killed,) = (note for text, note in told.items() if "its process was killed" in text)
-    assert killed.startswith("Pendulum td3 plain ×1 failed")
-    assert told["no room"].startswith("Pendulum td3 caps ×1 failed")
+    for method, said in {
+        "plain": "its process was killed",
+        "caps": "no room",
+        "asap": "its process was stopped",
+    }.items():
+        (note,) = (note for text, note in told.items() if said in text)
+        assert note.startswith(f"Pendulum td3 {method} ×1 failed")
 
 
 def test_workers_must_be_at_least_one(tmp_path: Path) -> None:

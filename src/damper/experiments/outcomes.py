@@ -73,8 +73,8 @@ def explained(failed: Sequence[Failed]) -> Exception:
 
 def called(job: Job) -> str:
     """A population in words."""
-    settings = job.settings
-    return f"{settings.env_id} {settings.backbone} {settings.method} ×{len(job.wanted)}"
+    methods = ", ".join(dict.fromkeys(agent.settings.method for agent in job.wanted))
+    return f"{job.settings.env_id} {job.settings.backbone} {methods} ×{len(job.wanted)}"
 
 
 def _mistake(error: Exception) -> DamperError | None:

@@ -62,3 +62,5 @@ def _run_apart(job: Job, folder: Path, command: str, threads: int) -> list[Recor
                 "its process was killed, as the system does when memory runs out: with fewer workers or a smaller "
                 "population it needs less, and the same command goes on with it."
             ) from error
+        except KeyboardInterrupt as error:  # of that process, by a signal: this thread gets none
+            raise DamperError("its process was stopped; the same command goes on with it.") from error
