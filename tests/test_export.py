@@ -125,7 +125,7 @@ def test_programs_of_pytorch_are_opened_only_if_trusted(run, tmp_path):
     export(run, tmp_path / "policy.pt2")
     with pytest.raises(DamperError, match=r"may hold pickles, .* add --trust"):
         open_source(tmp_path / "policy.pt2")
-    assert open_source(tmp_path / "policy.pt2", trust=True).env == "Pendulum-v1"
+    assert open_source(tmp_path / "policy.pt2", trust=True).env.id == "Pendulum-v1"
 
 
 def test_normalisation_keeps_its_digits_far_from_zero():
@@ -344,7 +344,7 @@ def test_a_contract_under_its_old_name_goes_with_the_file_it_describes(run, tmp_
     old = (tmp_path / "policy.onnx.json").rename(tmp_path / "policy.json")
     export(run, tmp_path / "policy.pt2")
     assert old.is_file()
-    assert open_source(tmp_path / "policy.onnx").env == "Pendulum-v1"
+    assert open_source(tmp_path / "policy.onnx").env.id == "Pendulum-v1"
     export(run, tmp_path / "policy.onnx")
     assert {path.name for path in tmp_path.iterdir()} == {
         "policy.onnx", "policy.onnx.json", "policy.pt2", "policy.pt2.json"

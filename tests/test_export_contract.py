@@ -20,9 +20,12 @@ pytest.importorskip("stable_baselines3")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 import stable_baselines3
+from gymnasium.envs.registration import EnvSpec
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
 from damper.sb3 import SAC, TD3
 from damper.sb3.archive import saved_versions
+from tests.wrappers import Flip, Silent
 
 MEASURES = ("return", "smoothness", "mean_change")
 
@@ -96,16 +99,31 @@ def test_our_zips_name_their_environment(kind, trust, tmp_path):
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
     assert contract["env"] == contract["smoothness"]["env"] == "Pendulum-v1"
     kind.load(tmp_path / "model.zip").save(tmp_path / "again.zip")
-    assert open_source(tmp_path / "again.zip").env == "Pendulum-v1"
+    assert open_source(tmp_path / "again.zip").env.id == "Pendulum-v1"
     getattr(stable_baselines3, kind.__name__).load(tmp_path / "model.zip", device="cpu")
 
 
-def test_a_zip_without_its_statistics_names_none(tmp_path):
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_zip_without_its_statistics_is_refused(trust, tmp_path):
+    """Its policy would see other observations than it was trained on."""
+    env = VecNormalize(DummyVecEnv([pendulum]))
+    save(tmp_path / "model.zip", TD3, env)
+    TD3.load(tmp_path / "model.zip", device="cpu").save(tmp_path / "again.zip")
+    for name in ("model.zip", "again.zip"):
+        with pytest.raises(DamperError, match=rf"{name} was trained on observations that VecNormalize normalised"):
+            export(tmp_path / name, tmp_path / "p.onnx", trust=trust)
+        with pytest.raises(DamperError, match=rf"{name} was trained on observations that VecNormalize normalised"):
+            damper.evaluate(tmp_path / name, "Pendulum-v1", trust=trust)
+        contract = export(tmp_path / name, tmp_path / "p.onnx", vecnormalize=env, trust=trust, episodes=1)
+        assert contract["observation"]["normalisation"] == "inside"
+        assert contract["env"] == contract["smoothness"]["env"] == "Pendulum-v1"
+    with pytest.raises(DamperError, match="the model was trained on observations that VecNormalize normalised"):
+        export(TD3.load(tmp_path / "model.zip", device="cpu"), tmp_path / "q.onnx")
 
-    save(tmp_path / "model.zip", TD3, VecNormalize(DummyVecEnv([pendulum])))
-    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx")
-    assert contract["env"] is None and contract["smoothness"] is None
+
+def test_rewards_alone_need_no_statistics(tmp_path):
+    save(tmp_path / "model.zip", TD3, VecNormalize(DummyVecEnv([pendulum]), norm_obs=False))
+    assert export(tmp_path / "model.zip", tmp_path / "p.onnx", episodes=1)["smoothness"]["env"] == "Pendulum-v1"
 
 
 def test_an_environment_that_is_not_here_leaves_it_open(tmp_path, capsys):
@@ -113,18 +131,83 @@ def test_an_environment_that_is_not_here_leaves_it_open(tmp_path, capsys):
     data = json.loads(zipfile.ZipFile(tmp_path / "model.zip").read("data"))
     reasons = {"Nowhere-v0": "Nowhere-v0 cannot be made here", "MountainCarContinuous-v0": "no environment that fits"}
     for name, why in reasons.items():  # not installed; of other sizes
-        text = json.dumps({**data, "env_id": name}).encode()
+        text = json.dumps({**data, "env_spec": None, "env_id": name}).encode()  # zips from before have the id alone
         path = with_text(tmp_path / "model.zip", {"data": text})
         main(["export", str(path), "--to", str(tmp_path / "p.onnx")])
         assert f"{why}: name one with --env" in capsys.readouterr().out
         assert json.loads((tmp_path / "p.onnx.json").read_text())["smoothness"] is None
 
 
-def test_a_wrapped_environment_is_not_taken_for_the_one_whose_id_it_carries(tmp_path):
-    wrapped = gymnasium.wrappers.FlattenObservation(gymnasium.wrappers.FrameStackObservation(pendulum(), 2))
-    contract = export(save(tmp_path / "model.zip", TD3, wrapped), tmp_path / "p.onnx")
-    assert contract["observation"]["shape"] == ["batch", 6]
+def frames():
+    return gymnasium.wrappers.FlattenObservation(gymnasium.wrappers.FrameStackObservation(pendulum(), 2))
+
+
+DESCRIBED = {
+    "arguments": lambda: gymnasium.make("Pendulum-v1", g=1.0),
+    "time limit": lambda: gymnasium.make("Pendulum-v1", max_episode_steps=50),
+    "rescaled": lambda: gymnasium.wrappers.RescaleAction(pendulum(), -1, 1),
+    "flipped": lambda: Flip(pendulum(), by=-1.0),
+    "frames": frames,
+}
+
+
+@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_a_policy_is_measured_in_exactly_the_environment_it_was_trained_in(name, trust, tmp_path):
+    make = DESCRIBED[name]
+    save(tmp_path / "model.zip", TD3, make())
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
+    opened = open_source(tmp_path / "model.zip", trust=trust)
+    expected = damper.evaluate(opened.act, make, episodes=1).records()[0]
+    for found in (
+        contract["smoothness"],
+        damper.evaluate(tmp_path / "model.zip", episodes=1, trust=trust).records()[0],
+        damper.evaluate(tmp_path / "p.onnx", episodes=1).records()[0],
+    ):
+        assert found["return"] == pytest.approx(expected["return"], rel=1e-3)
+        assert found["length"] == expected["length"]
+    bare = gymnasium.make("Pendulum-v1").spec
+    assert EnvSpec.from_json(contract["env_spec"]) != bare
+
+
+UNDESCRIBED = {
+    "Silent": lambda: Silent(pendulum()),
+    "NormalizeObservation": lambda: gymnasium.wrappers.NormalizeObservation(pendulum()),
+    "VecFrameStack": lambda: VecFrameStack(DummyVecEnv([pendulum]), 1),
+}
+
+
+@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("name", UNDESCRIBED)
+def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys):
+    model = save(tmp_path / "model.zip", SAC, UNDESCRIBED[name]())
+    words = ["--trust"] if trust else []
+    main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *words])
+    assert f"because what {name} (" in capsys.readouterr().out
+    contract = json.loads((tmp_path / "p.onnx.json").read_text())
+    assert contract["env"] is None and contract["smoothness"] is None and name in contract["env_spec"]
+    for source in (tmp_path / "model.zip", tmp_path / "p.onnx", model):
+        with pytest.raises(DamperError, match=rf"env must be given, .*does not tell what {name} \("):
+            damper.evaluate(source, episodes=1, trust=trust)
+        assert damper.evaluate(source, "Pendulum-v1", episodes=1, trust=trust).env == "Pendulum-v1"
+
+
+def test_a_run_in_a_callable_s_environment_is_not_measured_elsewhere(tmp_path):
+    small = {"steps": 55, "net_arch": (8,), "batch_size": 8, "learning_starts": 50, "progress": False}
+    make = DESCRIBED["time limit"]
+    run = damper.train(make, out=tmp_path / "run", **small)
+    contract = export(run, tmp_path / "p.onnx")
     assert contract["env"] is None and contract["smoothness"] is None
+    assert export(run, tmp_path / "p.onnx", env=make, episodes=1)["smoothness"]["length"] == 50
+
+
+def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_path):
+    small = {"steps": 55, "net_arch": (8,), "batch_size": 8, "learning_starts": 50, "progress": False}
+    run = damper.train("Pendulum-v1", out=tmp_path / "run", **small)
+    damper.evaluate(run, DESCRIBED["time limit"], episodes=2).save(run.path / "evaluation")
+    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["length"] == 200
+    damper.evaluate(run, episodes=2).save(run.path / "evaluation")
+    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
 
 
 @pytest.mark.parametrize("trust", [False, True])

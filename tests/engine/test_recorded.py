@@ -19,6 +19,7 @@ from damper.engine.envs import TASKS, make_pool, named_spec, spec_of
 from damper.engine.envs.recorded import gap, to_json
 from damper.engine.policy import Policy
 from damper.errors import DamperError
+from tests.wrappers import Flip, Silent
 
 SMALL: dict[str, Any] = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
 MODULE = """
@@ -41,25 +42,6 @@ class Mass(gymnasium.Env):
 gymnasium.register("Text-v0", entry_point="envs_of_a_user:Mass", max_episode_steps=7)
 gymnasium.register("Class-v0", entry_point=Mass, max_episode_steps=7)
 """
-
-
-class Flip(gymnasium.ActionWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
-    """It says what it was made with."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], by: float = -1.0) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self, by=by)
-        super().__init__(env)
-        self.by = by
-
-    def action(self, action: Any) -> Any:
-        return self.by * action
-
-
-class Silent(gymnasium.ActionWrapper[Any, Any, Any]):
-    """It does not."""
-
-    def action(self, action: Any) -> Any:
-        return -action
 
 
 def pendulum(**kwargs: Any) -> gymnasium.Env[Any, Any]:

@@ -7,6 +7,7 @@ import shutil
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 import damper
 from damper.evaluation.evaluate import evaluation_seeds, load_records
@@ -136,3 +137,64 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
 def test_mistakes_get_one_sentence(run, call, words):
     with pytest.raises(damper.DamperError, match=words):
         call(run)
+
+
+class TwoActions(gymnasium.Wrapper):
+    """Pendulum with a second action that does nothing: as many observations, other actions."""
+
+    def __init__(self):
+        super().__init__(gymnasium.make("Pendulum-v1"))
+        self.action_space = gymnasium.spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+    def step(self, action):
+        return self.env.step(action[:1])
+
+
+@pytest.mark.parametrize(("env", "has"), [("MountainCarContinuous-v0", "2 and 1"), (TwoActions, "3 and 2")])
+def test_other_shapes_are_refused_everywhere(run, env, has, tmp_path):
+    from damper.export import export
+
+    pytest.importorskip("onnxruntime")
+    sb3 = pytest.importorskip("damper.sb3")
+    model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100)
+    model.save(tmp_path / "model.zip")
+    export(run, tmp_path / "p.onnx", episodes=0)
+    for source in (run, run.path, run.policy(), run.policy_path(0), model, tmp_path / "model", tmp_path / "p.onnx"):
+        with pytest.raises(damper.DamperError, match=f"the policy's 3 observations and 1 actions, but .* has {has}"):
+            damper.evaluate(source, env, episodes=1)
+    with pytest.raises(damper.DamperError, match=r"the policy must give 1 actions .*but gave shape \(1, 2\)"):
+        damper.evaluate(lambda obs: np.zeros((len(obs), 2)), "Pendulum-v1", episodes=1)
+    with pytest.raises(damper.DamperError, match=r"the policy must give 2 actions .*but gave shape \(1, 1\)"):
+        damper.evaluate(lambda obs: np.zeros((len(obs), 1)), TwoActions, episodes=1)
+
+
+def test_evaluate_takes_what_the_command_takes(run, tmp_path):
+    from damper.export import export
+
+    pytest.importorskip("onnxruntime")
+    sb3 = pytest.importorskip("damper.sb3")
+    kwargs = {"net_arch": [16, 16], "activation_fn": torch.nn.SiLU}
+    model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs=kwargs, buffer_size=100, seed=7)
+    sb3.to_sb3(run.policy(0), model)
+    model.save(tmp_path / "model.zip")
+    export(run, tmp_path / "p.onnx", episodes=0)
+    expected = damper.evaluate(damper.Run(str(run.path)), episodes=1).episodes[0][0]
+    for source in (
+        str(run.path),
+        model,
+        str(tmp_path / "model"),
+        str(tmp_path / "model.zip"),
+        str(tmp_path / "p.onnx"),
+    ):
+        evaluation = damper.evaluate(source, episodes=1)
+        np.testing.assert_allclose(evaluation.episodes[0][0].executed, expected.executed, atol=1e-3)
+    assert damper.evaluate(model, episodes=1).agents == damper.evaluate(tmp_path / "model", episodes=1).agents
+    assert damper.evaluate(model, episodes=1).agents == [{"seed": 7}]
+
+
+def test_a_model_of_another_algorithm_is_evaluated_in_memory():
+    from stable_baselines3 import DQN, PPO
+
+    assert damper.evaluate(PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu"), episodes=1).env == "Pendulum-v1"
+    with pytest.raises(damper.DamperError, match="the model's action space must be a Box, but is Discrete"):
+        damper.evaluate(DQN("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu"), episodes=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -10,11 +9,10 @@ from rich.console import Console
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs import find_task
 from damper.engine.files import check_folder
-from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.evaluation.filters import Filter, parse_filter
 from damper.experiments.compare import MEASURES, spread_cell
-from damper.export import find_path, open_source
+from damper.export import find_path
+from damper.filters import parse_filter
 from damper.report.tables import terminal_table
 from damper.report.traces import draw_traces
 
@@ -24,7 +22,16 @@ def run(options: Evaluate) -> None:
     chosen = parse_filter(options.filter) if options.filter else None
     out = options.out or _default_folder(options)
     check_folder("out", out)
-    evaluation = _evaluate(options, chosen)
+    evaluation = evaluate(
+        options.source,
+        options.env,
+        options.episodes,
+        options.seed_list or None,
+        chosen,
+        options.envs,
+        vecnormalize=options.vecnormalize,
+        trust=options.trust,
+    )
     evaluation.save(out)
     console = Console()
     console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
@@ -37,18 +44,6 @@ def _default_folder(options: Evaluate) -> Path:
     name = "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
     source = find_path(options.source)
     return source / name if source.is_dir() else source.with_name(f"{source.stem}-{name}")
-
-
-def _evaluate(options: Evaluate, chosen: Filter | None) -> Evaluation:
-    """A run as the engine knows it; anything else through the policy that it holds."""
-    how = options.episodes, options.seed_list or None, chosen, options.envs
-    if options.source.is_dir() or options.source.suffix == ".safetensors":
-        return evaluate(options.source, options.env, *how)
-    opened = open_source(options.source, env=options.env, vecnormalize=options.vecnormalize, trust=options.trust)
-    if opened.env is None:
-        raise DamperError(f"{options.source} does not tell its environment: name it with --env.")
-    evaluation = evaluate(opened.act, opened.env, *how)
-    return replace(evaluation, agents=[{"seed": opened.facts.get("seed", 0)}])
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:

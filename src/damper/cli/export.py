@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
 from damper.cli.options.export import Export
+from damper.engine.envs.recorded import gap
 from damper.errors import DamperError
 from damper.export import export
 from damper.export.files import contract_path
@@ -45,9 +47,9 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
         return f"{found['episodes']} episodes of {found['env']}: {means}"
     if options.episodes == 0:
         return "smoothness in the contract is null, as --episodes 0 asks."
-    named = (
-        f"{contract['env']} cannot be made here"
-        if contract["env"]
-        else f"{options.source} names no environment that fits"
-    )
+    named = f"{options.source} names no environment that fits"
+    if contract["env_spec"]:
+        spec = EnvSpec.from_json(contract["env_spec"])
+        missing = f"{told} is not recorded, so " if (told := gap(spec)) else ""
+        named = f"{missing}{spec.id} cannot be made here"
     return f"smoothness in the contract is null, because {named}: name one with --env to have it measured."

@@ -61,7 +61,8 @@ class Policy:
     @property
     def sizes(self) -> tuple[int, int]:
         """How many observations go in and how many actions come out."""
-        return self.layout.layers[0][1], len(self.info.low)
+        actions = next(outputs for name, _, outputs in self.layout.layers if name == "mu")
+        return self.layout.layers[0][1], actions
 
     @torch.no_grad()
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:

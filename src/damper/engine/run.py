@@ -27,6 +27,10 @@ class Run:
 
     path: Path
 
+    def __init__(self, path: str | Path) -> None:
+        """The run in this folder."""
+        object.__setattr__(self, "path", Path(path))
+
     @property
     def manifest(self) -> dict[str, Any]:
         """All settings, seeds, versions, hardware and the code that ran, and what happened."""

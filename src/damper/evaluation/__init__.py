@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.evaluation.filters import LowPass, SlewRate
+from damper.filters import LowPass, SlewRate
 
 __all__ = ["Evaluation", "LowPass", "SlewRate", "evaluate"]

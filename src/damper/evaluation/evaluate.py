@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
 from damper.engine.envs import EnvLike
+from damper.engine.envs.recorded import to_json
 from damper.engine.files import write_bytes, write_json
 from damper.engine.groups import groups
 from damper.engine.nets import StackedActor
@@ -23,9 +23,9 @@ from damper.engine.provenance import versions
 from damper.engine.run import Run
 from damper.engine.threads import threads
 from damper.errors import DamperError
-from damper.evaluation.filters import Filter
-from damper.evaluation.rollout import Act, Episode, rollout
-from damper.protocols import EVALUATION_SEEDS
+from damper.export.sources import find_source, is_model, open_source
+from damper.filters import Filter
+from damper.rollout import Act, Episode, evaluation_seeds, rollout
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,14 @@ class Evaluation:
         agents: one row per agent, as in the run's manifest.
         episodes: for each agent, its episodes in the order of the seeds.
         versions: of libraries and physics engines that made the episodes.
+        env_spec: Gymnasium's spec of the environment as JSON, where it is known.
     """
 
     env: str
     agents: list[dict[str, Any]]
     episodes: list[list[Episode]] = field(repr=False)
     versions: dict[str, str]
+    env_spec: str | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """One flat row per agent and episode."""
@@ -68,7 +70,8 @@ class Evaluation:
 
     def save(self, folder: Path) -> None:
         """``episodes.json`` with every episode's numbers, ``traces.safetensors`` with its actions."""
-        write_json(folder / "episodes.json", {"env": self.env, "versions": self.versions, "episodes": self.records()})
+        facts = {"env": self.env, "env_spec": self.env_spec, "versions": self.versions}
+        write_json(folder / "episodes.json", {**facts, "episodes": self.records()})
         traces = {
             f"{kind}.{agent:04d}.{episode.seed}": np.ascontiguousarray(getattr(episode, kind))
             for agent, episodes in enumerate(self.episodes)
@@ -85,54 +88,57 @@ def _spreads(table: NDArray[np.float64]) -> dict[str, float]:
     return {"mean": float(table.mean()), "over_seeds": over_seeds, "pooled": pooled}
 
 
-def evaluation_seeds(episodes: int) -> tuple[int, ...]:
-    """The protocol's ten fixed seeds, then 1,000,000, 1,000,001, ... for more episodes."""
-    if episodes < 1:
-        raise DamperError(f"episodes must be at least 1, but {episodes} was given.")
-    extra = range(1_000_000, 1_000_000 + max(0, episodes - len(EVALUATION_SEEDS)))
-    return (*EVALUATION_SEEDS[:episodes], *extra)
-
-
 def evaluate(
-    run_or_policy: Run | Policy | Callable[..., Any] | str | Path,
+    run_or_policy: Any,
     env: EnvLike | None = None,
     episodes: int = 10,
     seeds: Sequence[int] | None = None,
     filter: Filter | None = None,
     envs: str = "gymnasium",
     env_threads: int | None = None,
+    vecnormalize: Any = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Run the deterministic policy of every agent for one episode per seed.
 
     Args:
-        run_or_policy: a finished run (or its folder), a policy (or its file), or a callable from observations
-            ``[N, d]`` to actions ``[N, A]`` in the environment's units.
-        env: an id, a ``gymnasium`` spec, or a callable that makes one; by default exactly the environment that the
-            policy was trained in.
+        run_or_policy: a ``Run``, a ``Policy``, a Stable-Baselines3 model, the path of a run's folder, a policy file, an
+            SB3 zip or an exported file, or a callable from observations ``[N, d]`` to actions ``[N, A]`` in the
+            environment's units.
+        env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly the environment that
+            the policy was trained in.
         episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
         seeds: the environments' seeds, the same for all agents.
         filter: a filter on the executed action; records then hold raw and executed smoothness.
         envs: "gymnasium" or "envpool".
         env_threads: EnvPool's threads.
+        vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
+        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
     """
-    act, agents, known, sizes = _actor(run_or_policy)
+    act, agents, known, sizes = _actor(run_or_policy, env, envs, vecnormalize, trust)
     env = env if env is not None else known
     if env is None:
-        raise DamperError("env must be given, because a callable names none: evaluate(policy, env='Pendulum-v1').")
+        what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
+        raise DamperError(f"env must be given, because {what} does not tell its environment: name it (--env).")
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
-        found, spec = rollout(act, env, [seed for _ in agents for seed in seeds], envs, env_threads, filter, sizes)
+        every = [seed for _ in agents for seed in seeds]
+        found, spec = rollout(act, env, every, envs, env_threads, filter, sizes)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
-    return Evaluation(spec.id, agents, table, versions())
+    return Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec))
 
 
 def _actor(
-    source: Run | Policy | Callable[..., Any] | str | Path,
-) -> tuple[Act, list[dict[str, Any]], EnvSpec | None, tuple[int, int] | None]:
+    source: Any, env: EnvLike | None, envs: str, vecnormalize: Any, trust: bool
+) -> tuple[Act, list[dict[str, Any]], EnvLike | None, tuple[int, int] | None]:
     """What to call with all agents' observations in a row; the agents; environment and sizes where they are known."""
     if isinstance(source, str | Path):
-        path = Path(source)
-        source = Run(path) if path.is_dir() else Policy.load(path)
+        source = find_source(source)
+    if isinstance(source, Path) or is_model(source):
+        opened = open_source(source, 0, env, vecnormalize, trust, envs)
+        return opened.act, [{"seed": opened.facts.get("seed", 0)}], opened.env, opened.sizes
+    if vecnormalize is not None:
+        raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):
         policies, agents = [source.policy(index) for index in range(len(source.agents))], source.agents
         return _stacked(policies), agents, policies[0].env_spec, policies[0].sizes
@@ -140,7 +146,10 @@ def _actor(
         return _stacked([source]), [{"seed": source.info.seed}], source.env_spec, source.sizes
     if callable(source):
         return source, [{"seed": 0}], None, None
-    raise DamperError(f"run_or_policy must be a run, a policy, a path or a callable, not {type(source).__name__}.")
+    raise DamperError(
+        "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a callable, not "
+        f"{type(source).__name__}."
+    )
 
 
 def _stacked(policies: list[Policy]) -> Act:

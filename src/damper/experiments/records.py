@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from damper.engine.provenance import source
 from damper.engine.run import Run
 from damper.evaluation.evaluate import Evaluation
-from damper.evaluation.rollout import Episode
 from damper.experiments.identity import EXECUTION, deviations
 from damper.experiments.store import Record
+from damper.rollout import Episode
 
 CURVE = ("return", "length", "sm", "change", "cosine", "conflict", "norm_ratio", "weight")
 POINTS = 100

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from damper.engine.envs import EnvLike
 from damper.engine.files import disk_error, write_json
 from damper.errors import DamperError
 from damper.export.check import check_finite, compare
@@ -22,7 +23,7 @@ def export(
     source: Any,
     to: str | Path,
     agent: int = 0,
-    env: str | None = None,
+    env: EnvLike | None = None,
     vecnormalize: Any = None,
     check: bool = True,
     trust: bool = False,
@@ -38,7 +39,7 @@ def export(
         source: a ``Run``, ``Policy``, SB3 model, or a path to a run, a policy file or an SB3 zip.
         to: the file to write; the contract's name is the same with ``.json`` behind it: ``policy.onnx.json``.
         agent: which agent of a run.
-        env: the environment's id, where the source does not tell it; the contract's smoothness is measured there.
+        env: the environment to measure the contract's smoothness in; by default the one that the source records.
         vecnormalize: SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         check: run the written file on thousands of observations and compare with the original.
         trust: allow unpickling what cannot be read otherwise.

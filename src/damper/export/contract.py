@@ -7,9 +7,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from damper.engine.envs import Spec, find_task, spec_of
+from damper.engine.envs import EnvLike, Spec, find_task, spec_of
+from damper.engine.envs.recorded import gap, to_json
 from damper.engine.provenance import versions
 from damper.errors import DamperError
 from damper.export.files import BATCH, INPUT, OUTPUT
@@ -21,10 +23,11 @@ FORMAT = "damper-policy-1"
 
 def make_contract(source: Source, network: Network, smoothness: dict[str, Any] | None) -> dict[str, Any]:
     """Names, shapes, ranges, times and origin."""
-    ranges = observation_ranges(source)
+    ranges, env = observation_ranges(source), _recorded(source.env)
     return {
         "format": FORMAT,
-        "env": source.env,
+        "env": env.id if env and gap(env) is None else None,
+        "env_spec": to_json(env) if env else None,
         "deterministic": True,
         "observation": {
             "name": INPUT,
@@ -57,15 +60,23 @@ def observation_ranges(source: Source) -> tuple[NDArray[Any], NDArray[Any]] | No
     return source.obs_ranges
 
 
-def _environment(env: str | None) -> tuple[Spec | None, float | None]:
+def _recorded(env: EnvLike | None) -> EnvSpec | None:
+    """The environment as others may make it again."""
+    if isinstance(env, EnvSpec):
+        return env
+    spec, _ = _environment(env)
+    return EnvSpec.from_json(to_json(spec.env_spec)) if spec else None
+
+
+def _environment(env: EnvLike | None) -> tuple[Spec | None, float | None]:
     """Spaces and control period, where the environment is known and installed."""
     if env is None:
         return None, None
     try:
         spec = spec_of(env)
     except (DamperError, ImportError, gymnasium.error.Error):
-        return None, find_task(env).period
-    return spec, spec.period or find_task(env).period
+        return None, find_task(env.id).period if isinstance(env, EnvSpec) and gap(env) is None else None
+    return spec, spec.period or find_task(spec.id).period
 
 
 def _json(values: Iterable[Any]) -> list[float | None]:

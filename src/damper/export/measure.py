@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
-from damper.engine.envs import spec_of
+from damper.engine.envs import EnvLike, named_spec, spec_of
+from damper.engine.envs.recorded import same_task
+from damper.engine.threads import threads
 from damper.errors import DamperError
-from damper.evaluation.evaluate import evaluate
+from damper.rollout import Act, evaluation_seeds, rollout
 
 EPISODES = 3  # enough to tell a smooth policy from a shaking one; `damper evaluate` has the protocol's ten
 _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness", "saturation")
 _MEASURES = ("return", "length", "smoothness", *_CHANGES)
 
 
-def roll_out(act: Callable[..., Any], env: str | None, episodes: int) -> dict[str, Any] | None:
+def roll_out(act: Act, env: EnvLike | None, episodes: int) -> dict[str, Any] | None:
     """Means over deterministic episodes on the protocol's seeds; None where no environment can be made.
 
     Args:
         act: the policy, from observations ``[N, d]`` to actions ``[N, A]``.
-        env: the environment's id, if known.
+        env: the environment, if known.
         episodes: how many; 0 for none.
     """
     if env is None or episodes == 0 or sizes_of(env) is None:
         return None
-    evaluation = evaluate(act, env, episodes)
-    return _means(evaluation.env, evaluation.records())
+    with threads(1):
+        found, spec = rollout(act, env, evaluation_seeds(episodes))
+    return _means(spec.id, [episode.record() for episode in found])
 
 
-def sizes_of(env: str) -> tuple[int, int] | None:
-    """How many numbers an environment gives and takes; None where it is not installed."""
+def sizes_of(env: EnvLike) -> tuple[int, int] | None:
+    """How many numbers an environment gives and takes; None where it cannot be made here."""
     try:
         spec = spec_of(env)
     except (DamperError, ImportError, gymnasium.error.Error):
@@ -42,13 +46,15 @@ def sizes_of(env: str) -> tuple[int, int] | None:
     return spec.obs_dim, spec.act_dim
 
 
-def beside(folder: Path, agent: int) -> dict[str, Any] | None:
-    """Means over an agent's episodes of an evaluation that lies beside the run."""
+def beside(folder: Path, agent: int, env: EnvSpec) -> dict[str, Any] | None:
+    """Means over an agent's episodes of an evaluation that lies beside the run, if it was made in this environment."""
     if not (folder / "episodes.json").is_file():
         return None
     content = json.loads((folder / "episodes.json").read_text())
+    recorded = content.get("env_spec")
+    seen = named_spec(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     mine = [row for row in content["episodes"] if row["agent"] == agent]
-    return _means(content["env"], mine) if mine else None
+    return _means(content["env"], mine) if mine and same_task(seen, env) else None
 
 
 def _means(env: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
-from damper.engine.envs import spec_of
+from damper.engine.envs import EnvLike, Spec, named_spec, spec_of
+from damper.engine.envs.recorded import UNKNOWN
 from damper.engine.policy import Policy
 from damper.engine.run import Run
 from damper.errors import DamperError
 from damper.export.files import open_file
 from damper.export.measure import beside, sizes_of
 from damper.export.network import Network, Normaliser, build
+from damper.rollout import Act, check_fit
 
-Act = Callable[[NDArray[Any]], NDArray[np.float32]]
+EXPORTED = (".onnx", ".pt", ".pt2")
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Source:
 
     Attributes:
         act: observations ``[N, d]`` to actions ``[N, A]``, as the original computes them.
-        env: the environment's id, or None where nothing tells it.
+        env: the environment, for ``damper.evaluate``; None where nothing tells it.
         facts: what is known of its training.
         network: its operations; None for a file that already is an export, and where ``refusal`` tells why.
         low: the actions' lower bounds.
@@ -35,11 +37,12 @@ class Source:
         obs_ranges: the observations' bounds where the model tells them.
         normaliser: statistics that ``act`` and ``network`` apply.
         smoothness: measures of an evaluation beside it, or those that an exported file carries.
+        sizes: d and A where they are known.
         refusal: why a model can only act, not be exported.
     """
 
     act: Act
-    env: str | None
+    env: EnvLike | None
     facts: dict[str, Any] = field(default_factory=dict)
     network: Network | None = None
     low: ArrayLike = ()
@@ -47,27 +50,41 @@ class Source:
     obs_ranges: tuple[NDArray[Any], NDArray[Any]] | None = None
     normaliser: Normaliser | None = None
     smoothness: dict[str, Any] | None = None
+    sizes: tuple[int, int] | None = None
     refusal: DamperError | None = None
 
 
 def open_source(
-    source: Any, agent: int = 0, env: str | None = None, vecnormalize: Any = None, trust: bool = False
+    source: Any,
+    agent: int = 0,
+    env: EnvLike | None = None,
+    vecnormalize: Any = None,
+    trust: bool = False,
+    envs: str = "gymnasium",
 ) -> Source:
     """Open a policy wherever it comes from.
 
     Args:
         source: a ``Run`` or ``Policy`` or its path, an SB3 model or its zip, an ONNX file.
         agent: which agent of a run.
-        env: the environment's id, where the source does not tell it.
+        env: the environment, where the source does not tell it or another one is wanted.
         vecnormalize: SB3's ``VecNormalize``, or the file that its ``save`` wrote, which is a pickle.
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
+        envs: "gymnasium" or "envpool": who describes ``env``.
     """
-    opened = _open(source, agent, env, _normaliser(vecnormalize, trust), trust)
-    if env and opened.network:
-        _check_fit(opened.network, env)
-    elif opened.env and opened.network and sizes_of(opened.env) not in (None, opened.network.sizes):
-        return replace(opened, env=None)  # wrappers made another environment of the one whose id it carries
+    wanted = spec_of(env, envs) if env is not None else None
+    opened = _open(source, agent, wanted, _normaliser(vecnormalize, trust), trust)
+    if wanted is not None:
+        check_fit(wanted, opened.sizes)
+        return replace(opened, env=env)
+    if isinstance(opened.env, EnvSpec) and (opened.env.id == UNKNOWN or not _fits(opened.env, opened.sizes)):
+        return replace(opened, env=None)
     return opened
+
+
+def _fits(env: EnvSpec, sizes: tuple[int, int] | None) -> bool:
+    """Whether an environment may be the policy's: an id alone, as older files have it, says nothing of wrappers."""
+    return sizes is None or sizes_of(env) in (None, sizes)
 
 
 def find_path(path: str | Path) -> Path:
@@ -77,47 +94,50 @@ def find_path(path: str | Path) -> Path:
     return zipped if not path.exists() and zipped.is_file() else path
 
 
-def _open(source: Any, agent: int, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
+def find_source(path: str | Path) -> Run | Policy | Path:
+    """The run in a folder or the policy in a file; a zip and an exported file stay paths."""
+    path = find_path(path)
+    if path.is_dir():
+        return Run(path)
+    return path if path.suffix in (".zip", *EXPORTED) else Policy.load(path)
+
+
+def is_model(source: Any) -> bool:
+    """Whether it is a Stable-Baselines3 model."""
+    return hasattr(source, "policy") and hasattr(source, "predict")
+
+
+def _open(source: Any, agent: int, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
     if isinstance(source, str | Path):
-        path = find_path(source)
-        if path.suffix in (".onnx", ".pt", ".pt2"):
-            return _exported(path, env, normaliser, trust)
-        if path.suffix == ".zip":
-            return _zip(path, env, normaliser, trust)
-        source = Run(path) if path.is_dir() else Policy.load(path)
+        source = find_source(source)
+    if isinstance(source, Path):
+        if source.suffix == ".zip":
+            return _zip(source, wanted, normaliser, trust)
+        return _exported(source, normaliser, trust)
     if isinstance(source, Run):
-        return _policy(source.policy(agent), env, normaliser, beside(source.path / "evaluation", agent))
+        policy = source.policy(agent)
+        where = wanted.env_spec if wanted else policy.env_spec
+        return _policy(policy, normaliser, beside(source.path / "evaluation", agent, where))
     if isinstance(source, Policy):
-        return _policy(source, env, normaliser)
-    if hasattr(source, "policy") and hasattr(source, "predict"):
-        return _model(source, env, normaliser)
+        return _policy(source, normaliser)
+    if is_model(source):
+        return _model(source, normaliser)
     raise DamperError(
         f"source must be a run, a policy, an SB3 model or a path to one, not {type(source).__name__}: save it first."
     )
 
 
-def _check_fit(network: Network, env: str) -> None:
-    """Refuse an environment that the policy was not made for."""
-    spec = spec_of(env)
-    has, needs = (spec.obs_dim, spec.act_dim), network.sizes
-    if has != needs:
-        raise DamperError(
-            f"env must have the policy's {needs[0]} observations and {needs[1]} actions, but {env!r} has {has[0]} and "
-            f"{has[1]}: name the environment it was trained for."
-        )
-
-
-def _policy(
-    policy: Policy, env: str | None, normaliser: Normaliser | None, measured: dict[str, Any] | None = None
-) -> Source:
+def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, Any] | None = None) -> Source:
     info = policy.info
     layers = [(w[0].numpy(), b[0, 0].numpy()) for name, (w, b) in policy.weights.items() if _acts(name)]
     network = build(layers, info.activation, info.low, info.high, normaliser=normaliser)
     facts = {"backbone": info.backbone, "method": info.method, "seed": info.seed, "steps": info.steps}
     facts |= {"settings": info.settings, "versions": info.versions}
     act: Act = policy if normaliser is None else lambda obs: policy(normaliser(obs))
-    known = env or (info.env if info.env != "unknown" else None)
-    return Source(act, known, facts, network, info.low, info.high, normaliser=normaliser, smoothness=measured)
+    bounds = info.low, info.high
+    return Source(
+        act, policy.env_spec, facts, network, *bounds, normaliser=normaliser, smoothness=measured, sizes=policy.sizes
+    )
 
 
 def _acts(layer: str) -> bool:
@@ -125,23 +145,34 @@ def _acts(layer: str) -> bool:
     return layer == "mu" or layer.startswith("trunk.")
 
 
-def _zip(path: Path, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
-    from damper.sb3.archive import load_zip, read_zip, saved_versions
+def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
+    from damper.sb3.archive import load_zip, read_zip, saved_norm_obs, saved_versions
 
+    if saved_norm_obs(path) and normaliser is None:
+        raise _needs_statistics(str(path))
     if trust:
-        opened = _model(load_zip(path), env, normaliser)
+        opened = _model(load_zip(path), normaliser)
     else:
-        spec = spec_of(env) if env else None
-        opened = _policy(read_zip(path, (spec.low, spec.high) if spec else None, env), env, normaliser)
+        opened = _policy(read_zip(path, (wanted.low, wanted.high) if wanted else None), normaliser)
     return replace(opened, facts={**opened.facts, "versions": saved_versions(path)})
 
 
-def _model(model: Any, env: str | None, normaliser: Normaliser | None) -> Source:
-    """An SB3 model as it predicts; its network if it is made of linear layers."""
-    from damper.sb3.convert import env_id, method_name, method_settings, read_actor
+def _needs_statistics(what: str) -> DamperError:
+    return DamperError(
+        f"{what} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
+        "(vecnormalize=), without which the policy sees other observations."
+    )
 
+
+def _model(model: Any, normaliser: Normaliser | None) -> Source:
+    """An SB3 model as it predicts; its network if it is made of linear layers."""
+    from damper.sb3.convert import check_boxes, env_spec, method_name, method_settings, norm_obs, read_actor
+
+    check_boxes(model)
     inside = getattr(model, "_vec_normalize_env", None)
-    if normaliser is None and inside is not None and inside.norm_obs:
+    if normaliser is None and norm_obs(model):
+        if inside is None:
+            raise _needs_statistics("the model")
         normaliser = Normaliser.of(inside)
     space, seen = model.action_space, model.observation_space
     low, high = np.ravel(space.low), np.ravel(space.high)
@@ -160,13 +191,11 @@ def _model(model: Any, env: str | None, normaliser: Normaliser | None) -> Source
 
     facts: dict[str, Any] = {"backbone": "sac" if hasattr(model, "ent_coef") else "td3", "method": method_name(model)}
     facts |= {"seed": model.seed, "steps": model.num_timesteps, "settings": method_settings(model)}
-    named = env or env_id(model)
-    known = named if named != "unknown" else None
-    ranges = (seen.low, seen.high)
-    return Source(act, known, facts, network, low, high, ranges, normaliser, refusal=refusal)
+    ranges, sizes = (seen.low, seen.high), (int(np.prod(seen.shape)), low.size)
+    return Source(act, env_spec(model), facts, network, low, high, ranges, normaliser, sizes=sizes, refusal=refusal)
 
 
-def _exported(path: Path, env: str | None, normaliser: Normaliser | None, trust: bool) -> Source:
+def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:
     if path.suffix != ".onnx" and not trust:
         raise DamperError(
             f"{path} may hold pickles, and unpickling runs whatever code the file carries: give the ONNX file, or, if "
@@ -175,8 +204,11 @@ def _exported(path: Path, env: str | None, normaliser: Normaliser | None, trust:
     if normaliser is not None:
         raise DamperError(f"vecnormalize must not be given with {path}: an exported file holds its statistics already.")
     act, contract = open_file(path)
-    facts = contract.get("training", {})
-    return Source(act, env or contract.get("env"), facts, smoothness=contract.get("smoothness"))
+    facts, recorded, name = contract.get("training", {}), contract.get("env_spec"), contract.get("env")
+    env = EnvSpec.from_json(recorded) if recorded else named_spec(name) if name else None
+    shapes = [contract[part]["shape"][1] for part in ("observation", "action") if part in contract]
+    sizes = (shapes[0], shapes[1]) if shapes else None
+    return Source(act, env, facts, smoothness=contract.get("smoothness"), sizes=sizes)
 
 
 def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import stable_baselines3
 import torch
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 import damper.sb3
+from damper.engine.envs.recorded import UNKNOWN
 from damper.engine.policy import Policy
 from damper.errors import DamperError
 from damper.sb3.convert import Actor, make_policy, read_layers
@@ -27,27 +29,33 @@ from damper.sb3.convert import Actor, make_policy, read_layers
 _POLICIES = ("stable_baselines3.td3.policies", "stable_baselines3.sac.policies")
 
 
-def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None, env: str | None = None) -> Policy:
+def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     """The actor of a TD3 or SAC zip, ours or SB3's, without unpickling anything.
 
     Args:
         path: the zip.
         bounds: the action space's low and high; by default those that the zip's text gives.
-        env: the environment's id, for the policy's header.
     """
     archive = _open(path)
     data = json.loads(archive.read("data"))
     _algorithm(path, data)
     actor = Actor(_layers(archive, path, data), _activation(path, data))
     low, high = bounds or (_bound(path, data, "low"), _bound(path, data, "high"))
+    recorded = _plain(data.get("env_spec"), None)
     facts = {
-        "env": env or str(_plain(data.get("env_id"), "unknown")),
+        "env": EnvSpec.from_json(recorded).id if recorded else str(_plain(data.get("env_id"), UNKNOWN)),
+        "env_spec": recorded,
         "method": _method(data.get("method", "plain")),
         "seed": int(_plain(data.get("seed"), -1)),
         "steps": int(_plain(data.get("num_timesteps"), 0)),
         "settings": _plain(data.get("method_settings"), {}),
     }
     return make_policy(actor, low, high, facts)
+
+
+def saved_norm_obs(path: Path | str) -> bool:
+    """Whether a zip of our classes says that its observations went through VecNormalize; SB3's own do not tell."""
+    return bool(_plain(json.loads(_open(path).read("data")).get("norm_obs"), False))
 
 
 _SAVED = {"Python": "python", "Stable-Baselines3": "stable-baselines3", "PyTorch": "torch", "Numpy": "numpy"}

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMonitor, VecNormalize, VecVideoRecorder
 from stable_baselines3.sac.policies import Actor as SacActor
 from stable_baselines3.td3.policies import Actor as Td3Actor
 from torch import Tensor, nn
 
+from damper.engine.envs.recorded import UNKNOWN, named_spec, to_json, unrecorded
 from damper.engine.nets import Layout
 from damper.engine.policy import Policy, PolicyInfo
 from damper.engine.provenance import versions
@@ -78,13 +81,42 @@ def read_actor(model: Any) -> Actor:
     return Actor(read_layers(state), activation, clip)
 
 
-def env_id(model: Any) -> str:
-    """The environment's id where the model's environment, or the zip it came from, tells it, else "unknown"."""
+# Vectorised wrappers that leave the policy's environment as it is; VecNormalize's statistics are asked for apart.
+_TRANSPARENT = (VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
+
+
+def env_spec(model: Any) -> EnvSpec:
+    """The model's environment as Gymnasium's spec; that of the zip it came from where it has none."""
     env = model.get_env()
     if env is None:
-        return str(getattr(model, "env_id", "unknown"))
-    spec = env.get_attr("spec")[0]
-    return str(spec.id) if spec is not None else "unknown"
+        recorded = getattr(model, "env_spec", None)
+        return EnvSpec.from_json(recorded) if recorded else named_spec(getattr(model, "env_id", UNKNOWN))
+    specs = env.get_attr("spec") if env.has_attr("spec") else [None]
+    spec = specs[0] or EnvSpec(UNKNOWN)
+    if any(other != spec for other in specs[1:]):
+        spec = EnvSpec(UNKNOWN)  # several environments at once
+    while isinstance(env, VecEnvWrapper):
+        if type(env) not in _TRANSPARENT:
+            spec = unrecorded(spec, env)
+        env = env.venv
+    return EnvSpec.from_json(to_json(spec))
+
+
+def norm_obs(model: Any) -> bool:
+    """Whether the model sees observations through VecNormalize, or did when it was saved."""
+    if model.get_env() is None:
+        return bool(getattr(model, "norm_obs", False))
+    inside = model.get_vec_normalize_env()
+    return inside is not None and bool(inside.norm_obs)
+
+
+def check_boxes(model: Any) -> None:
+    """Refuse a model whose observations or actions are no vectors of numbers."""
+    for name, space in (("observation", model.observation_space), ("action", model.action_space)):
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise DamperError(
+                f"the model's {name} space must be a Box, but is {space}: others can be neither evaluated nor exported."
+            )
 
 
 def method_name(model: Any) -> str:
@@ -105,8 +137,7 @@ def from_sb3(model: Any) -> Policy:
     It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small file without
     pickle, and evaluated by ``damper.evaluate``.
     """
-    normalised = getattr(model, "_vec_normalize_env", None)
-    if normalised is not None and normalised.norm_obs:
+    if norm_obs(model):
         raise DamperError(
             "the model sees observations through VecNormalize, which a policy file does not hold: use damper.export, "
             "which puts the statistics inside."
@@ -114,8 +145,10 @@ def from_sb3(model: Any) -> Policy:
     actor = read_actor(model)
     if actor.clip_mean is not None:
         raise DamperError("use_sde bounds the mean, which a policy file does not hold: use damper.export instead.")
+    spec = env_spec(model)
     facts = {
-        "env": env_id(model),
+        "env": spec.id,
+        "env_spec": to_json(spec),
         "method": method_name(model),
         "seed": model.seed if model.seed is not None else -1,
         "steps": int(model.num_timesteps),

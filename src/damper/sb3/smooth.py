@@ -12,12 +12,13 @@ from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor
 
 from damper._backward import backward
+from damper.engine.envs.recorded import to_json
 from damper.losses._interface import Batch, Noise
 from damper.methods import Method, find_method
 from damper.rules._span import Rule
 from damper.sb3.buffers import neighbours, remember_rows
 from damper.sb3.choice import check_inputs, check_names, check_rule, choose
-from damper.sb3.convert import env_id
+from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.log import Log
 from damper.sb3.networks import Critic, Policy, has_modes
 from damper.sb3.state import MethodState
@@ -187,10 +188,8 @@ class Smooth:
     # --- saving ---------------------------------------------------------------------------------------------------
 
     def save(self, *arguments: Any, **keywords: Any) -> None:
-        """SB3's; the environment's id goes with it in plain text, for those who read the zip without unpickling."""
-        normalised = self._vec_normalize_env is not None and self._vec_normalize_env.norm_obs
-        # Without its statistics a policy acts on other observations than that id's.
-        self.env_id = "unknown" if normalised else env_id(self)
+        """SB3's; which environment it was goes with it in plain text, for those who read the zip without unpickling."""
+        self.env_spec, self.norm_obs = to_json(env_spec(self)), norm_obs(self)
         super().save(*arguments, **keywords)  # type: ignore[misc]
 
     def _excluded_save_params(self) -> list[str]:

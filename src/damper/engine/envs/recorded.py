@@ -19,6 +19,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from damper.engine.envs.spec import find_task
 
+UNKNOWN = "unknown"  # the id where nothing tells one
 EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
 
 # Wrappers that only look on, by the ends of their entry points: an evaluation does without them.

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from damper import metrics
-from damper.engine.envs import Spec, make_pool
+from damper.engine.envs import EnvLike, Spec, make_pool
 from damper.errors import DamperError
-from damper.evaluation.filters import Filter
+from damper.filters import Filter
+from damper.protocols import EVALUATION_SEEDS
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
@@ -55,9 +56,17 @@ class Episode:
         return record
 
 
+def evaluation_seeds(episodes: int) -> tuple[int, ...]:
+    """The protocol's ten fixed seeds, then 1,000,000, 1,000,001, ... for more episodes."""
+    if episodes < 1:
+        raise DamperError(f"episodes must be at least 1, but {episodes} was given.")
+    extra = range(1_000_000, 1_000_000 + max(0, episodes - len(EVALUATION_SEEDS)))
+    return (*EVALUATION_SEEDS[:episodes], *extra)
+
+
 def rollout(
     act: Act,
-    env: Any,
+    env: EnvLike,
     seeds: Sequence[int],
     backend: str = "gymnasium",
     threads: int | None = None,
