@@ -68,7 +68,7 @@ def test_a_failed_population_holds_no_memory_while_the_others_train(tmp_path: Pa
 
 
 def test_a_workers_mistake_is_told_as_its_sentence() -> None:
-    wrapped = RuntimeError("a long story")
+    wrapped = DamperError("a long story")  # as Ray makes it: of the same type, with the sentence as its cause
     wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
     told = str(explained([(JOBS[0], wrapped), (JOBS[1], DamperError("another."))]))
     assert told == "Pendulum td3 plain ×2: buffer_size is too large. (Failed too: Pendulum td3 damper ×2.)"

@@ -78,8 +78,8 @@ def called(job: Job) -> str:
 
 
 def _mistake(error: Exception) -> DamperError | None:
-    """A user's mistake, which Ray wraps into an error of its own; None for anything else."""
-    return next((e for e in (error, getattr(error, "cause", None)) if isinstance(e, DamperError)), None)
+    """A user's mistake, which Ray wraps into one of the same type that tells a long story; None for anything else."""
+    return next((e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None)
 
 
 def _let_go(error: BaseException | None) -> None:
