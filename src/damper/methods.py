@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from damper.errors import DamperError
@@ -88,19 +89,19 @@ class Method:
         }
         return {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
 
-    def settings(self) -> dict[str, Any]:
-        """All settings with defaults, by the name users write.
+    def settings(self, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+        """All settings by the name users write: the values given, and defaults for the rest.
 
         A name that two parts have sets both; where their defaults differ, ``critic_<name>`` (``rule_<name>``) sets
         that part's alone.
         """
-        named: dict[str, Any] = {}
+        named = dict(given)
         for part, own in self.parts().items():
             for name, default in own.items():
                 if name not in named:
                     named[name] = default
-                elif named[name] != default:
-                    named[f"{part}_{name}"] = default
+                elif name not in given and named[name] != default:
+                    named.setdefault(f"{part}_{name}", default)
         return named
 
     def route(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:

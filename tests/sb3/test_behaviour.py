@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+
 import gymnasium
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import nn
 
+from damper import METHODS, DamperError
 from tests.sb3.models import OURS, THEIRS, Counter, make, quiet, weights
 
 STEPS = 80
@@ -166,6 +170,53 @@ def test_settings_can_change_at_loading(tmp_path):
     assert load(tmp_path / "model", eta=0.75)._settings["rule"]["eta"] == 0.75
     assert load(tmp_path / "model", method="plain")._settings["rule"] == {}
     assert load(tmp_path / "model", rule="pcgrad")._method.rule == "pcgrad"
+
+
+def test_defaults_are_recorded_and_settings_are_attributes(tmp_path):
+    model = quiet(make(OURS["td3"]))
+    assert model.method_settings["eta"] == 1.0 and model.eta == 1.0
+    model.eta = np.float32(0.25)
+    assert model.method_settings["eta"] == 0.25 and model._settings["rule"]["eta"] == 0.25
+    model.learn(STEPS).save(tmp_path / "model")
+    data = json.loads(zipfile.ZipFile(tmp_path / "model.zip").read("data"))
+    assert data["method_settings"]["eta"] == 0.25 and data["method_settings"]["mask_terminal"] is True
+    loaded = OURS["td3"].load(tmp_path / "model")
+    assert loaded.eta == 0.25
+    # Defaults of one method are no settings of another, what was given is.
+    smooth = make(OURS["td3"], method="caps")
+    smooth.save(tmp_path / "caps")
+    assert OURS["td3"].load(tmp_path / "caps", method="l2c2").sigma == METHODS["l2c2"].settings()["sigma"]
+    smooth.sigma = 0.3
+    smooth.save(tmp_path / "caps")
+    assert OURS["td3"].load(tmp_path / "caps", method="l2c2").sigma == 0.3
+
+
+def test_a_setting_that_cannot_change_says_so():
+    model = make(OURS["td3"], optimize_memory_usage=True, replay_buffer_kwargs={"handle_timeout_termination": False})
+    for name, value in (("eta", 2.0), ("rule", "pcgrad"), ("method", "plain"), ("mask_terminal", False)):
+        with pytest.raises(DamperError, match=f"^({name}|optimize_memory_usage) must be"):
+            setattr(model, name, value)
+    with pytest.raises(TypeError):
+        model.method_settings["eta"] = 0.5
+    with pytest.raises(AttributeError):
+        model.method_settings = {}
+    with pytest.raises(AttributeError, match="'TD3' object has no attribute 'lambda_T'"):
+        _ = model.lambda_T
+    assert model.eta == 1.0 and model.method == "damper"
+    with pytest.raises(DamperError, match="^lambda_T is neither .* it belongs to the methods \\(caps, .* takes .*eta"):
+        model.lambda_T = 0.5
+    with pytest.raises(DamperError, match="^eta is neither .* method 'plain' takes no settings"):
+        make(OURS["td3"], method="plain").eta = 0.5
+    model.note = "an attribute like any other"
+
+
+def test_a_zip_of_an_earlier_version_holds_given_settings_only(tmp_path):
+    model = make(OURS["td3"], eta=0.25)
+    del model.__dict__["given_settings"]
+    model.__dict__["method_settings"] = {"eta": 0.25}
+    model.save(tmp_path / "old")
+    loaded = OURS["td3"].load(tmp_path / "old")
+    assert loaded.eta == 0.25 and loaded.method_settings == make(OURS["td3"], eta=0.25).method_settings
 
 
 @BACKBONES

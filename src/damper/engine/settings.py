@@ -140,10 +140,11 @@ class Settings:
         return {part: identify(function) for part, function in self.custom.items()}
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for the manifest."""
+        """As plain data, for the manifest; the method's settings with defaults for those that nobody gave."""
         record = {f.name: getattr(self, f.name) for f in fields(self)}
+        method_settings = find_method(self.method).settings(self.method_settings)
         table = [dict(row) for row in self.table]
-        return {**record, "env": self.env_id, "method_settings": dict(self.method_settings), "table": table}
+        return {**record, "env": self.env_id, "method_settings": method_settings, "table": table}
 
 
 def population(agents: Sequence[Settings]) -> Settings:
@@ -151,7 +152,7 @@ def population(agents: Sequence[Settings]) -> Settings:
 
     They may differ in seed, in numbers of their method, and in methods that share their losses.
     """
-    known = [{**find_method(agent.method).settings(), **agent.method_settings} for agent in agents]
+    known = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
     names = dict.fromkeys(name for own in known for name in own)
     given = {name: [own[name] for own in known if name in own] for name in names}
     shared = {name: values[0] for name, values in given.items() if all(value == values[0] for value in values)}
@@ -174,7 +175,7 @@ def population(agents: Sequence[Settings]) -> Settings:
 def complete(record: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest's settings, with the defaults of those that came after it was written."""
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
-    known = {**find_method(record["method"]).settings(), **record["method_settings"]}
+    known = find_method(record["method"]).settings(record["method_settings"])
     full: dict[str, Any] = json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))
     return full
 

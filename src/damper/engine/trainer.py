@@ -268,14 +268,16 @@ class Trainer:
         settings = self.settings
         layout, rows = self._deployed()
         for index, agent in enumerate(settings.agents()):
-            own = {name: value for name, value in agent.items() if name not in ("seed", "method")}
+            method = find_method(agent.get("method", settings.method))
+            given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
+            given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
             info = PolicyInfo(
                 backbone=settings.backbone,
-                method=agent.get("method", settings.method),
+                method=method.name,
                 seed=agent["seed"],
                 steps=settings.steps,
                 activation=settings.activation,
-                settings={**settings.method_settings, **own},
+                settings=method.settings(given),
                 versions=versions(),
                 **describe(self.spec, layout),
             )

@@ -39,7 +39,12 @@ def choose(
     return method
 
 
-def check_names(method: Method, settings: Mapping[str, Any], arguments: Iterable[str]) -> None:
+def is_setting(name: str, method: Method) -> bool:
+    """Whether the method, or any other one, has a setting of that name."""
+    return any(name in one.settings() for one in (method, *METHODS.values()))
+
+
+def check_names(method: Method, settings: Mapping[str, Any], arguments: Iterable[str] = ()) -> None:
     """Refuse what neither SB3's class nor the method knows."""
     known = method.settings()
     for name in settings:

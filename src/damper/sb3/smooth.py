@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from types import ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,15 +14,18 @@ from torch import Tensor
 
 from damper._backward import backward
 from damper.engine.envs.recorded import to_json
+from damper.errors import DamperError
 from damper.losses._interface import Batch, Noise
 from damper.methods import Method, find_method
 from damper.rules._span import Rule
 from damper.sb3.buffers import neighbours, remember_rows
-from damper.sb3.choice import check_inputs, check_names, check_rule, choose
+from damper.sb3.choice import check_inputs, check_names, check_rule, choose, is_setting
 from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.log import Log
 from damper.sb3.networks import Critic, Policy, has_modes
 from damper.sb3.state import MethodState
+
+_FIXED = ("method", "rule", "auxiliary")  # what is built for them stays
 
 
 class Draw(NamedTuple):
@@ -45,11 +49,12 @@ class Smooth:
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
         critic: a critic loss beside it: "pave" or "l2c2".
         **arguments: the rest of SB3's, and the method's own settings (``lambda_T=...``).
+
+    A setting of the method is also an attribute: ``model.eta = 0.5`` holds from the next update on.
     """
 
     backbone: ModuleType
     method: str | Method
-    method_settings: dict[str, Any]
     # SB3's own, as far as they are used here.
     device: torch.device
     seed: int | None
@@ -77,16 +82,16 @@ class Smooth:
         theirs = inspect.signature(super().__init__).parameters
         settings = {name: arguments.pop(name) for name in list(arguments) if name not in theirs}
         self.method = choose(method, rule, auxiliary, critic)
-        self.method_settings = settings if eta is None else {**settings, "eta": eta}
-        check_names(find_method(self.method), self.method_settings, theirs)
+        given = settings if eta is None else {**settings, "eta": eta}
+        check_names(find_method(self.method), given, theirs)
+        self.__dict__["method_settings"] = given
         super().__init__(policy, env, *positional, **arguments)  # type: ignore[call-arg]
 
     def _setup_model(self) -> None:
         """SB3's set-up, then the method's; ``load`` comes through here too."""
-        self._take_overrides()
+        given = self._take_overrides()
         self._method = find_method(self.method)
-        self._settings = self._method.route(self.method_settings)
-        check_rule(self._method, self._settings["rule"])
+        self._use(given)
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
         self._remember_rows()
@@ -97,18 +102,51 @@ class Smooth:
         if self._method.prediction:
             self.actor.optimizer.add_param_group({"params": list(self.method_state.head.parameters())})
 
-    def _take_overrides(self) -> None:
-        """What ``load(path, eta=0.5)`` left among the attributes belongs to the method."""
+    def _take_overrides(self) -> dict[str, Any]:
+        """The settings given: those in the zip, and what ``load(path, eta=0.5)`` left among the attributes."""
         parts = {name: self.__dict__.pop(name) for name in ("rule", "auxiliary", "critic") if name in self.__dict__}
         self.method = choose(self.method, **parts)
         known = find_method(self.method).settings()
         given = {name: self.__dict__.pop(name) for name in known if name in self.__dict__}
-        kept = {name: value for name, value in self.method_settings.items() if name in known}
+        # A zip of an earlier version holds nothing else under this name.
+        before = self.__dict__.pop("given_settings", self.method_settings)
+        return {name: value for name, value in before.items() if name in known} | given
+
+    def _use(self, given: Mapping[str, Any]) -> None:
+        """Take settings of the method, if they are right."""
         # NumPy's numbers would be pickled, and a zip's settings are to be read without.
-        plain = (
-            (name, value.item() if isinstance(value, np.generic) else value) for name, value in (kept | given).items()
-        )
-        self.method_settings = dict(plain)
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        settings = self._method.route(plain)
+        check_rule(self._method, settings["rule"])
+        self._settings = settings
+        # Apart, so that a model loaded with another method gets that one's defaults.
+        self.given_settings = plain
+        self.__dict__["method_settings"] = self._method.settings(plain)
+
+    @property
+    def method_settings(self) -> Mapping[str, Any]:
+        """All settings of the method, defaults included, to read; assign the attribute of that name to change one."""
+        return MappingProxyType(self.__dict__["method_settings"])
+
+    def __getattr__(self, name: str) -> Any:
+        """A setting of the method, where SB3 has no attribute of that name."""
+        if name in (settings := self.__dict__.get("method_settings", {})):
+            return settings[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Settings of the method hold from the next update on; the method itself stays."""
+        own = self.__dict__
+        if "_method" in own and name in _FIXED:
+            load = f"{type(self).__name__}.load(path, {name}=...)"
+            raise DamperError(f"{name} must be given where the model is made or loaded, as in {load}: save it first.")
+        if "_method" in own and name not in own and is_setting(name, self._method):
+            check_names(self._method, {name: value})
+            given = {**self.given_settings, name: value}
+            check_inputs(self._method, self._method.route(given), self)
+            self._use(given)
+        else:
+            super().__setattr__(name, value)
 
     def _remember_rows(self) -> None:
         if self._method.previous_obs or (self._method.losses and isinstance(self.replay_buffer, NStepReplayBuffer)):
