@@ -211,6 +211,13 @@ def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_pa
 
 
 @pytest.mark.parametrize("trust", [False, True])
+def test_settings_that_nobody_gave_are_in_the_contract(trust, tmp_path):
+    save(tmp_path / "model.zip", TD3)
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", check=False, trust=trust, episodes=0)
+    assert contract["training"]["settings"]["eta"] == 1.0
+
+
+@pytest.mark.parametrize("trust", [False, True])
 def test_versions_of_saving_and_of_exporting(trust, tmp_path):
     save(tmp_path / "model.zip")
     old = (

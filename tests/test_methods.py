@@ -49,6 +49,16 @@ def plain():
     return {backbone: train(population("plain", backbone, dtype=torch.float32)) for backbone in BACKBONES}
 
 
+def test_settings_given_are_completed_by_defaults():
+    method = find_method("caps+pave")
+    assert method.settings()["sigma"] == 0.2 and method.settings()["critic_sigma"] == 0.01
+    assert method.settings({"critic_sigma": 0.5}) == {**method.settings(), "critic_sigma": 0.5}
+    # A name that two parts have sets both, so that no default of the second stands beside it.
+    given = method.settings({"sigma": 0.3})
+    assert given["sigma"] == 0.3 and "critic_sigma" not in given and given["lambda_T"] == 0.1
+    assert method.route(given) == method.route({"sigma": 0.3})
+
+
 def test_the_names_users_rely_on_are_there():
     named = {"plain", "damper", "caps", "grad-caps", "asap", "l2c2", "pave", "pegrad", "scalarization"}
     assert named | {"unconditional-sum", "unconditional-projection", "l2c2-released", "temporal-ramp"} <= set(METHODS)

@@ -91,6 +91,7 @@ def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
 def test_a_list_of_one_is_its_value_and_one_value_is_no_column() -> None:
     made = resolve("Pendulum", "td3", "damper", seeds=(4, 2), eta=[0.5])
     assert made.method_settings["eta"] == 0.5
+    assert resolve("Acrobot-v1", steps=10).record()["method_settings"]["eta"] == 1.0  # where no preset helps
     assert made.agents() == [{"seed": 4}, {"seed": 2}]
     assert made.routed(torch.device("cpu"), torch.float32)["rule"] == {"eta": 0.5}
 

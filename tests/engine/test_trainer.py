@@ -288,6 +288,10 @@ def test_a_run_tells_what_it_is(tmp_path: Path) -> None:
     assert {"torch", "gymnasium", "numpy", "python"} <= set(manifest["versions"])
     assert manifest["finished"] and manifest["resumed"] == [] and manifest["hardware"]["threads"] == 1
     assert len(list((run.path / "policies").iterdir())) == 4
+    # Also what nobody gave: a default of the method, in the manifest and in every policy's header.
+    assert manifest["settings"]["method_settings"]["mask_terminal"] is True
+    headers = [run.policy(agent).info.settings for agent in range(4)]
+    assert [(own["eta"], own["mask_terminal"]) for own in headers] == [(0, True), (0, True), (1, True), (1, True)]
     with pytest.raises(DamperError, match="agent must be 0 to 3"):
         run.policy(4)
     with pytest.raises(DamperError, match="is no run"):

@@ -203,9 +203,9 @@ def test_a_setting_that_cannot_change_says_so():
     with pytest.raises(AttributeError, match="'TD3' object has no attribute 'lambda_T'"):
         _ = model.lambda_T
     assert model.eta == 1.0 and model.method == "damper"
-    with pytest.raises(DamperError, match="^lambda_T is neither .* it belongs to the methods \\(caps, .* takes .*eta"):
+    with pytest.raises(DamperError, match=r"^lambda_T is neither .* it belongs to the methods \(caps, .* takes .*eta"):
         model.lambda_T = 0.5
-    with pytest.raises(DamperError, match="^eta is neither .* method 'plain' takes no settings"):
+    with pytest.raises(DamperError, match=r"^eta is neither .* method 'plain' takes no settings"):
         make(OURS["td3"], method="plain").eta = 0.5
     model.note = "an attribute like any other"
 

@@ -74,10 +74,10 @@ def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboa
 def default_folder(settings: Settings) -> Path:
     """``runs/<env>-<backbone>-<method>-<digest>``: the same settings and code always lead to the same folder."""
     check_named(settings)
-    # Without the method's defaults: one more setting must not lead the same call to another folder.
+    # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
-    custom = settings.custom_code()
-    record |= {"custom_code": custom} if custom else {}
+    later = {"custom_code": settings.custom_code(), "table": record.pop("table")}
+    record |= {name: value for name, value in later.items() if value}
     text = json.dumps(record, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     return Path("runs") / f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"
