@@ -18,7 +18,7 @@ from damper.losses.l2c2_released import l2c2_released_actor, l2c2_released_criti
 from damper.losses.pave import pave
 from damper.losses.temporal import temporal
 from damper.losses.temporal_ramp import temporal_ramp
-from damper.rules import RULES, find, settings_of
+from damper.rules import RULES, settings_of
 
 T = TypeVar("T")
 
@@ -68,10 +68,10 @@ class Method:
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """The functions it is made of, by part: actor loss, rule, critic loss."""
+        """The functions it is made of, by part: actor loss, critic loss, rules."""
         losses = {"actor": self.actor, "critic": self.critic}
-        found = {part: loss.function for part, loss in losses.items() if loss}
-        return {**found, "rule": find(self.rule)} if self.rule else found
+        found: dict[str, Callable[..., Any]] = {part: loss.function for part, loss in losses.items() if loss}
+        return found | {f"rule {name}": RULES[name] for name in (self.rule or "").split(",") if name in RULES}
 
     @property
     def is_shipped(self) -> bool:

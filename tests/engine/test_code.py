@@ -119,7 +119,7 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
         folders.append(default_folder(resolve("Pendulum", method="damper+quiet")))
         if len(folders) == 1:
             run = tiny.train(out, "damper+quiet", steps=60)
-            assert set(run.manifest["custom_code"]) == {"actor", "rule"}
+            assert set(run.manifest["custom_code"]) == {"actor", "rule damper"}
             assert tiny.train(out, "damper+quiet", steps=60) == run
     assert len(set(folders)) == 2
     with pytest.raises(DamperError, match="other settings: code of actor was 'mine:quiet"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -45,8 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except DamperError as error:
         _stop(str(error), 2)
-    except KeyboardInterrupt:
-        _stop("stopped; the same command goes on from the last checkpoint.", 130)
+    except KeyboardInterrupt as error:  # training says where it goes on, and which signal stopped it
+        _stop(str(error) or "stopped.", 128 + getattr(error, "number", signal.SIGINT))
     except BrokenPipeError:  # the reader has seen enough: `damper --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -9,6 +9,7 @@ from rich.console import Console
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs import find_task
 from damper.engine.files import check_folder
+from damper.engine.run import Run
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
@@ -34,6 +35,9 @@ def run(options: Evaluate) -> None:
     )
     evaluation.save(out)
     console = Console()
+    if options.source.is_dir() and not (run := Run(options.source)).finished:
+        reached, steps = run.policy().info.steps, run.manifest["settings"]["steps"]
+        console.print(f"{options.source} is not finished: policies of step {reached:,} of {steps:,}", style="yellow")
     console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
     picture = draw_first_episodes(evaluation, out / "traces.png")
     console.print(f"records, traces and picture in {out} ({picture.name})", highlight=False)

@@ -20,7 +20,7 @@ from damper.report.tables import terminal_table
 
 def run(options: Reproduce) -> None:
     """List, or train and record."""
-    unset = dict.fromkeys(("compile", "tf32", "overlap"), False)
+    unset = dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), False)
     settings = {name: value for name, value in given(options.engine).items() if unset.get(name) is not value}
     runner: Runner | None = partial(run_in_workers, workers=options.workers) if options.workers != 1 else None
     if options.ray is not None:

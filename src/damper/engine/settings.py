@@ -36,7 +36,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": ("silu", "relu", "tanh"),
     "dtype": ("float32", "float64"),
     "envs": ("gymnasium", "envpool"),
-    **dict.fromkeys(("compile", "tf32", "overlap"), (True, False)),
+    **dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), (True, False)),
     "graph": (True, False, None),
 }
 
@@ -84,6 +84,7 @@ class Settings:
     overlap: bool = False
     log_every: int = 1000
     checkpoint_every: int = 20_000
+    keep_checkpoint: bool = False
     table: tuple[Mapping[str, Any], ...] = ()
 
     @property

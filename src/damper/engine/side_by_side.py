@@ -23,10 +23,11 @@ from damper.engine.envs.envpool_pool import EnvPoolPool, seed_again
 from damper.engine.envs.spec import Spec, check_state
 from damper.engine.halves import shared_threads
 from damper.engine.progress import Progress
-from damper.engine.run import Run
+from damper.engine.run import Run, left_to_train
 from damper.engine.settings import Settings
+from damper.engine.stop import StopSignals
 from damper.engine.threads import fitting_threads, threads
-from damper.engine.trainer import Listener, Trainer
+from damper.engine.trainer import Listener, Trainer, raise_if_stopped
 from damper.errors import DamperError
 
 ALIKE = ("env", "envs", "env_threads", "device", "dtype", "tf32")  # what one pool and one device force on all
@@ -83,7 +84,7 @@ def train_side_by_side(
     with threads(fitting_threads(rows, first.net_arch)):
         members: list[Member] = []
         for settings, out in runs:
-            if not Run(out).finished:
+            if left_to_train(Run(out), settings):
                 share = Share(spec_of(settings.env, settings.envs), [agent["seed"] for agent in settings.agents()])
                 # Tables that redraw themselves would fight over the terminal.
                 own: tuple[Listener, ...] = (Progress(settings, live=False),) if progress else ()
@@ -180,18 +181,22 @@ def _train(members: Sequence[Member]) -> None:
     settings = members[0].trainer.settings
     threads = shared_threads(settings) if len(members) > 1 else (settings.env_threads,)
     try:
-        for some, own in zip((members[::2], members[1::2]), threads, strict=False):
-            groups.append(Group(some, own))
-        for group in groups:
-            group.begin()
-        while moving := [group for group in groups if group.moving]:
-            for group in moving:
-                group.receive()
-                if group.moving:
-                    group.send()
+        with StopSignals() as stop:
+            for member in members:
+                member.trainer.stop = stop
+            for some, own in zip((members[::2], members[1::2]), threads, strict=False):
+                groups.append(Group(some, own))
+            for group in groups:
+                group.begin()
+            while moving := [group for group in groups if group.moving]:
+                for group in moving:
+                    group.receive()
+                    if group.moving:
+                        group.send()
     finally:
         for group in groups:
             group.pool.close()
+    raise_if_stopped([member.trainer for member in members])
 
 
 def _part(transition: Transition, place: slice) -> Transition:

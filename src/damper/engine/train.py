@@ -77,6 +77,7 @@ def default_folder(settings: Settings) -> Path:
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
     later = {"custom_code": settings.custom_code(), "table": record.pop("table")}
+    del record["keep_checkpoint"]
     record |= {name: value for name, value in later.items() if value}
     text = json.dumps(record, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from damper.engine.policy import Policy, PolicyInfo, describe
 from damper.engine.population import Shape, layouts
 from damper.engine.provenance import memory_available, source, versions
 from damper.engine.replay import Replay
-from damper.engine.run import Run, open_run
+from damper.engine.run import Run, left_to_train, open_run
 from damper.engine.settings import Settings
+from damper.engine.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.methods import find_method
 
@@ -44,7 +47,7 @@ class Trainer:
         """
         self.settings, self.listeners = settings, listeners
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
-        if Run(out).finished:
+        if not left_to_train(Run(out), settings):
             self.run = open_run(out, settings)
             return
         self.spec = spec_of(settings.env, settings.envs)
@@ -61,27 +64,32 @@ class Trainer:
         self.step, self.due, self.seconds_before = 0, 0, 0.0
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
         self._ahead, self._waits = 0, True
+        self.stop, self.last = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
         self.run.update_manifest(env_spec=to_json(self.spec.env_spec), halves=isinstance(self.pool, Halves))
         self.obs = self._resume()
+        self.run.extend(settings.steps)
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
     def train(self) -> Run:
         """Step and learn until the budget is spent, then write the policies."""
         if self.run.finished:
-            self.store.clear()
+            if not self.run.manifest.get("kept_checkpoint"):
+                self.store.clear()  # of a kill between the last two writes
             return self.run
         self.start()
         try:
-            if isinstance(self.pool, Halves) and self.settings.overlap:
-                train_in_halves(self, self.pool)
-            else:
-                self._train_in_lockstep()
-            self.finish()
+            with StopSignals() as self.stop:
+                if isinstance(self.pool, Halves) and self.settings.overlap:
+                    train_in_halves(self, self.pool)
+                else:
+                    self._train_in_lockstep()
+                self.finish()
         finally:
             self.pool.close()
+        raise_if_stopped([self])
         return self.run
 
     def _train_in_lockstep(self) -> None:
@@ -98,13 +106,18 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        """Whether the budget is spent."""
-        return self.step >= self.settings.steps
+        """Whether its last step was taken: the budget is spent, or it was asked to stop."""
+        return self.step >= self.last
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it took its last step with budget left."""
+        return self.done and self.step < self.settings.steps
 
     @property
     def rests_next(self) -> bool:
         """Whether nothing may be under way after the next step: it is the last, or everything is saved."""
-        return self.step + 1 >= self.settings.steps or self._saved_at(self.step + 1)
+        return self.step + 1 >= self.last or self._saved_at(self.step + 1)
 
     def _saved_at(self, step: int) -> bool:
         every = self.settings.checkpoint_every
@@ -116,7 +129,12 @@ class Trainer:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due."""
+        """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due.
+
+        Asked to stop, it makes the next step the last.
+        """
+        if self.stop.received is not None:
+            self.last = min(self.last, self.step + 1)
         self._store()
         if self.settings.overlap:
             self.learner.publish()
@@ -144,7 +162,7 @@ class Trainer:
         if self.due and not settings.overlap:
             self._store()
             self._learn()
-        if self.step % settings.log_every == 0 or self.done:
+        if self.step % settings.log_every == 0 or self.step >= settings.steps:
             self._log()
         if self._saved_at(self.step):
             self.checkpoint()
@@ -173,7 +191,11 @@ class Trainer:
         return self.settings.gradient_steps if follows else 0
 
     def finish(self) -> None:
-        """The gradient steps that are left, and the policies."""
+        """The gradient steps that are left, and the policies; a checkpoint where it is to go on some day."""
+        if (self.stopped or self.settings.keep_checkpoint) and not self._saved_at(self.step):
+            self.checkpoint()
+        if self.stopped:
+            return
         self._store()
         self._learn()
         self._finish()
@@ -216,6 +238,8 @@ class Trainer:
         host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
         facts["host"] = split_arrays(host, "host", tensors)
         facts["recent"] = [list(episode) for episode in self.recent]
+        infos, tensors["policies"] = self._policies()
+        facts["policies"] = [asdict(info) for info in infos]
         self.store.save(self.step, facts, tensors, self.learner.replay)
 
     def _resume(self) -> NDArray[np.float32]:
@@ -264,10 +288,22 @@ class Trainer:
             listener(line)
 
     def _finish(self) -> None:
-        """One policy file per agent; then the checkpoints are no longer needed."""
-        settings = self.settings
-        layout, rows = self._deployed()
-        for index, agent in enumerate(settings.agents()):
+        """One policy file per agent; then the checkpoints are no longer needed, unless they are to be kept."""
+        infos, rows = self._policies()
+        for index, (info, row) in enumerate(zip(infos, rows, strict=True)):
+            Policy(info, row.clone()).save(self.run.policy_path(index))
+        died = {i: int(at) for i, at in enumerate(self.learner.state()["died_at"].tolist()) if at >= 0}
+        kept = self.settings.keep_checkpoint
+        self.run.update_manifest(finished=True, frozen=died, seconds=round(self._seconds(), 1), kept_checkpoint=kept)
+        if not kept:
+            self.store.clear()
+
+    def _policies(self) -> tuple[list[PolicyInfo], torch.Tensor]:
+        """Every agent's policy as it is now: what its file says, and the parameters of all, ``[P, n]``."""
+        settings, (layout, rows) = self.settings, self._deployed()
+        shared = {"versions": versions(), **describe(self.spec, layout)}
+        infos = []
+        for agent in settings.agents():
             method = find_method(agent.get("method", settings.method))
             given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
             given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
@@ -275,16 +311,13 @@ class Trainer:
                 backbone=settings.backbone,
                 method=method.name,
                 seed=agent["seed"],
-                steps=settings.steps,
+                steps=self.step,
                 activation=settings.activation,
                 settings=method.settings(given),
-                versions=versions(),
-                **describe(self.spec, layout),
+                **shared,
             )
-            Policy(info, rows[index].clone()).save(self.run.policy_path(index))
-        died = {i: int(at) for i, at in enumerate(self.learner.state()["died_at"].tolist()) if at >= 0}
-        self.run.update_manifest(finished=True, frozen=died, seconds=round(self._seconds(), 1))
-        self.store.clear()
+            infos.append(info)
+        return infos, rows
 
     def _deployed(self) -> tuple[Layout, torch.Tensor]:
         """The actors' layers that act, without gaps: a second head serves training only."""
@@ -292,6 +325,15 @@ class Trainer:
         weights = trained.split(self.learner.state()["actor"].to("cpu", torch.float32))
         layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
         return layout, layout.join([tensor for name, _, _ in layout.layers for tensor in weights[name]])
+
+
+def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
+    """Tell where those that were asked to stop go on."""
+    stopped = [trainer for trainer in trainers if trainer.stopped]
+    if stopped:
+        places = ", ".join(f"{one.run.path} at step {one.step:,} of {one.settings.steps:,}" for one in stopped)
+        number = stopped[0].stop.received
+        raise Stopped(f"stopped {places}; the same command goes on from there.", number or signal.SIGINT)
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:

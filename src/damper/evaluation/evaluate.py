@@ -104,7 +104,7 @@ def evaluate(
     Args:
         run_or_policy: a ``Run``, a ``Policy``, a Stable-Baselines3 model, the path of a run's folder, a policy file, an
             SB3 zip or an exported file, or a callable from observations ``[N, d]`` to actions ``[N, A]`` in the
-            environment's units.
+            environment's units. A run that is not finished is evaluated as of its newest checkpoint.
         env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly the environment that
             the policy was trained in.
         episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
@@ -140,7 +140,7 @@ def _actor(
     if vecnormalize is not None:
         raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):
-        policies, agents = [source.policy(index) for index in range(len(source.agents))], source.agents
+        policies, agents = source.policies(), source.agents
         return _stacked(policies), agents, policies[0].env_spec, policies[0].sizes
     if isinstance(source, Policy):
         return _stacked([source]), [{"seed": source.info.seed}], source.env_spec, source.sizes

@@ -24,7 +24,7 @@ OWN = {
     "sac": ("ent_coef",),
 }
 NUMERICS = ("dtype", "tf32", "overlap")
-EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every")
+EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 
 
 def identity(

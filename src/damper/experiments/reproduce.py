@@ -23,7 +23,13 @@ from damper.experiments.runner import abreast, plan, run_job, train_jobs
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
-_ONLY_HERE = ("graph", "env_threads", "log_every", "checkpoint_every")  # change nothing in a record but rounding
+_ONLY_HERE = (
+    "graph",
+    "env_threads",
+    "log_every",
+    "checkpoint_every",
+    "keep_checkpoint",
+)  # change nothing in a record but rounding
 Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
 
 

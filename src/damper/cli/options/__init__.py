@@ -65,6 +65,8 @@ class EngineOptions:
     """Steps between metrics lines."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; 0 for none."""
+    keep_checkpoint: bool = False
+    """Keep the last one when the run is finished: a larger --steps then extends it."""
 
 
 def given(*options: Any) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM as a wish to stop after the next step, when everything can be saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Stopped(KeyboardInterrupt):
+    """Training was asked to stop, and did so with everything saved; its message says where it goes on."""
+
+    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+        """``number`` is the signal's."""
+        super().__init__(message, number)
+        self.message, self.number = message, number
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class StopSignals:
+    """Within its ``with`` block, the first SIGINT or SIGTERM is only noted in ``received``; a second acts as ever.
+
+    Signals that the process ignores stay ignored. Outside the main thread, which alone gets signals, nothing is done.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was received yet."""
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())
