@@ -186,3 +186,9 @@ def test_files_from_before_name_their_environment_by_its_id(tmp_path: Path) -> N
 
 def test_an_id_that_is_registered_nowhere_stays_a_name() -> None:
     assert named_spec("Nowhere-v0") == EnvSpec("Nowhere-v0")
+
+
+def test_a_run_is_known_by_an_id_or_a_callable(tmp_path: Path) -> None:
+    """Two specs of one id would be one run to its folder."""
+    with pytest.raises(DamperError, match="env must be an id, or a callable"):
+        damper.train(gymnasium.spec("Pendulum-v1"), out=tmp_path / "run", **SMALL)  # type: ignore[arg-type]

@@ -192,6 +192,8 @@ def resolve(
     **given: Any,
 ) -> Settings:
     """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults."""
+    if not isinstance(env, str) and not callable(env):
+        raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
     if backbone not in ("td3", "sac"):
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given.")
     chosen = _registered(method)
