@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from damper.engine.groups import groups
 from damper.engine.settings import Settings, population
 from damper.engine.trainer import Trainer
 from damper.errors import DamperError
@@ -55,3 +56,14 @@ def test_a_value_that_was_not_given_is_the_methods_own() -> None:
 def test_methods_with_other_losses_are_refused(names: str) -> None:
     with pytest.raises(DamperError, match="methods of one population must share their losses"):
         find_method(names)
+
+
+def test_rows_of_tables_name_the_method() -> None:
+    agents = population([settings(method, seed, **own) for method, seed, own in AGENTS]).agents()
+    assert groups(agents) == {
+        "plain": [0],
+        "damper eta=0.3": [1],
+        "damper eta=1": [2],
+        "unconditional-sum eta=1": [3],
+        "pegrad": [4],
+    }

@@ -10,7 +10,9 @@ def groups(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Label -> indices of the agents that share all settings but the seed, in order of first appearance."""
     found: dict[str, list[int]] = {}
     for index, agent in enumerate(agents):
-        label = " ".join(f"{name}={value:g}" for name, value in agent.items() if name != "seed") or "all"
+        own = {name: value for name, value in agent.items() if name not in ("seed", "method")}
+        parts = [agent["method"]] if "method" in agent else []
+        label = " ".join([*parts, *(f"{name}={value:g}" for name, value in own.items())]) or "all"
         found.setdefault(label, []).append(index)
     return found
 
