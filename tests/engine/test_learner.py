@@ -130,6 +130,17 @@ def test_it_updates_as_a_population_does(backbone: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_the_environment_s_units_are_those_of_its_actions(backbone: str) -> None:
+    units = ("policy", "environment")
+    made = [small.learner(small.settings(backbone, "pegrad", policy_delay=1, units=one)) for one in units]
+    for learner in made:
+        learner.learn()
+    policy, environment = (learner.state()["diagnostics"][2] for learner in made)  # the auxiliary losses
+    torch.testing.assert_close(environment, 4.0 * policy)  # actions within ±2
+    assert not torch.equal(*(learner.state()["actor"] for learner in made))
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
     learner = small.learner(small.settings(backbone, "asap"))
     for _ in range(4):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -8,9 +9,11 @@ from damper.engine.settings import Settings, resolve
 from damper.experiments.grids import wanted
 from damper.experiments.identity import EXECUTION, NUMERICS, OWN, PUBLISHED, canonical, deviations, digest, identity
 from damper.experiments.identity import physics as physics_of
+from damper.experiments.store import Store
 from tests.experiments.helpers import agents_of, tiny
 
 ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "envs", "table"}
+RESULTS = Path(__file__).parents[2] / "results"
 PHYSICS = {"gymnasium": "1.4.0"}
 
 
@@ -33,6 +36,27 @@ def test_what_moves_a_result_changes_the_identity(change: dict[str, object]) -> 
     base = {"env": "Hopper", "steps": 1000, "protocol": "pave"}
     one, other = (resolve(**kind).record() for kind in (base, {**base, **change}))
     assert digest(identity(one, {"seed": 0}, PHYSICS, 10)) != digest(identity(other, {"seed": 0}, PHYSICS, 10))
+
+
+def test_a_setting_that_came_later_changes_it_only_where_it_changes_something() -> None:
+    base, given, other = (
+        identity(resolve("Hopper", method="pegrad", steps=1000, **own).record(), {"seed": 0}, PHYSICS, 10)
+        for own in ({}, {"units": "policy"}, {"units": "environment"})
+    )
+    assert base == given and "units" not in base["method_settings"]
+    assert digest(other) != digest(base) and other["method_settings"]["units"] == "environment"
+
+
+def test_the_agents_on_record_are_still_who_they_were() -> None:
+    found = {}
+    for record in Store(RESULTS):
+        found.setdefault((record.identity["backbone"], record.identity["method"], record.identity["protocol"]), record)
+    assert len(found) > 10
+    for record in found.values():
+        who = record.identity
+        own = {**who["method_settings"], **who["training"], **who["numerics"], "envs": who["envs"]}
+        again = resolve(who["task"], who["backbone"], who["method"], (who["seed"],), protocol=who["protocol"], **own)
+        assert identity(again.record(), {"seed": who["seed"]}, who["physics"], who["episodes"]) == who
 
 
 def test_seed_physics_and_episodes_change_it_and_the_place_does_not() -> None:

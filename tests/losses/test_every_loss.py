@@ -78,7 +78,8 @@ def test_one_value_per_agent_each_with_its_own_settings(name, backbone, part):
 def test_without_a_population_axis_it_is_a_scalar(name, backbone, part):
     agents, streams = population(name, backbone, SEEDS[:1]), Streams(SEEDS[:1])
     batch, noise = stacked_batch(streams, 20), draws(agents, streams, 20)
-    single = batch._replace(**{f: getattr(batch, f)[0] for f in batch._fields if f != "progress"})
+    rows = {name: value for name, value in batch._asdict().items() if isinstance(value, torch.Tensor)}
+    single = batch._replace(**{name: value[0] for name, value in rows.items()})
     inputs = [Unstacked(agents.actor()), single, {key: draw[0] for key, draw in noise.items()}]
     if part == "critic":
         inputs.insert(0, Unstacked(agents.critic()))

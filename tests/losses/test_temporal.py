@@ -10,6 +10,7 @@ import damper
 from damper import DamperError
 from damper.losses._interface import Batch
 from damper.losses.temporal import masked_mean, temporal
+from damper.losses.temporal_ramp import temporal_ramp
 
 
 def double(obs: Tensor) -> Tensor:
@@ -81,6 +82,17 @@ def test_as_a_method_it_leaves_out_terminations_and_may_leave_out_the_square() -
     assert temporal(double, batch(ended), {}).item() == pytest.approx(9 / 2)
     assert temporal(double, batch(ended), {}, mask_terminal=False).item() == pytest.approx(25 / 3)
     assert temporal(double, batch(ended), {}, squared=False).item() == pytest.approx((8**0.5 + 1) / 2)
+
+
+def test_actions_are_compared_in_the_policy_s_units_or_the_environment_s() -> None:
+    scaled = batch(torch.zeros(3))._replace(action_scale=torch.tensor([2.0, 1.0]))
+    # Squared distances 4 (4 + 1) = 20, 4 (0 + 4) = 16 and 4 (0 + 0.25) = 1.
+    assert temporal(double, scaled, {}, units="environment").item() == pytest.approx(37 / 3)
+    assert temporal(double, scaled, {}).item() == pytest.approx(25 / 3)
+    ramp = temporal_ramp(double, scaled._replace(progress=0.5), {}, weight=2.0, units="environment")
+    assert ramp.item() == pytest.approx(37 / 3)
+    with pytest.raises(DamperError, match=r"^units must be 'policy' or 'environment', but 'newton' was given"):
+        temporal.check({"units": "newton"})
 
 
 def test_without_the_square_a_still_policy_has_a_gradient_of_zero() -> None:

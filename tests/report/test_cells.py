@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from damper.experiments.grids import wanted
+from damper.experiments.grids import Request, wanted
+from damper.experiments.reproduce import command
 from damper.experiments.store import Record
 from damper.report.cells import setups
+from damper.report.page_data import label
 from tests.experiments.helpers import agents_of, invented, tiny
 
 
@@ -69,3 +71,12 @@ def test_a_seed_without_a_value_is_left_out_of_the_mean_and_named() -> None:
 
 def test_no_records_are_no_setups() -> None:
     assert setups([]) == []
+
+
+def test_another_unit_of_actions_is_another_cell_of_the_same_setup() -> None:
+    request = Request(("pegrad",), ("Pendulum",), ("pegrad",), seeds=2)
+    other = replace(request, settings={"units": "environment"})
+    (setup,) = setups([invented(agent) for one in (request, other) for agent in wanted(one)])
+    told = {label(cell): (cell.published, len(cell.seeds)) for cell in setup.cells}
+    assert told == {"PEGrad": (True, 2), "PEGrad units=environment": (False, 2)}
+    assert "--units environment" in command(other)

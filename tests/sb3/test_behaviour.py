@@ -191,6 +191,18 @@ def test_defaults_are_recorded_and_settings_are_attributes(tmp_path):
     assert OURS["td3"].load(tmp_path / "caps", method="l2c2").sigma == 0.3
 
 
+@BACKBONES
+def test_the_temporal_loss_in_the_environment_s_units(backbone, tmp_path):
+    losses = {}
+    for units in ("policy", "environment"):
+        model = quiet(make(OURS[backbone], method="pegrad", units=units, gradient_steps=0)).learn(STEPS)
+        model.train(2 if backbone == "td3" else 1, 32)  # up to the first step of the actor
+        losses[units] = model.logger.name_to_value["train/auxiliary_loss"]
+        model.save(tmp_path / units)
+        assert OURS[backbone].load(tmp_path / units).units == units
+    assert losses["environment"] == 4.0 * losses["policy"]  # Pendulum's actions are within ±2
+
+
 def test_a_setting_that_cannot_change_says_so():
     model = make(OURS["td3"], optimize_memory_usage=True, replay_buffer_kwargs={"handle_timeout_termination": False})
     for name, value in (("eta", 2.0), ("rule", "pcgrad"), ("method", "plain"), ("mask_terminal", False)):

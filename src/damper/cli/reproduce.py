@@ -22,6 +22,7 @@ def run(options: Reproduce) -> None:
     """List, or train and record."""
     unset = dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), False)
     settings = {name: value for name, value in given(options.engine).items() if unset.get(name) is not value}
+    settings |= {"units": options.units} if options.units else {}
     runner: Runner | None = partial(run_in_workers, workers=options.workers) if options.workers != 1 else None
     if options.ray is not None:
         # The machines that train may have a device which this one lacks.

@@ -47,6 +47,7 @@ class Learner:
         )
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
+        self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
         self.updates = 0
         self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # of each, as parts act apart
         # The policies that act. With overlap they are a copy, so that acting need not wait for an update under way.
@@ -215,7 +216,8 @@ class Learner:
         return critic
 
     def _informed(self, batch: Batch) -> Batch:
-        return batch._replace(progress=self.replay.expected_on_device / self.settings.steps)
+        progress = self.replay.expected_on_device / self.settings.steps
+        return batch._replace(progress=progress, action_scale=self._action_scale)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise for the next update."""

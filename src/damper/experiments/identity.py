@@ -26,6 +26,8 @@ OWN = {
 NUMERICS = ("dtype", "tf32", "overlap")
 EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 
+LATER = {"units": "policy"}  # settings of methods that came after the first records, with what those were made with
+
 
 def identity(
     settings: Mapping[str, Any], agent: Mapping[str, Any], physics: Mapping[str, str], episodes: int
@@ -47,7 +49,7 @@ def identity(
         "task": task_name(settings["env"]) or settings["env"],
         "backbone": backbone,
         "method": chosen,
-        "method_settings": method,
+        "method_settings": without_later(method),
         "seed": agent["seed"],
         "protocol": settings["protocol"],
         "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone])},
@@ -58,6 +60,11 @@ def identity(
     }
     plain: dict[str, Any] = canonical(facts)
     return plain
+
+
+def without_later(method_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's settings without those that came after the first records, where they change nothing."""
+    return {name: value for name, value in method_settings.items() if name not in LATER or value != LATER[name]}
 
 
 def canonical(value: Any) -> Any:

@@ -26,7 +26,8 @@ class Batch(NamedTuple):
 
     ``next_obs`` is the true successor, also at an episode's end; ``previous_obs`` is the observation before ``obs``
     (``obs`` itself at an episode's first step), None unless a loss asks for it; ``progress`` is the share of the
-    budget already spent, in [0, 1].
+    budget already spent, in [0, 1]; ``action_scale`` is half the width of the environment's action range, ``[A]``:
+    so much longer is a change of the action there than in the policy's own scale.
     """
 
     obs: Any
@@ -36,6 +37,7 @@ class Batch(NamedTuple):
     terminated: Tensor
     previous_obs: Any = None
     progress: Tensor | float = 0.0
+    action_scale: Tensor | float = 1.0
 
 
 class Policy(Protocol):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from damper.errors import DamperError
 from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, length
 
+Units = Literal["policy", "environment"]
+
 
 def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask: Tensor | None = None) -> Tensor:
     r"""``L_T = mean over the batch of ‖μ(s') − μ(s)‖²`` (sum over action dimensions), over the pairs kept.
 
     Args:
-        policy: μ, a callable from observations to deterministic actions ``[..., B, A]``; its gradient flows through
-            both states.
+        policy: μ, a callable from observations to deterministic actions ``[..., B, A]``, in whichever units they are
+            to be compared; its gradient flows through both states.
         obs: observations s, ``[B, ...]``, or ``[P, B, ...]`` for a population.
         next_obs: their successors s', the true ones: at an episode's end the final observation.
         mask: True for the pairs to keep, ``[..., B]`` or ``[..., B, 1]``; leave out terminations with
@@ -61,11 +63,28 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _temporal(
-    policy: Policy, batch: Batch, noise: NoiseDraws, *, mask_terminal: bool = True, squared: bool = True
+    policy: Policy,
+    batch: Batch,
+    noise: NoiseDraws,
+    *,
+    mask_terminal: bool = True,
+    squared: bool = True,
+    units: Units = "policy",
 ) -> Tensor:
-    """``L_T`` on a batch; without ``squared`` the mean of ``‖μ(s') − μ(s)‖``, as an earlier public code penalises."""
+    r"""``L_T`` on a batch.
+
+    Args:
+        policy: μ.
+        batch: s and s'.
+        noise: none.
+        mask_terminal: leave out pairs that end in a termination.
+        squared: without it the mean of ``‖μ(s') − μ(s)‖``, as an earlier public code penalises.
+        units: actions in "policy" scale, [-1, 1], or in the "environment"'s own, ``(high − low)/2`` times as long.
+    """
     mask = 1.0 - batch.terminated if mask_terminal else None
     mu_next, mu = policy(batch.next_obs), policy(batch.obs)
+    if units == "environment":
+        mu_next, mu = batch.action_scale * mu_next, batch.action_scale * mu
     if squared:
         return masked_distance(mu_next, mu, mask)
     return masked_mean(length(mu_next - mu), mask)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from torch import Tensor
 
 from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting
-from damper.losses.temporal import temporal
+from damper.losses.temporal import Units, temporal
 
 
 def _temporal_ramp(
-    policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting = 1.0, mask_terminal: bool = True
+    policy: Policy,
+    batch: Batch,
+    noise: NoiseDraws,
+    *,
+    weight: Setting = 1.0,
+    mask_terminal: bool = True,
+    units: Units = "policy",
 ) -> Tensor:
     r"""``λ (k/K) L_T``, where k of K steps are done.
 
@@ -19,8 +25,9 @@ def _temporal_ramp(
         noise: none.
         weight: λ, reached at the end.
         mask_terminal: leave out pairs that end in a termination.
+        units: of the actions, as for the temporal loss itself.
     """
-    return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal)
+    return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
 
 
 temporal_ramp = Loss(_temporal_ramp, by_value=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from damper.errors import DamperError
 from damper.experiments.grids import TABLE_METHODS, WEIGHTS
-from damper.experiments.identity import canonical, digest
+from damper.experiments.identity import canonical, digest, without_later
 from damper.experiments.paper import TASKS
 from damper.experiments.store import Record
 from damper.methods import find_method
@@ -33,7 +33,7 @@ HIGHER_IS_BETTER = ("return", "length")
 
 def published(method: str, task: str, backbone: str) -> Settings:
     """All of a method's settings as the paper has them for a task."""
-    own: Settings = canonical({**find_method(method).settings(), **preset(method, task, backbone)})
+    own: Settings = canonical(without_later({**find_method(method).settings(), **preset(method, task, backbone)}))
     return own
 
 

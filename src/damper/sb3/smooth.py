@@ -59,6 +59,7 @@ class Smooth:
     device: torch.device
     seed: int | None
     gamma: float
+    action_space: Any
     policy: Any
     actor: Any
     critic: Any
@@ -96,6 +97,8 @@ class Smooth:
         check_inputs(self._method, self._settings, self)
         self._remember_rows()
         self._has_modes = has_modes(self.actor)
+        space = self.action_space
+        self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
         self._generator = torch.Generator(self.device)
         self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
         self.method_state = MethodState(self._method, self.policy, self._settings["rule"], self._generator)
@@ -170,6 +173,7 @@ class Smooth:
             samples.next_observations,
             samples.dones.reshape(-1),
             progress=1.0 - self._current_progress_remaining,
+            action_scale=self._action_scale,
         )
         gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
         smooth = native
@@ -232,7 +236,7 @@ class Smooth:
 
     def _excluded_save_params(self) -> list[str]:
         excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]
-        return [*excluded, "_method", "_settings", "_generator", "method_state"]
+        return [*excluded, "_method", "_settings", "_generator", "_action_scale", "method_state"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, tensors = super()._get_torch_save_params()  # type: ignore[misc]

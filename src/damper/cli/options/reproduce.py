@@ -36,6 +36,8 @@ class Reproduce:
     """Published settings."""
     steps: int | None = None
     """Another budget than the paper's; such records are kept apart."""
+    units: Literal["policy", "environment"] | None = None
+    """In which the temporal loss compares actions; give --methods that have one."""
     episodes: int = 10
     """Evaluation episodes per agent, on the protocol's fixed seeds."""
     results: Path = Path("results")
