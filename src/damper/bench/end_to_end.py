@@ -14,6 +14,7 @@ from typing import Any
 from damper.bench.found import Found
 from damper.bench.subjects import MODES, How
 from damper.bench.turns import wait
+from damper.engine.device import on_device
 from damper.engine.envs import make_pool
 from damper.engine.settings import Settings, resolve
 from damper.engine.side_by_side import train_side_by_side
@@ -118,7 +119,8 @@ def speed(parts: Sequence[Settings]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         runs = [(one, Path(folder) / str(i)) for i, one in enumerate(parts)]
         if len(runs) == 1:
-            Trainer(*runs[0], (note,)).train()
+            with on_device(settings.device, settings.tf32):
+                Trainer(*runs[0], (note,)).train()
         else:
             train_side_by_side(runs, progress=False, listeners=(note,))
     # The first stretch with updates holds compilation and graph capture.
@@ -135,7 +137,7 @@ def shares(settings: Settings) -> dict[str, float]:
         if not begun and line["step"] > settings.learning_starts + settings.log_every:
             begun.append((time.perf_counter(), line["step"], dict(spent)))
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, on_device(settings.device, settings.tf32):
         seeds = [agent["seed"] for agent in settings.agents()]
         pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
         trainer = Trainer(settings, Path(folder) / "run", (start,), pool)

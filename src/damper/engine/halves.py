@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,12 @@ class Halves:
         middle = (self.size + 1) // 2
         self.places = slice(0, middle), slice(middle, self.size)
         shares = zip(self.places, shared_threads(settings), strict=True)
-        self.pools = [EnvPoolPool(settings.env, self.seeds[place], threads) for place, threads in shares]
+        self.pools: list[EnvPoolPool] = []
+        with ExitStack() as failing:
+            failing.callback(self.close)
+            for place, threads in shares:
+                self.pools.append(EnvPoolPool(settings.env, self.seeds[place], threads))
+            failing.pop_all()
         self.spec = self.pools[0].spec
 
     def reset(self) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from damper.engine import dense
 from damper.engine.acting import Acting, Actions
+from damper.engine.code import is_own
 from damper.engine.declared import check_declared
 from damper.engine.envs.spec import Spec
 from damper.engine.graphs import WARM_UP, Aside, Graphed
@@ -75,8 +76,10 @@ class Learner:
         if not self.settings.compile:
             return function
         # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
-        # Nor does anything else that it would make sure of at every call, for a fifth of a millisecond each time.
-        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)}
+        # Nor does anything else in damper's code that it would make sure of at every call, for a fifth of a millisecond
+        # each time. A loss or rule of the user's own may read what changes.
+        own = all(is_own(function) for function in self.method.functions.values())
+        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)} if own else {}
         if self.device.type == "cpu":
             # Between kernels of some microseconds each, Python's own time and its checks of sizes count.
             options |= {"cpp_wrapper": True, "size_asserts": False}

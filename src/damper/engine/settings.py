@@ -260,7 +260,7 @@ def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(settings: Settings) -> Settings:
-    """Refuse what cannot be trained, in one sentence."""
+    """Refuse what cannot be trained, in one sentence; the same settings, the device by its name."""
     values = {f.name: getattr(settings, f.name) for f in fields(settings)}
     for name, value in values.items():
         if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
@@ -280,7 +280,7 @@ def check(settings: Settings) -> Settings:
         _check_integer("net_arch", size, 1)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
-    _check_device(settings.device)
+    settings = replace(settings, device=_device(settings.device))
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
     _check_method(settings)
@@ -307,16 +307,20 @@ def _check_integer(name: str, value: Any, low: int) -> None:
         raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
 
 
-def _check_device(device: str) -> None:
+def _device(device: str | int | torch.device) -> str:
+    """The device's name, if the engine can train there."""
     try:
         kind = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise DamperError(f"device must be 'cpu' or 'cuda', but {device!r} was given.") from error
+    if kind.type not in ("cpu", "cuda"):
+        raise DamperError(f"device must be 'cpu' or 'cuda', but {str(device)!r} was given: use device='cpu'.")
     if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
         raise DamperError(
-            f"device must be one that this machine has, but {device!r} was given and {torch.cuda.device_count()} CUDA "
-            "devices were found: use device='cpu'."
+            f"device must be one that this machine has, but {str(device)!r} was given and {torch.cuda.device_count()} "
+            "CUDA devices were found: use device='cpu'."
         )
+    return "cpu" if kind.type == "cpu" else str(kind)
 
 
 def _check_method(settings: Settings) -> None:

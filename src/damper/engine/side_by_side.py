@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from damper.engine.device import on_device
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.envpool_pool import EnvPoolPool, seed_again
 from damper.engine.envs.spec import Spec, check_state
@@ -81,7 +82,7 @@ def train_side_by_side(
     check_alike([settings for settings, _ in runs])
     first = runs[0][0]
     rows = max(len(settings.agents()) * settings.batch_size for settings, _ in runs) if first.device == "cpu" else 0
-    with threads(fitting_threads(rows, first.net_arch)):
+    with threads(fitting_threads(rows, first.net_arch)), on_device(first.device, first.tf32):
         members: list[Member] = []
         for settings, out in runs:
             if left_to_train(Run(out), settings):

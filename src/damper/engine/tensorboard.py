@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from damper.engine.groups import groups, mean
@@ -10,17 +11,35 @@ from damper.engine.settings import Settings
 from damper.errors import MissingExtraError
 
 
-class TensorBoard:
-    """A listener of the trainer that writes each group's means under ``folder``."""
+def find_writer() -> Any:
+    """Torch's ``SummaryWriter``, if TensorBoard is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingExtraError('tensorboard needs its package: pip install "damper-rl[tensorboard]".') from error
+    return SummaryWriter
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        """Needs the ``tensorboard`` extra."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise MissingExtraError('tensorboard needs its package: pip install "damper-rl[tensorboard]".') from error
+
+class TensorBoard:
+    """A listener of the trainer that writes each group's means under ``folder``; use as a context manager."""
+
+    def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
+        """Needs the ``tensorboard`` extra. What was written after ``step``, where a run goes on, is purged."""
+        writer = find_writer()
         self.groups = groups(settings.agents())
-        self.writers = {label: SummaryWriter(str(folder / label.replace(" ", "_"))) for label in self.groups}
+        self.writers = {
+            label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1) for label in self.groups
+        }
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the files."""
+        for writer in self.writers.values():
+            writer.close()
 
     def __call__(self, line: dict[str, Any]) -> None:
         """Write one metrics line."""

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.code import is_named
+from damper.engine.device import on_device
 from damper.engine.lock import run_lock
 from damper.engine.progress import Progress
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
-from damper.engine.tensorboard import TensorBoard
+from damper.engine.tensorboard import TensorBoard, find_writer
 from damper.engine.threads import fitting_threads, threads
 from damper.engine.trainer import Listener, Trainer
 from damper.errors import DamperError
@@ -61,12 +62,15 @@ def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboa
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
+        stack.enter_context(on_device(settings.device, settings.tf32))
+        if tensorboard:
+            find_writer()  # before anything is begun
         listeners: list[Listener] = []
         trainer = Trainer(settings, out)
         if progress and not trainer.run.finished:
             listeners.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
-            listeners.append(TensorBoard(settings, out / "tensorboard"))
+            listeners.append(stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step)))
         trainer.listeners = tuple(listeners)
         return trainer.train()
 

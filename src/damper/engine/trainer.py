@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from damper.errors import DamperError
 from damper.methods import find_method
 
 Listener = Callable[[dict[str, Any]], None]
+PEAK = 3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
 
 
 class Trainer:
@@ -52,11 +54,17 @@ class Trainer:
             return
         self.spec = spec_of(settings.env, settings.envs)
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
-        torch.backends.cuda.matmul.allow_tf32 = settings.tf32
         seeds = [agent["seed"] for agent in settings.agents()]
         self.pool = pool or fitting_pool(settings, seeds)
+        with ExitStack() as failing:
+            failing.callback(self.pool.close)
+            self._begin_or_go_on(out)
+            failing.pop_all()
+
+    def _begin_or_go_on(self, out: Path) -> None:
+        settings = self.settings
         self.learner = Learner(settings, self.spec)
-        self.episodes = Episodes(len(seeds), self.spec.low, self.spec.high)
+        self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
         # What the last step brought that is not in the replay yet, nor in the episodes' sums.
         self._unstored: tuple[NDArray[Any], ...] | None = None
@@ -338,7 +346,9 @@ def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
     """Refuse a population that cannot fit, before anything is trained."""
-    needed, available = needed_memory(settings, obs_dim, act_dim), memory_available(torch.device(settings.device))
+    device = torch.device(settings.device)
+    needed = needed_memory(settings, obs_dim, act_dim, PEAK if device.type == "cuda" else 1.0)
+    available = memory_available(device)
     if available is not None and needed > 0.95 * available:
         agents = len(settings.agents())
         raise DamperError(
@@ -347,12 +357,12 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
         )
 
 
-def needed_memory(settings: Settings, obs_dim: int, act_dim: int) -> int:
-    """Bytes of the replay at the size that the run can fill, and of parameters, targets and moments."""
+def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
+    """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
     method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
     actor, critic = layouts(settings.backbone, method, shape)
     copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction + settings.overlap
     replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
-    numbers: int = replay + copies * actor.size + 4 * 2 * critic.size
+    numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)
     size: int = getattr(torch, settings.dtype).itemsize
-    return size * numbers * len(settings.agents())
+    return int(size * numbers * len(settings.agents()))

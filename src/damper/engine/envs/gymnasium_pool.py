@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import gymnasium
@@ -111,13 +112,18 @@ class GymnasiumPool:
     def __init__(self, env: EnvLike, seeds: Sequence[int], **env_kwargs: Any) -> None:
         self.seeds = check_seeds(seeds, largest=2**63 - 1)
         self.size = len(self.seeds)
-        self.envs = [make_env(env, **env_kwargs) for _ in self.seeds]
-        if len({id(one) for one in self.envs}) < self.size:
-            raise DamperError(
-                "env must make a new environment at each call, got the same one twice; "
-                "pass a function such as lambda: MyEnv() instead of one that returns a shared object."
-            )
-        self.spec = read_spec(self.envs[0], env)
+        self.envs: list[Env] = []
+        with ExitStack() as failing:
+            failing.callback(self.close)
+            for _ in self.seeds:
+                self.envs.append(make_env(env, **env_kwargs))
+            if len({id(one) for one in self.envs}) < self.size:
+                raise DamperError(
+                    "env must make a new environment at each call, got the same one twice; "
+                    "pass a function such as lambda: MyEnv() instead of one that returns a shared object."
+                )
+            self.spec = read_spec(self.envs[0], env)
+            failing.pop_all()
         space = self.envs[0].action_space
         self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
         self._obs: NDArray[np.float32] | None = None
@@ -230,5 +236,6 @@ class GymnasiumPool:
 
     def close(self) -> None:
         """Release the environments."""
-        for env in self.envs:
-            env.close()
+        with ExitStack() as closing:  # all of them, also where one fails
+            for env in self.envs:
+                closing.callback(env.close)

@@ -1,0 +1,20 @@
+"""The device that a run computes on, and how precisely, for as long as the run lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+
+
+@contextmanager
+def on_device(device: str, tf32: bool) -> Iterator[None]:
+    """Make a CUDA device the current one and allow TF32 products or not; both are put back in the end."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        with torch.cuda.device(device) if device.startswith("cuda") else nullcontext():
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
