@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from damper.engine.run import Run
+from damper.engine.stop import Stopped
 from damper.errors import DamperError
 from damper.experiments.grids import Request, wanted
 from damper.experiments.packing import Job
@@ -75,3 +79,19 @@ def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_
 def test_workers_must_be_at_least_one(tmp_path: Path) -> None:
     with pytest.raises(DamperError, match="workers must be at least 1, but 0"):
         run_in_workers([], Store(tmp_path), "damper", workers=0)
+
+
+def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> None:
+    long = replace(REQUEST, steps=1_000_000, methods=("plain", "damper", "caps"), settings={**SMALL, "log_every": 50})
+    jobs, store = plan(wanted(long), tmp_path / "runs"), Store(tmp_path / "results")
+
+    def send() -> None:
+        while len(list(tmp_path.glob("runs/*/*/metrics.jsonl"))) < 2:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=send, daemon=True).start()
+    with pytest.raises(Stopped, match="stopped; the same command goes on with what was begun"):
+        run_in_workers(jobs, store, "damper", progress=False)
+    begun = [Run(path.parent) for path in tmp_path.glob("runs/*/*/manifest.json")]
+    assert len(begun) == 2 and all(run.has_checkpoint and run.policy().info.steps > 50 for run in begun)

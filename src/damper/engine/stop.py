@@ -35,7 +35,7 @@ class StopSignals:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self._before[number] = signal.signal(number, self._note)
+                    self._before[number] = signal.signal(number, self.receive)
         return self
 
     def __exit__(
@@ -43,7 +43,8 @@ class StopSignals:
     ) -> None:
         self._restore()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Note the first signal."""
         self.received = number
         self._restore()
 

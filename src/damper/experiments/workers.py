@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import FrameType
 
 import torch
 
+from damper.engine.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.outcomes import Outcomes
 from damper.experiments.packing import Job
@@ -42,19 +45,35 @@ def run_in_workers(
     threads = max(1, (os.cpu_count() or 1) // workers)
     pool = ThreadPoolExecutor(workers)
     try:
-        waiting = {pool.submit(_run_apart, job, folder, command, threads): job for job, folder in longest_first}
-        with Outcomes(store, len(jobs), progress) as outcomes:
+        with _StopWorkers(), Outcomes(store, len(jobs), progress) as outcomes:
+            waiting = {pool.submit(_run_apart, job, folder, command, threads): job for job, folder in longest_first}
             for done in as_completed(waiting):
                 outcomes.take(waiting[done], done.result)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
+class _StopWorkers(StopSignals):
+    """Hands a signal on, so that every population stops with everything saved and no new one begins."""
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        super().receive(number, frame)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise Stopped("stopped; the same command goes on with what was begun.", number)
+
+
+def _prepare(threads: int) -> None:
+    """Set a worker up; Ctrl-C reaches it through the process that started it."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _run_apart(job: Job, folder: Path, command: str, threads: int) -> list[Record] | None:
     """``run_job`` in a process of its own: whatever kills it takes no other population with it."""
     # A fresh interpreter: a forked one would inherit a CUDA context that it cannot use.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=torch.set_num_threads, initargs=(threads,)) as process:
+    with ProcessPoolExecutor(1, context, initializer=_prepare, initargs=(threads,)) as process:
         try:
             return process.submit(run_job, job, folder, command, False).result()
         except BrokenProcessPool as error:
