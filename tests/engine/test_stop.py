@@ -20,6 +20,7 @@ from damper.engine.side_by_side import train_side_by_side
 from damper.engine.stop import Stopped, StopSignals
 from damper.engine.trainer import Trainer
 from damper.errors import DamperError
+from damper.export import open_source
 from tests import tiny
 from tests.engine import killed_run, small
 
@@ -174,6 +175,11 @@ def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint
     _, rows = trainer._deployed()
     assert all((run.policy(agent).row == rows[agent]).all() for agent in (0, 1))
     evaluation = damper.evaluate(run, episodes=1)
-    assert len(evaluation.records()) == 2
+    assert len(evaluation.records()) == 2 and evaluation.steps == 101
+    evaluation.save(run.path / "evaluation")
+    measured = evaluation.records()[1]["smoothness"]
+    assert open_source(run, agent=1).smoothness["smoothness"] == pytest.approx(measured)
+    Trainer(made, run.path).train()
+    assert open_source(run, agent=1).smoothness is None, "the evaluation was of another policy"
     with pytest.raises(DamperError, match="agent must be 0 to 1"):
         run.policy(2)

@@ -36,8 +36,10 @@ def run(options: Evaluate) -> None:
     evaluation.save(out)
     console = Console()
     if options.source.is_dir() and not (run := Run(options.source)).finished:
-        reached, steps = run.policy().info.steps, run.manifest["settings"]["steps"]
-        console.print(f"{options.source} is not finished: policies of step {reached:,} of {steps:,}", style="yellow")
+        of = run.manifest["settings"]["steps"]
+        console.print(
+            f"{options.source} is not finished: policies of step {evaluation.steps:,} of {of:,}", style="yellow"
+        )
     console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
     picture = draw_first_episodes(evaluation, out / "traces.png")
     console.print(f"records, traces and picture in {out} ({picture.name})", highlight=False)

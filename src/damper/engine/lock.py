@@ -25,7 +25,6 @@ def run_lock(folder: Path) -> Iterator[None]:
     The system releases it when the process dies, however that happens. A new folder in which no run was begun is
     removed again.
     """
-    folder = folder.absolute()
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, timeout=0)
     try:

@@ -38,6 +38,7 @@ class Evaluation:
         episodes: for each agent, its episodes in the order of the seeds.
         versions: of libraries and physics engines that made the episodes.
         env_spec: Gymnasium's spec of the environment as JSON, where it is known.
+        steps: environment steps that the policies were trained for, where they tell.
     """
 
     env: str
@@ -45,6 +46,7 @@ class Evaluation:
     episodes: list[list[Episode]] = field(repr=False)
     versions: dict[str, str]
     env_spec: str | None = None
+    steps: int | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """One flat row per agent and episode."""
@@ -70,7 +72,7 @@ class Evaluation:
 
     def save(self, folder: Path) -> None:
         """``episodes.json`` with every episode's numbers, ``traces.safetensors`` with its actions."""
-        facts = {"env": self.env, "env_spec": self.env_spec, "versions": self.versions}
+        facts = {"env": self.env, "env_spec": self.env_spec, "steps": self.steps, "versions": self.versions}
         write_json(folder / "episodes.json", {**facts, "episodes": self.records()})
         traces = {
             f"{kind}.{agent:04d}.{episode.seed}": np.ascontiguousarray(getattr(episode, kind))
@@ -115,7 +117,7 @@ def evaluate(
         vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
     """
-    act, agents, known, sizes = _actor(run_or_policy, env, envs, vecnormalize, trust)
+    act, agents, known, sizes, steps = _actor(run_or_policy, env, envs, vecnormalize, trust)
     env = env if env is not None else known
     if env is None:
         what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
@@ -125,27 +127,28 @@ def evaluate(
         every = [seed for _ in agents for seed in seeds]
         found, spec = rollout(act, env, every, envs, env_threads, filter, sizes)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
-    return Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec))
+    return Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec), steps)
 
 
 def _actor(
     source: Any, env: EnvLike | None, envs: str, vecnormalize: Any, trust: bool
-) -> tuple[Act, list[dict[str, Any]], EnvLike | None, tuple[int, int] | None]:
-    """What to call with all agents' observations in a row; the agents; environment and sizes where they are known."""
+) -> tuple[Act, list[dict[str, Any]], EnvLike | None, tuple[int, int] | None, int | None]:
+    """What to call with all agents' observations in a row; the agents; environment, sizes and steps where known."""
     if isinstance(source, str | Path):
         source = find_source(source)
     if isinstance(source, Path) or is_model(source):
         opened = open_source(source, 0, env, vecnormalize, trust, envs)
-        return opened.act, [{"seed": opened.facts.get("seed", 0)}], opened.env, opened.sizes
+        facts = opened.facts
+        return opened.act, [{"seed": facts.get("seed", 0)}], opened.env, opened.sizes, facts.get("steps")
     if vecnormalize is not None:
         raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):
         policies, agents = source.policies(), source.agents
-        return _stacked(policies), agents, policies[0].env_spec, policies[0].sizes
+        return _stacked(policies), agents, policies[0].env_spec, policies[0].sizes, policies[0].info.steps
     if isinstance(source, Policy):
-        return _stacked([source]), [{"seed": source.info.seed}], source.env_spec, source.sizes
+        return _stacked([source]), [{"seed": source.info.seed}], source.env_spec, source.sizes, source.info.steps
     if callable(source):
-        return source, [{"seed": 0}], None, None
+        return source, [{"seed": 0}], None, None, None
     raise DamperError(
         "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a callable, not "
         f"{type(source).__name__}."

@@ -46,15 +46,19 @@ def sizes_of(env: EnvLike) -> tuple[int, int] | None:
     return spec.obs_dim, spec.act_dim
 
 
-def beside(folder: Path, agent: int, env: EnvSpec) -> dict[str, Any] | None:
-    """Means over an agent's episodes of an evaluation that lies beside the run, if it was made in this environment."""
+def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any] | None:
+    """Means over an agent's episodes of an evaluation that lies beside the run.
+
+    None if it was made in another environment, or before the run went on to this many steps.
+    """
     if not (folder / "episodes.json").is_file():
         return None
     content = json.loads((folder / "episodes.json").read_text())
     recorded = content.get("env_spec")
     seen = named_spec(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     mine = [row for row in content["episodes"] if row["agent"] == agent]
-    return _means(content["env"], mine) if mine and same_task(seen, env) else None
+    fits = same_task(seen, env) and content.get("steps", steps) == steps
+    return _means(content["env"], mine) if mine and fits else None
 
 
 def _means(env: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _open(source: Any, agent: int, wanted: Spec | None, normaliser: Normaliser |
     if isinstance(source, Run):
         policy = source.policy(agent)
         where = wanted.env_spec if wanted else policy.env_spec
-        return _policy(policy, normaliser, beside(source.path / "evaluation", agent, where))
+        return _policy(policy, normaliser, beside(source.path / "evaluation", agent, where, policy.info.steps))
     if isinstance(source, Policy):
         return _policy(source, normaliser)
     if is_model(source):
