@@ -122,7 +122,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("evaluate", "nowhere"), "must be a policy file"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
-        (("report", "--readme", "nowhere.md"), "readme must be a Markdown file, but nowhere.md is none"),
+        (("report", "--pages", "nowhere.md"), "pages must be Markdown files, but nowhere.md is none"),
     ],
 )
 def test_a_mistake_ends_with_code_2_and_one_sentence(capsys, monkeypatch, tmp_path, words, sentence):

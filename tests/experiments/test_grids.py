@@ -8,7 +8,7 @@ from damper.protocols import TRAINING_SEEDS
 from tests.experiments.helpers import agents_of
 
 COUNTS = {"td3-table": 210, "sac-table": 210, "projection-ablation": 45, "pegrad": 30, "scalarization-sweep": 630}
-COUNTS |= {"eta-sweep": 90, "walker-variation": 4}
+COUNTS |= {"eta-sweep": 90, "one-eta": 60, "walker-variation": 4}
 
 
 @pytest.mark.parametrize(("name", "count"), COUNTS.items())
@@ -27,6 +27,15 @@ def test_one_agent_serves_every_experiment_that_needs_it() -> None:
     sweep = {agent.digest for agent in agents_of("eta-sweep")}
     assert len(table & sweep) == 15
     assert len(agents_of("td3-table", "eta-sweep", "pegrad")) == 210 + 75 + 15
+
+
+def test_one_eta_everywhere_takes_the_agents_that_the_papers_tables_lack() -> None:
+    tables = {agent.digest for agent in agents_of("td3-table", "sac-table")}
+    lacking = [agent.identity for agent in agents_of("one-eta") if agent.digest not in tables]
+    assert {who["method_settings"]["eta"] for who in lacking} == {1}
+    pairs = {(who["backbone"], who["task"]) for who in lacking}
+    assert pairs == {("td3", "LunarLander"), ("td3", "Ant"), ("sac", "Reacher"), ("sac", "Ant"), ("sac", "Hopper")}
+    assert len(lacking) == 25
 
 
 def test_agents_have_the_published_settings_and_the_protocols_seeds() -> None:

@@ -1,38 +1,49 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from damper.errors import DamperError
 from damper.report.statistics import (
-    average,
-    bootstrap,
     difference,
     iqm,
+    mean_interval,
     normalised,
     pareto,
     probability_of_improvement,
-    relative_iqm,
+    relative_change,
+    starts_error,
     summarise,
     superiority,
 )
 
 
 def test_a_summary_by_hand() -> None:
-    found = summarise([[1.0, 3.0], [5.0, 7.0], [3.0, 5.0]])
-    assert found.mean == 4.0
-    assert found.over_seeds == pytest.approx(2.0)  # of 2, 6, 4
-    assert found.pooled == pytest.approx(np.sqrt(22 / 5))  # deviations −3 −1 1 3 −1 1 of six episodes
-    assert found.iqm == 4.0
-    assert found.interval is not None and 2.0 <= found.interval.low < 4.0 < found.interval.high <= 6.0
-    assert (found.seeds, found.episodes) == (3, 2)
+    found = summarise([[1.0, 3.0], [5.0, 7.0], [6.0, 8.0]])
+    assert found.mean == 5.0 and found.median == 6.0 and found.iqm == 5.0
+    assert found.values == (2.0, 6.0, 7.0) and (found.seeds, found.episodes) == (3, 2)
+    assert found.over_seeds == pytest.approx(7**0.5)  # deviations −3, 1, 2
+    assert found.pooled == pytest.approx((34 / 5) ** 0.5)  # deviations −4 −2 0 2 1 3 of six episodes
+    assert found.interval == pytest.approx((5 - 4.302653 * (7 / 3) ** 0.5, 5 + 4.302653 * (7 / 3) ** 0.5))
 
 
 def test_one_seed_and_one_episode_have_no_spread() -> None:
     found = summarise([[2.5]])
     assert (found.mean, found.over_seeds, found.pooled, found.interval) == (2.5, None, None, None)
     one_seed = summarise([[1.0, 2.0, 3.0]])
-    assert one_seed.over_seeds is None and one_seed.pooled == 1.0
+    assert one_seed.over_seeds is None and one_seed.interval is None and one_seed.pooled == 1.0
+
+
+def test_an_interval_is_over_seeds_however_wide_the_episodes_are() -> None:
+    assert summarise([[-1000.0, 1000.0]] * 5).interval == (0.0, 0.0)
+
+
+def test_one_seed_carries_a_mean_but_not_the_median() -> None:
+    lunar = summarise([[261.0], [254.0], [224.0], [253.0], [-27.0]])
+    assert lunar.mean == 193.0 and lunar.median == 253.0
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 10, 30])
@@ -46,39 +57,23 @@ def test_the_interquartile_mean_by_hand() -> None:
     assert iqm(np.array([[4.0, 1, 2, 3], [8, 6, 7, 5]])).tolist() == [2.5, 6.5]
 
 
-def test_two_seeds_have_the_interval_of_their_four_resamples() -> None:
-    # Means of the resamples of {0, 1}: 0, ½, ½, 1, each of the ends with probability ¼.
-    assert bootstrap({"": np.array([0.0, 1.0])}, average) == (0.0, 1.0)
+@pytest.mark.parametrize("level", [0.95, 0.998])
+def test_means_and_differences_have_scipys_intervals(level: float) -> None:
+    random = np.random.default_rng(3)
+    x, y = random.normal(-150, 20, 5), random.normal(-100, 2, 7)
+    theirs = stats.ttest_1samp(x, 0).confidence_interval(level)
+    assert mean_interval(x, level) == pytest.approx((theirs.low, theirs.high))
+    welch = stats.ttest_ind(x, y, equal_var=False).confidence_interval(level)
+    gap, interval = difference(x, y, level)
+    assert gap == pytest.approx(x.mean() - y.mean()) and interval == pytest.approx((welch.low, welch.high))
 
 
-def test_the_interval_agrees_with_scipys() -> None:
-    values = np.random.default_rng(3).normal(10, 2, 8)
-    ours = bootstrap({"": values}, average, "x", 40_000)
-    theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=40_000, rng=1).confidence_interval
-    assert ours.low == pytest.approx(theirs.low, abs=0.05)
-    assert ours.high == pytest.approx(theirs.high, abs=0.05)
-
-
-def test_strata_keep_their_sizes() -> None:
-    # Every resample has two values of the first task and one of the second, so the mean is always 1/3 of 3.
-    assert bootstrap({"a": np.array([0.0, 0.0]), "b": np.array([3.0])}, average) == (1.0, 1.0)
-    mixed = bootstrap({"": np.array([0.0, 0.0, 3.0])}, average)
-    assert mixed.low < 1.0 < mixed.high
-
-
-def test_intervals_cover_as_often_as_they_say() -> None:
-    random = np.random.default_rng(0)
-    hits = 0
-    for i in range(300):
-        low, high = bootstrap({"": random.normal(size=20)}, average, str(i), 600)
-        hits += low <= 0.0 <= high
-    assert 0.88 <= hits / 300 <= 0.98  # 95 %, less what percentiles of twenty values lose
-
-
-def test_numbers_are_the_same_each_time_and_streams_are_their_own() -> None:
-    values = np.random.default_rng(5).normal(size=5)
-    assert bootstrap({"": values}, average, "a") == bootstrap({"": values}, average, "a")
-    assert bootstrap({"": values}, average, "a") != bootstrap({"": values}, average, "b")
+def test_differences_by_hand() -> None:
+    gap, interval = difference(np.array([3.0, 5.0]), np.array([-1.0, 1.0]))
+    # Both means have variance 2/2 = 1, so two degrees of freedom and a standard error of √2.
+    assert gap == 4.0 and interval == pytest.approx((4 - 4.302653 * 2**0.5, 4 + 4.302653 * 2**0.5))
+    assert difference(np.array([3.0, 3.0]), np.array([1.0, 1.0])) == (2.0, (2.0, 2.0))
+    assert difference(np.array([3.0]), np.array([1.0, 2.0])) == (1.5, None)
 
 
 def test_superiority_is_the_u_statistic() -> None:
@@ -92,22 +87,60 @@ def test_superiority_is_the_u_statistic() -> None:
 def test_probability_of_improvement_is_the_mean_over_tasks() -> None:
     ours = {"easy": np.array([5.0, 6.0]), "even": np.array([1.0, 1.0])}
     theirs = {"easy": np.array([1.0, 2.0]), "even": np.array([1.0, 1.0])}
-    value, interval = probability_of_improvement(ours, theirs)
-    assert value == 0.75 and interval == (0.75, 0.75)
+    found = probability_of_improvement(ours, theirs)
+    assert found is not None and found[0] == 0.75
+    assert 0 < found[1].low < 0.75 < found[1].high < 1
+
+
+def test_five_wins_of_five_do_not_make_a_certainty() -> None:
+    high, low = np.arange(5.0) + 10, np.arange(5.0)
+    found = probability_of_improvement({"": high}, {"": low})
+    assert found is not None and found[0] == 1.0 and found[1].high == 1.0
+    # Newcombe's method 5 by hand: the p at which 1 − p is z standard errors, (1 − p)·25 = z²·p·(1 + 4·h(p)).
+    p = found[1].low
+    assert 25 * (1 - p) == pytest.approx(1.959964**2 * p * (1 + 4 * ((1 - p) / (2 - p) + p / (1 + p))), rel=1e-5)
+    mirrored = probability_of_improvement({"": low}, {"": high})
+    assert mirrored is not None and mirrored[1] == pytest.approx((0.0, 1 - p))
+    tie = probability_of_improvement({"": low}, {"": low})
+    assert tie is not None and tie[0] == 0.5 and tie[1].low + tie[1].high == pytest.approx(1.0)
+
+
+def test_one_seed_has_neither_probability_nor_interval() -> None:
+    one, two = {"": np.array([1.0])}, {"": np.array([2.0, 3.0])}
+    assert probability_of_improvement(one, two) is None and probability_of_improvement(two, one) is None
+    assert relative_change(one, two)[1] is None and relative_change(two, one)[1] is None
 
 
 def test_relative_change_by_hand() -> None:
     plain = {"a": np.array([-100.0, -100.0]), "b": np.array([10.0, 30.0])}
     ours = {"a": np.array([-50.0, -150.0]), "b": np.array([20.0, 40.0])}
-    value, interval = relative_iqm(ours, plain)  # changes +½, −½, 0, +1: the middle two
+    value, interval = relative_change(ours, plain)  # changes +½, −½, 0, +1: the middle two
     assert value == 0.25
-    assert interval.low <= value <= interval.high
+    assert interval is not None and interval.low < value < interval.high
 
 
-def test_differences() -> None:
-    gap, interval = difference(np.array([3.0, 3.0]), np.array([1.0, 1.0]))
-    assert gap == 2.0 and interval == (2.0, 2.0)
-    assert difference(np.array([3.0]), np.array([1.0, 2.0])) == (1.5, None)
+def test_a_change_knows_plains_mean_no_better_than_its_own() -> None:
+    ours, plain = np.array([2.0, 4.0]), np.array([3.0, 5.0])
+    value, interval = relative_change({"": ours}, {"": plain}, np.mean)
+    # Leaving one out gives −½, 0 (ours) and −⅖, 0 (plain): variances 1/16 and 1/25, one degree of freedom.
+    assert value == -0.25 and interval is not None
+    assert interval.high == pytest.approx(-0.25 + 12.706205 * (1 / 16 + 1 / 25) ** 0.5)
+    assert interval.low == -1.0  # what is never negative cannot lose more than all
+    negative = relative_change({"": -ours}, {"": -plain}, np.mean)
+    assert negative[0] == 0.25 and negative[1] is not None and negative[1].low < -1
+    known = relative_change({"": ours}, {"": np.array([4.0, 4.0])}, np.mean)[1]
+    assert known is not None and known.high < interval.high
+
+
+def test_starts_by_hand() -> None:
+    assert starts_error(np.array([[0.0, 4.0], [2.0, 6.0]])) == pytest.approx(8**0.5 / 2**0.5)  # starts average 1 and 5
+    assert starts_error(np.array([[1.0], [2.0]])) is None
+
+
+def test_scipy_is_asked_for_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(DamperError, match=r"scipy.*pip install"):
+        mean_interval(np.array([1.0, 2.0]))
 
 
 def test_the_front_holds_what_nothing_beats() -> None:

@@ -74,6 +74,7 @@ def write_timings(results: Path, data: Transitions, found: Found, turns: dict[st
                 versions=versions(),
                 hardware=hardware(str(how["device"])),
                 command=command,
+                rounds=[1e3 * seconds for seconds in taken.seconds[method]],
                 **code(),
             ),
         )

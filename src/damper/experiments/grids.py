@@ -22,6 +22,7 @@ TABLE_METHODS = ("plain", "caps", "grad-caps", "asap", "l2c2", "pave", "damper")
 ABLATION_TASKS = ("LunarLander", "Hopper", "Walker")
 WEIGHTS = tuple(round(0.05 * k, 2) for k in range(1, 21))
 ETAS = tuple(round(0.2 * k, 1) for k in range(6))
+ONE_ETA = 1.0  # one setting for all tasks, where the paper chooses η per task and backbone
 
 
 def _plainly(*methods: str) -> Variants:
@@ -59,6 +60,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         "fixed weights 0.05 to 1 against DAMPER", ("td3",), TASKS, {"scalarization": {"weight": WEIGHTS}, "damper": {}}
     ),
     "eta-sweep": Experiment("η from 0 to 1", ("td3",), ABLATION_TASKS, {"damper": {"eta": ETAS}}),
+    "one-eta": Experiment(
+        "DAMPER with η = 1 everywhere: one setting for all tasks",
+        ("td3", "sac"),
+        TASKS,
+        {"damper": {"eta": (ONE_ETA,)}},
+    ),
     "walker-variation": Experiment(
         "action changes along a Walker episode", ("td3", "sac"), ("Walker",), _plainly("plain", "damper"), seeds=1
     ),

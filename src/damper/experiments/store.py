@@ -64,6 +64,13 @@ class Record:
         """The identity's short name."""
         return digest(self.identity)
 
+    @property
+    def code(self) -> str:
+        """Which code made it: the digests of its source, or the commit where they are not known."""
+        head, _, changes = (self.commit or "unknown").partition("+")
+        name = "source " + " then ".join(self.sources) if self.sources else f"commit {head[:10]}"
+        return name + (" with uncommitted changes" if changes else "")
+
     def text(self) -> str:
         """As JSON, a line per field, so that a difference in git shows what differs."""
         content = {name: value for name, value in asdict(self).items() if value or name not in _LATER}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from damper.engine.files import write_bytes
 from damper.experiments.identity import digest
 
-_LATER = ("source", "origin")  # not in timings from before them
+_LATER = ("source", "origin", "rounds")  # not in timings from before them
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +24,7 @@ class Timing:
         method: its name.
         task: whose observation and action sizes were used.
         milliseconds: mean over the timed iterations.
+        rounds: milliseconds per iteration of each turn, in order, where they were kept: the measurement's spread.
         iterations: how many were timed.
         agents: how many were updated at once.
         batch_size: transitions per agent and update.
@@ -50,6 +51,7 @@ class Timing:
     command: str
     source: str | None = None
     origin: str | None = None
+    rounds: Sequence[float] = ()
 
     @property
     def setting(self) -> str:
@@ -57,9 +59,16 @@ class Timing:
         gpu_or_cpu = self.hardware.get("gpu", self.hardware.get("cpu"))
         return digest([self.task, self.agents, self.batch_size, self.how, gpu_or_cpu])[:8]
 
+    @property
+    def machine(self) -> str:
+        """Where and how it was measured, in words."""
+        chip = self.hardware.get("gpu", self.hardware.get("cpu"))
+        number_format = "TF32" if self.how.get("tf32") else "float32"
+        return f"{chip}, {self.how.get('mode', 'eager')}, {number_format}"
+
     def text(self) -> str:
-        """As JSON."""
-        content = {name: value for name, value in asdict(self).items() if value is not None or name not in _LATER}
+        """As JSON; what an older timing lacks is left out."""
+        content = {name: value for name, value in asdict(self).items() if value or name not in _LATER}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 

@@ -6,25 +6,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from damper.engine.files import write_bytes
-from damper.experiments.grids import ETAS
+from damper.experiments.grids import ETAS, ONE_ETA
 from damper.experiments.paper import title
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
 from damper.report import result_tables as rt
 from damper.report.cells import MEASURES, Setup, setups
-from damper.report.claims import verdicts
+from damper.report.claims import time_verdicts, verdicts
 from damper.report.figures import draw_figures
-from damper.report.headline import insert
+from damper.report.findings import claims_table, comparisons_list, findings
+from damper.report.headline import headline
+from damper.report.marked import insert
 from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.tables import latex_results, markdown_results, markdown_table
+
+PAGES = (Path("README.md"), Path("docs/results.md"))
 
 
 def write_report(
     results: str | Path = "results",
     out: str | Path = "docs/results",
     formats: Sequence[str] = ("svg", "png", "pdf"),
-    readme: Path | None = None,
+    pages: Sequence[Path] = (),
 ) -> list[Path]:
     """Write ``report.html``, ``tables.md``, ``tables.tex`` and the figures; the same records give the same bytes.
 
@@ -32,7 +36,7 @@ def write_report(
         results: the store's folder.
         out: where to write.
         formats: of the figures; none draws none.
-        readme: a Markdown file whose marked place gets the headline table.
+        pages: Markdown files whose marked places get what the records say.
     """
     results, out = Path(results), Path(out)
     found, timings = setups(Store(results)), read_timings(results)
@@ -45,8 +49,8 @@ def write_report(
     }
     for name, text in files.items():
         write_bytes(out / name, text.encode())
-    if readme is not None:
-        insert(readme, found)
+    for path in pages:
+        insert(path, {"headline": headline(found), "findings": findings(found, timings)})
     return [*(out / name for name in files), *(path for paths in pictures.values() for path in paths)]
 
 
@@ -71,24 +75,27 @@ def _embed(paths: Sequence[Path], out: Path) -> str:
 def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
     head = (
         "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
-        "with two standard deviations, over seeds and pooled over all episodes, and below it what the paper prints. "
-        "*n* is given where a cell does not have five seeds; † marks a diverged seed.\n"
+        "with two standard deviations, over seeds and pooled over all episodes, then the median and every seed, and "
+        "below it what the paper prints. *n* is given where a cell does not have five seeds; † marks a diverged seed. "
+        "How intervals and verdicts are made: [statistics](../statistics.md).\n"
     )
     if not found:
         return head + "\nNo records yet.\n"
-    parts = [head, *(_section(setup, found, timings, pictures.get(setup.key, "")) for setup in found)]
+    parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
     if timings:
-        cost = markdown_table(rt.COST_HEADER, rt.cost_rows(timings))
-        parts.append(f"## Update times\n\nMilliseconds per update, and relative to the plain backbone.\n\n{cost}")
+        parts.append("## Update times\n\nMilliseconds per update, and relative to the plain backbone.\n")
+        parts += [f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}" for t in rt.cost_tables(timings)]
+        parts.append(claims_table({"verdict": time_verdicts(timings)}))
     return "\n".join(parts)
 
 
-def _section(setup: Setup, every: Sequence[Setup], timings: Sequence[Timing], pictures: str) -> str:
+def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
     """One setup: claims, tables, sweeps, figures, and what is not in it."""
     others = [f"{other.agents} agents with {other.title}" for other in every if other is not setup]
     parts = [f"## {setup.title}\n", f"{setup.agents} agents, {setup.episodes} evaluation episodes each."]
     parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "Nothing is left out.\n")
-    parts.append(markdown_table(["claim", "verdict"], [[v.text, v.verdict] for v in verdicts(setup, timings)]))
+    judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
+    parts += [claims_table(judged), comparisons_list(judged["the paper's η"])]
     parts += [markdown_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))]
     if rows := rt.sweep_rows(setup):
         parts.append("**TD3, fixed weights**\n\n" + markdown_table(rt.SWEEP_HEADER, rows))
@@ -103,8 +110,8 @@ def _section(setup: Setup, every: Sequence[Setup], timings: Sequence[Timing], pi
 def _aggregate_rows(setup: Setup) -> list[list[str]]:
     rows = []
     for a in rt.aggregates(setup):
-        change = "{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change) if a.change and a.method != "plain" else ""
-        better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.method != "damper" else ""
+        change = "{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change) if a.change else ""
+        better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.improvement else ""
         words = (title(a.method, a.backbone), a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change)
         rows.append([word.replace("-", "−") if i > 3 else word for i, word in enumerate(words)])
     return rows

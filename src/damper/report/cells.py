@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ MEASURES = {
 HIGHER_IS_BETTER = ("return", "length")
 
 
+@cache
 def published(method: str, task: str, backbone: str) -> Settings:
     """All of a method's settings as the paper has them for a task."""
     own: Settings = canonical(without_later({**find_method(method).settings(), **preset(method, task, backbone)}))
@@ -77,8 +78,7 @@ class Cell:
     def summary(self, measure: str) -> Summary | None:
         """What a table prints; None if no seed has the value."""
         scores = self.scores(measure)
-        name = f"{self.backbone}/{self.task}/{self.method}/{digest(self.settings)}/{measure}"
-        return summarise(scores, name) if len(scores) else None
+        return summarise(scores) if len(scores) else None
 
     def mean(self, measure: str) -> float:
         """The cell's mean, NaN if unknown."""

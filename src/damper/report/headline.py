@@ -1,53 +1,95 @@
-"""The README's table: DAMPER beside plain, straight from the records."""
+"""The README's table: DAMPER beside plain on every task and backbone, straight from the records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from damper.engine.files import write_bytes
-from damper.errors import DamperError
-from damper.report.cells import Cell, Setup
+import numpy as np
+
+from damper.experiments.grids import ONE_ETA
+from damper.report.cells import MEASURES, Cell, Setup
+from damper.report.comparisons import percent
 from damper.report.result_tables import number
+from damper.report.statistics import Interval, relative_change
 from damper.report.tables import markdown_table
 
-BEGIN, END = "<!-- headline: written by damper report -->", "<!-- headline ends -->"
-MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|"}
+SHOWN = ("return", "mean_change")
+
+
+def main_setups(found: Sequence[Setup]) -> list[Setup]:
+    """The fullest setup of each protocol, of those that keep to it."""
+    first: dict[str | None, Setup] = {}
+    for setup in found:
+        if setup.protocol and not setup.deviations:
+            first.setdefault(setup.protocol, setup)
+    return list(first.values())
 
 
 def headline(found: Sequence[Setup]) -> str:
-    """One table per setup that keeps to its protocol: plain → DAMPER with 95 % intervals over seeds."""
-    parts = [part for setup in found if not setup.deviations and (part := _table(setup))]
-    return "\n".join(parts) if parts else "No records yet.\n"
+    """One table, of the fullest setup that keeps to its protocol: plain → DAMPER, and DAMPER with η = 1 everywhere."""
+    for setup in main_setups(found):
+        if rows := pairs(setup):
+            return markdown_table(HEADER, rows) + f"\nSettings: `{setup.title}`.\n"
+    return "No records yet.\n"
 
 
-def _table(setup: Setup) -> str:
-    header = ["task", "seeds", *(f"{words}: plain → DAMPER" for words in MEASURES.values())]
+HEADER = [
+    "task",
+    "seeds",
+    *(f"{MEASURES[name]}: plain → DAMPER" for name in SHOWN),
+    "paper's η",
+    f"with η = {ONE_ETA:g}",
+]
+
+
+def pairs(setup: Setup) -> list[list[str]]:
+    """A row for every task and backbone that has both."""
     rows = []
     for backbone in ("td3", "sac"):
         for task in setup.tasks(backbone):
             plain, ours = (setup.find(backbone, task, method) for method in ("plain", "damper"))
-            if plain and ours:
-                cells = [f"{_value(plain, name)} → **{_value(ours, name)}**" for name in MEASURES]
-                rows.append([f"{task}, {backbone.upper()}", str(len(ours.seeds)), *cells])
-    return f"Settings `{setup.title}`:\n\n{markdown_table(header, rows)}" if rows else ""
+            if plain is None or ours is None:
+                continue
+            one = setup.find(backbone, task, "damper", eta=ONE_ETA)
+            words = "the same" if one is ours else _changes(one, plain)
+            cells = [_arrow(plain, ours, measure) for measure in SHOWN]
+            rows.append(
+                [f"{task}, {backbone.upper()}", _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words]
+            )
+    return rows
 
 
-def _value(cell: Cell, measure: str) -> str:
-    summary = cell.summary(measure)
-    if summary is None:
+def _seeds(*cells: Cell) -> str:
+    counts = {len(cell.seeds) for cell in cells}
+    return "/".join(str(count) for count in sorted(counts))
+
+
+def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
+    """Both means and the change, with the medians, since one seed can carry a mean."""
+    a, b = plain.summary(measure), ours.summary(measure)
+    if a is None or b is None:
         return "–"
-    if summary.interval is None:
-        return number(summary.mean, measure)
-    low, high = (number(bound, measure, like=summary.mean) for bound in summary.interval)
-    return f"{number(summary.mean, measure)} [{low}, {high}]"
+    means = f"{number(a.mean, measure)} → **{number(b.mean, measure)}**, {change(plain, ours, measure)}"
+    return f"{means}<br><small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>"
 
 
-def insert(path: Path, found: Sequence[Setup]) -> None:
-    """Put the table between the markers of a Markdown file."""
-    text = path.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise DamperError(f"{path} must hold the lines {BEGIN!r} and {END!r} once each, where the table goes.")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    write_bytes(path, f"{before}{BEGIN}\n\n{headline(found)}\n{END}{after}".encode())
+def _changes(one: Cell | None, plain: Cell) -> str:
+    if one is None:
+        return "not yet trained"
+    return ", ".join(f"{MEASURES[measure]} {change(plain, one, measure)}" for measure in SHOWN)
+
+
+def change(plain: Cell, ours: Cell, measure: str) -> str:
+    """The change of the mean in per cent of plain's, with its interval."""
+    value, interval = relative_change({"": ours.means(measure)}, {"": plain.means(measure)}, np.mean)
+    return signed(value) + (bounds(interval) if interval else "")
+
+
+def signed(share: float) -> str:
+    """A change in per cent; a small one to a tenth."""
+    return ("+" if share > 0 else "") + percent(share, 1 if abs(share) < 0.095 else 0)
+
+
+def bounds(interval: Interval) -> str:
+    """An interval of changes, in per cent."""
+    return " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval))

@@ -12,13 +12,22 @@ from typing import Any
 import numpy as np
 
 from damper.errors import DamperError
-from damper.experiments.grids import ETAS, TABLE_METHODS, WEIGHTS
+from damper.experiments.grids import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.paper import printed, title
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup, published
-from damper.report.claims import verdicts
-from damper.report.result_tables import COST_HEADER, SPEED_HEADER, aggregates, cost_rows, speed_rows
+from damper.report.claims import Verdict, time_verdicts, verdicts
+from damper.report.comparisons import claim_level
+from damper.report.result_tables import (
+    COST_HEADER,
+    ONE_ETA_LABEL,
+    SPEED_HEADER,
+    aggregates,
+    code,
+    cost_tables,
+    speed_rows,
+)
 from damper.report.statistics import Array, known
 
 CURVE_POINTS = 60
@@ -28,22 +37,31 @@ DIAGNOSTICS = ("cosine", "conflict", "norm_ratio", "weight")
 def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
     """Everything that the page needs; provenance is kept once and referred to by number."""
     sources: list[dict[str, Any]] = []
-    cost: dict[str, Any] = {"header": COST_HEADER, "rows": cost_rows(timings)} if timings else {}
+    cost = [{"caption": table.caption, "header": COST_HEADER, "rows": table.rows} for table in cost_tables(timings)]
     return {
-        "setups": [_setup(setup, found, timings, sources) for setup in found],
+        "setups": [_setup(setup, found, sources) for setup in found],
         "sources": sources,
         "measures": MEASURES,
         "order": list(MEASURES),
         "table": list(TABLE_METHODS),
         "etas": list(ETAS),
         "weights": list(WEIGHTS),
+        "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
+        "level": claim_level(),
         "cost": cost,
+        "timeClaims": [_claim(verdict) for verdict in time_verdicts(timings)],
     }
 
 
-def _setup(
-    setup: Setup, every: Sequence[Setup], timings: Sequence[Timing], sources: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
+    """A claim; judged with η = 1 as well where that makes a difference to what is compared."""
+    checks = [[check.text, check.verdict] for check in verdict.checks]
+    own = {"verdict": verdict.verdict, "doubtful": verdict.doubtful, "checks": checks}
+    other = _claim(one) if one and one.checks != verdict.checks else None
+    return {"id": verdict.id, "text": verdict.text, **own, "one": other}
+
+
+def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "key": setup.key,
         "title": setup.title,
@@ -52,11 +70,15 @@ def _setup(
         "agents": setup.agents,
         "episodes": setup.episodes,
         "others": [f"{other.agents} agents: {other.title}" for other in every if other is not setup],
-        "cells": [_cell(cell, sources) for cell in setup.cells],
-        "claims": [
-            {"id": v.id, "text": v.text, "verdict": v.verdict, "checks": [[c.text, c.ok] for c in v.checks]}
-            for v in verdicts(setup, timings)
-        ],
+        "cells": [_cell(setup, cell, sources) for cell in setup.cells],
+        "claims": [_claim(own, one) for own, one in zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True)],
+        "code": {
+            backbone: {
+                task: code(c for c in setup.cells if (c.backbone, c.task) == (backbone, task) and c.published)
+                for task in setup.tasks(backbone)
+            }
+            for backbone in ("td3", "sac")
+        },
         "aggregates": [
             {
                 "backbone": a.backbone,
@@ -72,7 +94,7 @@ def _setup(
     }
 
 
-def _cell(cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
+def _cell(setup: Setup, cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
     summaries = {name: cell.summary(name) for name in MEASURES}
     papers = {name: printed(cell.backbone, cell.method, cell.task, name) for name in ("return", "smoothness")}
     return {
@@ -83,11 +105,12 @@ def _cell(cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
         "label": label(cell),
         "settings": cell.settings,
         "published": cell.published,
+        "oneEta": cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
         "seeds": cell.seeds,
         "frozen": cell.frozen,
         "values": {
             # More digits than are shown: rounded twice, a last digit could differ from the tables'.
-            name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None))), 9)
+            name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None)), s.median), 9)
             for name, s in summaries.items()
             if s is not None
         },
@@ -114,6 +137,7 @@ def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:
     source = {
         "command": record.command,
         "commit": record.commit,
+        "code": record.code,
         "versions": dict(record.versions),
         "hardware": dict(record.hardware),
     }

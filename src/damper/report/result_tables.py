@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
+from damper.experiments.grids import ABLATION_TASKS, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.paper import TASKS, Printed, paper, printed, title
 from damper.experiments.timings import Timing
-from damper.report.cells import MEASURES, Cell, Setup
-from damper.report.claims import cost_table
-from damper.report.statistics import Summary, probability_of_improvement, relative_iqm
+from damper.report.cells import MEASURES, Cell, Setup, published
+from damper.report.statistics import Summary, probability_of_improvement, relative_change
 
 ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
@@ -27,13 +27,25 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of entries with their labels; ``measure`` says how to write the numbers."""
+    """Rows of entries with their labels; ``measure`` says how to write the numbers, ``code`` what stands behind them."""
 
     name: str
     caption: str
     measure: str
     columns: list[str]
     rows: list[tuple[str, list[Entry]]]
+    code: str = ""
+
+
+class Row(NamedTuple):
+    """A row of a table: a method at its published settings, or with some of them changed."""
+
+    label: str
+    method: str
+    changed: Mapping[str, float] = {}
+
+
+ONE_ETA_LABEL = f"DAMPER, η = {ONE_ETA:g} everywhere"
 
 
 def main_tables(setup: Setup) -> list[Table]:
@@ -43,9 +55,11 @@ def main_tables(setup: Setup) -> list[Table]:
         cells = [cell for cell in setup.cells if cell.backbone == backbone and cell.published]
         methods = [m for m in TABLE_METHODS if any(cell.method == m for cell in cells)]
         methods += sorted({cell.method for cell in cells} - {*TABLE_METHODS, *ABLATION, "scalarization"})
+        rows = [Row(title(method, backbone), method) for method in methods]
+        rows.insert(len(set(methods) & set(TABLE_METHODS)), Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
         for measure, words in MEASURES.items():
             name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {words}"
-            table = _table(setup, name, caption, backbone, measure, methods, setup.tasks(backbone))
+            table = _table(setup, name, caption, backbone, measure, rows, setup.tasks(backbone))
             if table.rows:
                 tables.append(table)
     return tables
@@ -61,38 +75,62 @@ def ablation_tables(setup: Setup) -> list[Table]:
         for measure in ("return", "smoothness") if tasks else ():
             caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
             name = f"{backbone}-ablation-{measure}"
-            tables.append(_table(setup, name, caption, backbone, measure, methods, tasks))
+            rows = [Row(title(method, backbone), method) for method in methods]
+            tables.append(_table(setup, name, caption, backbone, measure, rows, tasks))
     return tables
 
 
 def _table(
-    setup: Setup, name: str, caption: str, backbone: str, measure: str, methods: Sequence[str], tasks: Sequence[str]
+    setup: Setup, name: str, caption: str, backbone: str, measure: str, rows: Sequence[Row], tasks: Sequence[str]
 ) -> Table:
-    found = {(m, t): setup.find(backbone, t, m) for m in methods for t in tasks}
-    best = {task: _best([found[m, task] for m in methods], measure) for task in tasks}
-    rows = []
-    for method in methods:
-        entries = [entry(found[method, task], measure, backbone, method, task, best[task]) for task in tasks]
+    found = {(row.label, t): setup.find(backbone, t, row.method, **row.changed) for row in rows for t in tasks}
+    best = {task: best_of([found[row.label, task] for row in rows], measure) for task in tasks}
+    filled = []
+    for row in rows:
+        entries = [entry(found[row.label, task], measure, backbone, row, task, best[task]) for task in tasks]
         if any(e.ours for e in entries):
-            rows.append((title(method, backbone), entries))
-    return Table(name, caption, measure, list(tasks), rows)
+            filled.append((row.label, entries))
+    cells = {id(cell): cell for cell in found.values() if cell is not None}
+    return Table(name, caption, measure, list(tasks), filled, code(cells.values()))
 
 
-def entry(cell: Cell | None, measure: str, backbone: str, method: str, task: str, best: Cell | None) -> Entry:
-    """A cell's numbers beside the paper's."""
-    theirs = printed(backbone, method, task, measure)
-    if cell is None:
-        return Entry(None, theirs)
-    return Entry(cell.summary(measure), theirs, cell is best, bool(cell.frozen))
+def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]) -> Entry:
+    """A cell's numbers beside the paper's, which stand where its settings are the row's."""
+    own = published(row.method, task, backbone)
+    theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
+    return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen)) if cell else Entry(None, theirs)
 
 
-def _best(cells: Sequence[Cell | None], measure: str) -> Cell | None:
-    """The cell with the highest mean return or the lowest mean of another measure; an episode's length has no best."""
-    known = [cell for cell in cells if cell is not None and np.isfinite(cell.mean(measure))]
+def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
+    """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
+
+    An episode's length has no best, and neither has a single cell.
+    """
+    known = {id(cell): cell for cell in cells if cell is not None and np.isfinite(cell.mean(measure))}
     if measure == "length" or len(known) < 2:
-        return None
+        return []
     sign = -1 if measure == "return" else 1
-    return min(known, key=lambda cell: sign * cell.mean(measure))
+    first = min(known.values(), key=lambda cell: sign * cell.mean(measure))
+    shown = number(first.mean(measure), measure)
+    return [cell for cell in known.values() if number(cell.mean(measure), measure) == shown]
+
+
+_UNCLEAN = {
+    "uncommitted": "of an uncommitted tree",
+    "unknown": "of unknown code",
+    " then ": "that one version began and another finished",
+}
+
+
+def code(cells: Iterable[Cell]) -> str:
+    """Which versions of the code made the agents behind a table; several, or one nobody can look up, are flagged."""
+    versions = Counter(record.code for cell in cells for record in cell.records)
+    named = ", ".join(f"{version} ({count} agents)" for version, count in versions.most_common())
+    flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
+    for word, words in _UNCLEAN.items():
+        if count := sum(count for version, count in versions.items() if word in version):
+            flags.append(f"{count} agents {words}")
+    return named + (f". ⚠ {', '.join(flags)}" if flags else "")
 
 
 def sweep_rows(setup: Setup) -> list[list[str]]:
@@ -141,57 +179,83 @@ class Aggregate(NamedTuple):
     measure: str
     method: str
     tasks: int
-    improvement: tuple[float, float, float]
+    improvement: tuple[float, float, float] | None
     change: tuple[float, float, float] | None
 
 
 def aggregates(setup: Setup) -> list[Aggregate]:
-    """Probability that a seed of DAMPER beats one of each method, and each method's change against plain."""
+    """Probability that a seed of DAMPER beats one of each method, and each method's change against plain.
+
+    Over the tasks on which both have several seeds: from one seed there is no probability.
+    """
     out = []
     for backbone in ("td3", "sac"):
         for measure in ("return", "smoothness", "mean_change"):
             sign = 1.0 if measure == "return" else -1.0
             scores = {m: _by_task(setup, backbone, m, measure) for m in TABLE_METHODS}
             for method in TABLE_METHODS:
-                name = f"{backbone}/{measure}/{method}"
                 shared = [t for t in scores[method] if t in scores["damper"]]
                 if not shared:
                     continue
                 ours = {t: sign * scores["damper"][t] for t in shared}
                 theirs = {t: sign * scores[method][t] for t in shared}
-                value, bounds = probability_of_improvement(ours, theirs, name)
-                change = _change(scores[method], scores["plain"], name)
-                out.append(Aggregate(backbone, measure, method, len(shared), (value, *bounds), change))
+                better = probability_of_improvement(ours, theirs) if method != "damper" else None
+                improvement = (better[0], *better[1]) if better else None
+                change = _change(scores[method], scores["plain"])
+                out.append(Aggregate(backbone, measure, method, len(shared), improvement, change))
     return out
 
 
-def _change(ours: dict[str, np.ndarray], plain: dict[str, np.ndarray], name: str) -> tuple[float, float, float] | None:
+def _change(ours: dict[str, np.ndarray], plain: dict[str, np.ndarray]) -> tuple[float, float, float] | None:
     shared = [task for task in ours if task in plain]
-    if not shared:
+    if not shared or ours is plain:
         return None
-    value, bounds = relative_iqm({t: ours[t] for t in shared}, {t: plain[t] for t in shared}, f"{name}/change")
-    return (value, *bounds)
+    value, bounds = relative_change({t: ours[t] for t in shared}, {t: plain[t] for t in shared})
+    return (value, *bounds) if bounds else None
 
 
 def _by_task(setup: Setup, backbone: str, method: str, measure: str) -> dict[str, np.ndarray]:
     cells = {task: setup.find(backbone, task, method) for task in setup.tasks(backbone)}
     found = {task: cell.means(measure) for task, cell in cells.items() if cell is not None}
-    return {task: means for task, means in found.items() if len(means)}
+    return {task: means for task, means in found.items() if len(means) > 1}
 
 
-def cost_rows(timings: Sequence[Timing]) -> list[list[str]]:
-    """Update times here and in the paper."""
-    tables = {backbone: cost_table(timings, backbone) for backbone in ("td3", "sac")}
+class CostTable(NamedTuple):
+    """Update times of one measurement: where, by which code, and rows beside the paper's."""
+
+    caption: str
+    rows: list[list[str]]
+
+
+def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
+    """One table per machine and way of running: milliseconds, times plain with the spread of the rounds, the paper's."""
+    places: dict[str, list[Timing]] = {}
+    for timing in timings:
+        places.setdefault(timing.setting, []).append(timing)
+    return [_cost_table(own) for own in places.values()]
+
+
+def _cost_table(timings: Sequence[Timing]) -> CostTable:
+    times = {(timing.backbone, timing.method): timing for timing in timings}
     rows = []
     for name, theirs in paper()["update_time_ms"].items():
-        method = paper()["method_ids"][name]
         row = [name]
-        for backbone, times in tables.items():
-            ratio = times[method] / times["plain"] if method in times and "plain" in times else None
-            row += [f"{times[method]:.3g}" if method in times else "", f"{ratio:.2f}" if ratio else ""]
+        for backbone in ("td3", "sac"):
+            own, plain = (times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain"))
+            row += [f"{own.milliseconds:.3g}" if own else "", _times_plain(own, plain) if own and plain else ""]
             row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
         rows.append(row)
-    return rows
+    commits = sorted({timing.source or f"commit {str(timing.commit)[:10]}" for timing in timings})
+    first = timings[0]
+    return CostTable(f"{first.machine}; {first.task}, batch {first.batch_size}; code {', '.join(commits)}", rows)
+
+
+def _times_plain(own: Timing, plain: Timing) -> str:
+    """Relative to plain; with the middle nine tenths of the rounds where they were kept."""
+    if not own.rounds or len(own.rounds) != len(plain.rounds):
+        return f"{own.milliseconds / plain.milliseconds:.2f}"
+    low, middle, high = np.quantile(np.divide(own.rounds, plain.rounds), [0.05, 0.5, 0.95])
+    return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if own is not plain else "1.00"
 
 
 COST_HEADER = ["method"] + [

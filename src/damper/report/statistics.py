@@ -1,28 +1,31 @@
-r"""Statistics with seeds as the unit: means with both spreads, interquartile means, bootstrap intervals, improvement.
+r"""Statistics with seeds as the unit: means with both spreads, medians, interquartile means, intervals, improvement.
 
-A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation episode. Intervals resample
-seeds, never episodes: ten episodes of one policy are not ten experiments. Every interval has its own random stream,
-named by what it is of, so that adding a cell to a report moves no other number.
+A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation episode. Intervals are over
+seeds, never over episodes: ten episodes of one policy are not ten experiments. Each is the one that covered best with
+five and ten seeds in a simulation (``docs/statistics.md`` has the numbers): Student's for a mean, Welch's for a
+difference, a jackknife of both sides for a ratio, a score interval for a probability. None of them draws a random number.
 """
 
 from __future__ import annotations
 
-import zlib
+import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
-Statistic = Callable[[Array], Array]
+from damper.errors import DamperError
 
-RESAMPLES = 5000
+Array = NDArray[np.float64]
+Scores = Mapping[str, Array]
+
 LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """Bounds that hold the value with 95 % confidence, as far as so few seeds can tell."""
+    """Bounds that hold the value with 95 % confidence (or another level), as far as so few seeds can tell."""
 
     low: float
     high: float
@@ -35,13 +38,19 @@ class Summary(NamedTuple):
     over_seeds: float | None
     pooled: float | None
     iqm: float
+    median: float
     interval: Interval | None
-    seeds: int
+    values: tuple[float, ...]
     episodes: int
 
+    @property
+    def seeds(self) -> int:
+        """How many seeds have the value."""
+        return len(self.values)
 
-def summarise(scores: ArrayLike, name: str = "") -> Summary:
-    r"""Mean, sample deviation of the seeds' means, sample deviation of all episodes, IQM and interval of the mean.
+
+def summarise(scores: ArrayLike) -> Summary:
+    r"""Mean, sample deviation of the seeds' means, sample deviation of all episodes, IQM, median, interval, each seed.
 
     The paper's caption says "across seeds", its numbers look pooled over episodes: both are given.
     """
@@ -52,92 +61,121 @@ def summarise(scores: ArrayLike, name: str = "") -> Summary:
         over_seeds=float(means.std(ddof=1)) if len(means) > 1 else None,
         pooled=float(table.std(ddof=1)) if table.size > 1 else None,
         iqm=float(iqm(means)),
-        interval=bootstrap({"": means}, average, name) if len(means) > 1 else None,
-        seeds=len(means),
+        median=float(np.median(means)),
+        interval=mean_interval(means),
+        values=tuple(float(value) for value in means),
         episodes=table.shape[1],
     )
 
 
-def iqm(values: Array, axis: int = -1) -> Array:
-    r"""Interquartile mean: the mean of what is left when ``⌊n/4⌋`` values are cut from each end."""
-    ordered = np.sort(values, axis=axis)
-    n = ordered.shape[axis]
-    kept = np.take(ordered, np.arange(n // 4, n - n // 4), axis=axis)
-    return np.asarray(kept.mean(axis=axis))
+def iqm(values: Array) -> Array:
+    r"""Interquartile mean along the last axis: of what is left when ``⌊n/4⌋`` values are cut from each end."""
+    ordered = np.sort(values, axis=-1)
+    n = ordered.shape[-1]
+    return np.asarray(ordered[..., n // 4 : n - n // 4].mean(axis=-1))
 
 
-def average(values: Array, axis: int = -1) -> Array:
-    """The mean, as a statistic for ``bootstrap``."""
-    return np.asarray(values.mean(axis=axis))
+# --- intervals ----------------------------------------------------------------------------------------------------
 
 
-def bootstrap(
-    strata: Mapping[str, Array], statistic: Statistic, name: str = "", resamples: int = RESAMPLES
-) -> Interval:
-    r"""Percentile interval of a statistic of all strata's values together.
+def mean_interval(values: Array, level: float = LEVEL) -> Interval | None:
+    """Student's interval of a mean; None for one seed."""
+    n = len(values)
+    return _student(float(np.mean(values)), float(np.var(values, ddof=1)) / n, n - 1, level) if n > 1 else None
 
-    Each stratum (task) keeps its number of seeds in every resample: seeds are drawn with replacement inside it.
 
-    Args:
-        strata: stratum -> one value per seed.
-        statistic: maps values ``[B, n]`` to ``[B]``.
-        name: what the interval is of; chooses the random stream.
-        resamples: how many.
+def difference(ours: Array, theirs: Array, level: float = LEVEL) -> tuple[float, Interval | None]:
+    """Our mean less theirs, with Welch's interval where both have several seeds."""
+    gap = float(np.mean(ours) - np.mean(theirs))
+    sizes = [len(ours), len(theirs)]
+    if min(sizes) < 2:
+        return gap, None
+    parts = [float(np.var(side, ddof=1)) / n for side, n in zip((ours, theirs), sizes, strict=True)]
+    spread = sum(part**2 / (n - 1) for part, n in zip(parts, sizes, strict=True))
+    return gap, _student(gap, sum(parts), sum(parts) ** 2 / spread if spread else 1.0, level)
+
+
+def _student(value: float, variance: float, freedom: float, level: float) -> Interval:
+    """``value ± t · √variance``."""
+    half = float(_scipy("special").stdtrit(freedom, (1 + level) / 2)) * variance**0.5
+    return Interval(value - half, value + half)
+
+
+def _scipy(part: str) -> ModuleType:
+    """A part of scipy, which only the report needs."""
+    try:
+        return importlib.import_module(f"scipy.{part}")
+    except ImportError as error:
+        raise DamperError(
+            "intervals must have scipy, but it is not installed: pip install 'damper-rl[report]'."
+        ) from error
+
+
+def superiority(ours: Array, theirs: Array) -> float:
+    r"""``P(x > y) + ½ P(x = y)`` for a seed x of ours and y of theirs."""
+    x, y = ours[:, None], theirs[None, :]
+    return float(((x > y) + 0.5 * (x == y)).mean())
+
+
+def probability_of_improvement(ours: Scores, theirs: Scores, level: float = LEVEL) -> tuple[float, Interval] | None:
+    r"""Mean over tasks of ``P(x > y) + ½ P(x = y)``, with its score interval; None where a task has one seed only.
+
+    Larger is better: negate a score of which less is better. Both must have the same tasks. The interval holds the p
+    whose distance from the value is at most z of *its own* standard errors (Newcombe 2006, method 5), so that it keeps
+    its width where every seed wins.
     """
-    random = np.random.default_rng(zlib.crc32(name.encode()))
-    draws = [resample(values, random, resamples) for values in strata.values()]
-    return percentiles(statistic(np.concatenate(draws, axis=1)))
-
-
-def resample(values: Array, random: np.random.Generator, resamples: int) -> Array:
-    """``[B, n]``: n of the n values with replacement, B times."""
-    return np.asarray(values, dtype=np.float64)[random.integers(len(values), size=(resamples, len(values)))]
-
-
-def percentiles(draws: Array) -> Interval:
-    """The middle 95 %."""
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high))
-
-
-def difference(ours: Array, theirs: Array, name: str = "", resamples: int = RESAMPLES) -> tuple[float, Interval | None]:
-    """Our mean less theirs, with its interval where both have several seeds."""
-    value = float(np.mean(ours) - np.mean(theirs))
-    if min(len(ours), len(theirs)) < 2:
-        return value, None
-    random = np.random.default_rng(zlib.crc32(name.encode()))
-    draws = resample(ours, random, resamples).mean(axis=1) - resample(theirs, random, resamples).mean(axis=1)
-    return value, percentiles(draws)
-
-
-def superiority(ours: Array, theirs: Array) -> Array:
-    r"""``P(x > y) + ½ P(x = y)`` for a seed x of ours and y of theirs: ``[..., n], [..., m] -> [...]``."""
-    x, y = ours[..., :, None], theirs[..., None, :]
-    return np.asarray(((x > y) + 0.5 * (x == y)).mean(axis=(-2, -1)))
-
-
-def probability_of_improvement(
-    ours: Mapping[str, Array], theirs: Mapping[str, Array], name: str = "", resamples: int = RESAMPLES
-) -> tuple[float, Interval]:
-    r"""Mean over tasks of ``P(x > y) + ½ P(x = y)``, with its stratified bootstrap interval.
-
-    Larger is better: negate a score of which less is better. Both must have the same tasks.
-    """
-    random = np.random.default_rng(zlib.crc32(name.encode()))
+    sizes = [(len(ours[task]), len(theirs[task])) for task in ours]
+    if min(map(min, sizes)) < 2:
+        return None
     value = float(np.mean([superiority(ours[task], theirs[task]) for task in ours]))
-    draws = [
-        superiority(resample(ours[task], random, resamples), resample(theirs[task], random, resamples)) for task in ours
-    ]
-    return value, percentiles(np.mean(draws, axis=0))
+    z = float(_scipy("special").ndtri((1 + level) / 2))
+
+    def outside(p: float) -> float:
+        shape = (1 - p) / (2 - p) + p / (1 + p)
+        variance = sum(p * (1 - p) * (1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes) / len(sizes) ** 2
+        return float((value - p) ** 2 - z**2 * variance)
+
+    root, near = _scipy("optimize").brentq, 1e-9  # at the value itself is no root but where it is 0 or 1
+    low = root(outside, 0.0, value - near) if value > near else 0.0
+    high = root(outside, value + near, 1.0) if value < 1 - near else 1.0
+    return value, Interval(float(low), float(high))
 
 
-def relative_iqm(
-    ours: Mapping[str, Array], plain: Mapping[str, Array], name: str = "", resamples: int = RESAMPLES
-) -> tuple[float, Interval]:
-    r"""IQM over tasks and seeds of the change relative to the plain method: ``(x − x̄₀)/|x̄₀|``, x̄₀ its task's mean."""
-    changes = {task: (ours[task] - plain[task].mean()) / abs(plain[task].mean()) for task in ours}
-    value = float(iqm(np.concatenate(list(changes.values()))))
-    return value, bootstrap(changes, iqm, name, resamples)
+def relative_change(
+    ours: Scores, plain: Scores, centre: Callable[[Array], Any] = iqm, level: float = LEVEL
+) -> tuple[float, Interval | None]:
+    r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean on a task.
+
+    The interval is Student's with the variance that leaving out one seed at a time shows, of either side, and as many
+    degrees of freedom as the smallest cell has; None where a cell has one seed only.
+    """
+    strata = [*ours.values(), *(plain[task] for task in ours)]
+
+    def statistic(strata: Sequence[Array]) -> float:
+        pairs = zip(strata[: len(ours)], strata[len(ours) :], strict=True)
+        return float(centre(np.concatenate([(own - base.mean()) / abs(base.mean()) for own, base in pairs])))
+
+    def without(k: int, i: int) -> float:
+        return statistic([*strata[:k], np.delete(strata[k], i), *strata[k + 1 :]])
+
+    value, smallest = statistic(strata), min(map(len, strata))
+    if smallest < 2:
+        return value, None
+    variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
+    low, high = _student(value, float(variance), smallest - 1, level)
+    lowest = (
+        -1.0 if min(stratum.min() for stratum in strata) >= 0 else -np.inf
+    )  # what is never negative loses 100 % at most
+    return value, Interval(max(low, lowest), high)
+
+
+def starts_error(scores: Array) -> float | None:
+    """Standard error that the choice of start states alone gives a mean: over columns ``[S, E]``, each a fixed start.
+
+    Intervals leave it out: all policies see the same starts. It counts beside numbers of other people's starts.
+    """
+    starts = scores.mean(axis=0)
+    return float(starts.std(ddof=1) / len(starts) ** 0.5) if len(starts) > 1 else None
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[int]:

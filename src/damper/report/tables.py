@@ -28,9 +28,10 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown_results(table: Table) -> str:
-    """A results table in Markdown: mean (over seeds; pooled), the paper's mean (spread) below."""
+    """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread) below."""
     rows = [[name, *(_markdown_entry(entry, table.measure) for entry in entries)] for name, entries in table.rows]
-    return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows)
+    code = f"\n<small>Code: {table.code}.</small>\n" if table.code else ""
+    return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows) + code
 
 
 def _markdown_entry(entry: Entry, measure: str) -> str:
@@ -38,6 +39,7 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
     if entry.ours:
         mean, spread = _numbers(entry, measure)
         lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
+        lines += [f"<small>{seeds}</small>"] if (seeds := _each(entry, measure)) else []
     if entry.paper:
         printed = number(entry.paper.mean, measure)
         spread = f" ({number(entry.paper.std, measure, entry.paper.mean)})" if entry.paper.std is not None else ""
@@ -50,6 +52,13 @@ def _numbers(entry: Entry, measure: str) -> tuple[str, str]:
     assert entry.ours is not None
     spreads = [number(s, measure, entry.ours.mean) for s in (entry.ours.over_seeds, entry.ours.pooled) if s is not None]
     return number(entry.ours.mean, measure), f"({'; '.join(spreads)})" if spreads else ""
+
+
+def _each(entry: Entry, measure: str) -> str:
+    """Median and the value of every seed: one seed can carry a mean."""
+    assert entry.ours is not None
+    each = [number(value, measure, entry.ours.mean) for value in entry.ours.values]
+    return f"median {number(entry.ours.median, measure, entry.ours.mean)} of {', '.join(each)}" if len(each) > 1 else ""
 
 
 def _seeds(entry: Entry) -> str:

@@ -16,7 +16,7 @@ class Report:
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; none draws none."""
-    readme: Path | None = None
-    """A Markdown file whose marked place gets the headline table."""
+    pages: tuple[Path, ...] | None = None
+    """Markdown files whose marked places are filled; README.md and docs/results.md by default, where they have any."""
     merge: tuple[Path, ...] = ()
     """First copy into the store what these other stores have and it lacks."""

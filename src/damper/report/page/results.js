@@ -1,12 +1,12 @@
 // Tiles, controls, claims, and the tables with the provenance of each cell.
 
-const VERDICTS = { holds: ["holds", "good"], fails: ["fails", "bad"], "not enough data": ["unknown", "open"] };
+const VERDICTS = { holds: ["holds", "✓"], leans: ["leans", "~"], fails: ["fails", "✗"], "better than claimed": ["better", "✓"], "not enough data": ["unknown", "·"] };
 
 function tiles() {
   const s = setup(), count = (verdict) => s.claims.filter((c) => c.verdict === verdict).length;
   const tile = (value, words, kind = "") => el("div", { class: `tile ${kind}` }, el("b", {}, String(value)), el("span", {}, words));
   return [tile(s.agents.toLocaleString("en"), "agents trained"), tile(s.cells.length, "cells"), tile((s.agents * s.episodes).toLocaleString("en"), "episodes"),
-    tile(count("holds"), "claims hold", "good"), tile(count("fails"), "fail", "bad"), tile(count("not enough data"), "need data", "open")];
+    tile(count("holds"), "claims hold", "good"), tile(count("better than claimed"), "better than claimed", "good"), tile(count("leans"), "lean", "open"), tile(count("fails"), "fail", "bad"), tile(count("not enough data"), "need data")];
 }
 
 function mainControls() {
@@ -18,14 +18,32 @@ function mainControls() {
   ];
 }
 
+function chip(claim, where = "") {
+  const words = claim.verdict + (claim.doubtful ? ", within the noise" : "");
+  return el("span", { class: `chip ${VERDICTS[claim.verdict][0]}` }, where ? el("small", {}, where) : null, words);
+}
+
+function checkList(title, checks) {
+  const row = ([text, verdict]) => el("li", {}, el("span", { class: VERDICTS[verdict][0], title: verdict }, VERDICTS[verdict][1]), text);
+  return [title ? el("h3", { class: "checks-title" }, title) : null, el("ul", { class: "checks" }, checks.map(row))];
+}
+
+function knownChecks(checks) {
+  const words = Object.keys(VERDICTS).map((w) => [w, checks.filter(([, verdict]) => verdict === w).length]).filter(([w, n]) => n && w !== "not enough data");
+  return words.length && words.reduce((sum, [, n]) => sum + n, 0) < checks.length ? `so far of ${checks.length} comparisons: ${words.map(([w, n]) => `${n} ${w}`).join(", ")}` : "";
+}
+
+function claimRow(claim) {
+  const one = claim.one, eta = `η = ${DATA.oneEta.eta}`;
+  return el("details", { class: "claim" },
+    el("summary", {}, el("span", { class: "chips" }, chip(claim), one ? chip(one, eta) : null), el("span", {}, claim.text, el("small", { class: "known" }, knownChecks(claim.checks)))),
+    checkList(one ? "With the paper's η" : "", claim.checks), one ? checkList(`With ${eta} everywhere`, one.checks) : null);
+}
+
 function claimsSection() {
-  const mark = { true: ["✓", "yes"], false: ["✗", "no"], null: ["·", "open"] };
-  const claim = (c) => el("details", { class: "claim" },
-    el("summary", {}, el("span", { class: `chip ${VERDICTS[c.verdict][0]}` }, c.verdict), el("span", {}, c.text)),
-    el("ul", { class: "checks" }, c.checks.map(([text, ok]) => el("li", {}, el("span", { class: mark[String(ok)][1] }, mark[String(ok)][0]), text))));
   return section("claims", "What the paper claims, and what was found",
-    "Each claim is taken apart into comparisons of means; a comparison counts once both sides have five seeds. A claim fails as soon as one of its comparisons does.",
-    el("div", {}, setup().claims.map(claim)));
+    `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero; it fails as soon as one mean disagrees. All intervals together have 95 % confidence, so each has ${(100 * DATA.level).toFixed(1)} %. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
+    el("div", {}, setup().claims.map(claimRow)));
 }
 
 // --- the tables ---------------------------------------------------------------------------------------------------
@@ -36,11 +54,13 @@ function tableMethods() {
   return [...DATA.table, ...others].filter((m) => there.some((c) => c.method === m));
 }
 
-function bestOf(task, measure) {
-  if (measure === "length") return null;
-  const cells = DATA.table.map((m) => published(state.backbone, task, m)).filter((c) => c && c.values[measure]);
-  const sign = measure === "return" ? -1 : 1;
-  return cells.length > 1 ? cells.reduce((a, b) => (sign * b.values[measure][0] < sign * a.values[measure][0] ? b : a)) : null;
+// The best of the table's rows; what is printed alike is a tie.
+function bestOf(rows, task, measure) {
+  if (measure === "length") return [];
+  const cells = unique(rows.map((r) => r.cell(task))).filter((c) => c && c.values[measure]), sign = measure === "return" ? -1 : 1;
+  if (cells.length < 2) return [];
+  const first = cells.reduce((a, b) => (sign * b.values[measure][0] < sign * a.values[measure][0] ? b : a));
+  return cells.filter((c) => number(c.values[measure][0], measure) === number(first.values[measure][0], measure));
 }
 
 function spreadText([mean, overSeeds, pooled, , low, high], measure) {
@@ -49,34 +69,57 @@ function spreadText([mean, overSeeds, pooled, , low, high], measure) {
   return value === null ? "" : `(${number(value, measure, mean)})`;
 }
 
-function tableCell(cell, measure, best) {
+// Every seed as a dot on the scale of the column's main rows (what lies beyond stands at the edge), the median as a stroke: one seed can carry a mean.
+function seedStrip(cell, measure, [low, high]) {
+  const X = (value) => 4 + 72 * Math.min(1, Math.max(0, (value - low) / (high - low || 1))), values = seedValues(cell, measure);
+  const root = svg("svg", { viewBox: "0 0 80 10", class: "strip", role: "img", "aria-label": `seeds: ${values.map((v) => number(v, measure)).join(", ")}` });
+  const median = X(cell.values[measure][6]);
+  root.append(svg("line", { x1: median, x2: median, y1: 0, y2: 10 }), ...values.map((v) => svg("circle", { cx: X(v), cy: 5, r: 2.1, style: `fill:${colour(cell.method)}` })));
+  return root;
+}
+
+const seedValues = (cell, measure) => cell.agents.map((a) => a.means[measure]).filter((v) => v !== null);
+
+function tableCell(cell, measure, best, domain) {
   const values = cell && cell.values[measure];
   if (!values) return el("td", { class: "gap", "data-has": "no" }, "–");
   const notes = (cell.seeds.length === 5 ? "" : ` n=${cell.seeds.length}`) + (cell.frozen.length ? " †" : "");
-  const paper = state.paper === "yes" && cell.paper[measure];
-  return el("td", { "data-has": "yes" }, el("button", { type: "button", class: cell === best ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
+  const paper = state.paper === "yes" && cell.paper[measure], several = seedValues(cell, measure).length > 1;
+  return el("td", { "data-has": "yes" }, el("button", { type: "button", class: best.includes(cell) ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
     el("b", {}, number(values[0], measure)), el("small", {}, spreadText(values, measure) + notes || "one seed"),
+    several ? el("small", {}, `median ${number(values[6], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
     paper ? el("small", { class: "paper" }, `${number(paper[0], measure)} (${number(paper[1], measure, paper[0])})`) : null));
 }
 
+function tableRows() {
+  const row = (method) => ({ method, label: cellsOf((c) => c.method === method && c.backbone === state.backbone)[0].title, cell: (task) => published(state.backbone, task, method) });
+  const at = (task) => cellsOf((c) => c.oneEta && c.backbone === state.backbone && c.task === task)[0];
+  const one = { method: "damper", label: DATA.oneEta.label, cell: at }, methods = tableMethods();
+  const main = methods.filter((m) => DATA.table.includes(m)).map(row), others = methods.filter((m) => !DATA.table.includes(m)).map(row);
+  return { main: tasksOf(state.backbone).some((t) => at(t)) ? [...main, one] : main, others };
+}
+
 function tableSection() {
-  const measures = state.pair.split(","), tasks = tasksOf(state.backbone), methods = tableMethods();
+  const measures = state.pair.split(","), tasks = tasksOf(state.backbone), { main, others } = tableRows();
   const head = [el("tr", {}, el("th"), tasks.map((t) => el("th", { class: "task", colspan: measures.length }, t))),
     el("tr", {}, el("th", {}, "Method"), tasks.flatMap(() => measures.map((m) => el("th", {}, DATA.measures[m] + (m === "return" ? " ↑" : m === "length" ? "" : " ↓")))))];
-  const best = Object.fromEntries(tasks.flatMap((t) => measures.map((m) => [`${t} ${m}`, bestOf(t, m)])));
-  const row = (method) => el("tr", { class: method === "damper" ? "ours" : "" },
-    el("td", { class: "name" }, dot(method), cellsOf((c) => c.method === method && c.backbone === state.backbone)[0].title),
-    tasks.flatMap((t) => measures.map((m) => tableCell(published(state.backbone, t, method), m, best[`${t} ${m}`]))));
-  const main = methods.filter((m) => DATA.table.includes(m)), others = methods.filter((m) => !DATA.table.includes(m));
-  const divider = el("tr", { class: "group" }, el("td", { colspan: 1 + tasks.length * measures.length }, "Beyond the table: ablations, the PEGrad-based baseline and others"));
-  const spread = { interval: "95 % bootstrap interval over seeds", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
+  const columns = tasks.flatMap((t) => measures.map((m) => {
+    const seeds = (main.length ? main : others).map((r) => r.cell(t)).filter(Boolean).flatMap((c) => seedValues(c, m));
+    return { t, m, best: bestOf(main, t, m), domain: [Math.min(...seeds), Math.max(...seeds)] };
+  }));
+  const row = (r) => el("tr", { class: r.method === "damper" ? "ours" : "" }, el("td", { class: "name" }, dot(r.method), r.label),
+    columns.map(({ t, m, best, domain }) => tableCell(r.cell(t), m, best, domain)));
+  const divider = el("tr", { class: "group" }, el("td", { colspan: 1 + columns.length }, "Beyond the table: ablations, the PEGrad-based baseline and others"));
+  const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
+  const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));
   return section("table", `${state.backbone.toUpperCase()} results`,
-    `Mean, ${spread}${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best of the seven methods is coloured; † marks a cell with a diverged seed. Choose a cell to see its seeds, versions and command.`,
+    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean is coloured, ties too; † marks a cell with a diverged seed. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
       segments("Measures", "pair", [["return,smoothness", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),
       segments("The paper's", "paper", [["yes", "show"], ["no", "hide"]])),
-    methods.length ? el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, main.map(row), others.length ? [divider, others.map(row)] : []))) : nothing("No cell of this backbone yet."));
+    main.length + others.length ? el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, main.map(row), others.length ? [divider, others.map(row)] : []))) : nothing("No cell of this backbone yet."),
+    code.length ? [el("h3", { class: "code" }, "Code that trained these agents"), el("ul", { class: "code" }, code)] : null);
 }
 
 // --- provenance of a cell -----------------------------------------------------------------------------------------
@@ -84,7 +127,7 @@ function tableSection() {
 function sourceList(source) {
   const versions = Object.entries(source.versions).map(([name, v]) => `${name} ${v}`).join(", ");
   const hardware = Object.entries(source.hardware).map(([name, v]) => `${name}: ${v}`).join(", ");
-  return el("dl", {}, el("dt", {}, "command"), el("dd", {}, el("code", {}, source.command)), el("dt", {}, "commit"), el("dd", {}, el("code", {}, source.commit || "unknown")),
+  return el("dl", {}, el("dt", {}, "command"), el("dd", {}, el("code", {}, source.command)), el("dt", {}, "code"), el("dd", { class: /uncommitted|unknown| then /.test(source.code) ? "flag" : "" }, source.code, source.commit ? ["; commit ", el("code", {}, source.commit)] : ""),
     el("dt", {}, "versions"), el("dd", {}, versions), el("dt", {}, "machine"), el("dd", {}, hardware));
 }
 

@@ -65,11 +65,11 @@ function aggregateSection() {
   const rows = setup().aggregates.filter((a) => a.backbone === state.backbone), percent = (v) => `${Math.round(100 * v)} %`.replace("-", "−");
   const names = { return: "return", smoothness: "sm", mean_change: "mean |Δa|" };
   const title = (a) => published(state.backbone, tasksOf(state.backbone).find((t) => published(state.backbone, t, a.method)), a.method).title;
-  const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.method !== "damper").map((a) => ({ label: title(a), method: a.method, value: a.improvement })), 0.5, percent));
-  const change = ["return", "smoothness"].map((measure) => forest(`Change against ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.method !== "plain" && a.change).map((a) => ({ label: title(a), method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
+  const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.improvement).map((a) => ({ label: title(a), method: a.method, value: a.improvement })), 0.5, percent));
+  const change = ["return", "smoothness"].map((measure) => forest(`Change against ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: title(a), method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
   const tasks = Math.max(0, ...rows.map((a) => a.tasks));
   return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
-    `How likely a seed of DAMPER beats one of another method, mean over ${tasks} tasks; and the interquartile mean of the change against the plain backbone. Bars are 95 % intervals of a bootstrap that resamples seeds inside each task.`,
+    `How likely a seed of DAMPER beats one of another method, mean over ${tasks} tasks; and the interquartile mean of the change against the plain backbone. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
     rows.length ? el("div", { class: "grid" }, panels, change) : nothing("Needs DAMPER and another method on the same task."));
 }
 
@@ -81,8 +81,9 @@ function plainTable(header, rows) {
 
 function timeSection() {
   const speed = setup().speed;
-  return section("times", "Time", "Milliseconds per update and relative to the plain backbone, measured by damper bench; and how fast populations trained.",
-    DATA.cost.rows ? plainTable(DATA.cost.header, DATA.cost.rows) : nothing("No update times on record: damper bench writes them."),
+  return section("times", "Time", "Milliseconds per update and relative to the plain backbone, measured by damper bench, with the middle nine tenths of its rounds where they were kept; and how fast populations trained.",
+    DATA.cost.length ? DATA.cost.map((c) => [el("h3", {}, c.caption), plainTable(c.header, c.rows)]) : nothing("No update times on record: damper bench writes them."),
+    el("h3", { class: "code" }, "The paper's claims about time, on each machine where they were measured"), el("div", {}, DATA.timeClaims.map(claimRow)),
     el("details", {}, el("summary", { class: "what" }, `Training speed of ${speed.rows.length} populations`), plainTable(speed.header, speed.rows)));
 }
 

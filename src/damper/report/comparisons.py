@@ -1,0 +1,220 @@
+"""One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
+
+The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
+agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, and the text says so
+where the interval includes zero all the same. Where the paper concedes something (a lower return), a mean on the good
+side is *better than claimed*. Fewer than five seeds are *not enough data*.
+
+A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
+claims the intervals are Bonferroni's: all of them together hold with 95 % confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from damper.experiments.paper import paper, title
+from damper.report.cells import MEASURES, Cell, Setup
+from damper.report.statistics import LEVEL, Array, Interval, difference, known, mean_interval
+
+HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
+VERDICTS = (HOLDS, LEANS, FAILS, BETTER, OPEN)
+ENOUGH = 5
+# A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
+REACHED = 0.9
+CLOSE = 0.05
+
+
+class Check(NamedTuple):
+    """One comparison: what it says with its numbers, the verdict, and whether its interval leaves no doubt."""
+
+    text: str
+    verdict: str
+    sure: bool = False
+
+
+class Side(NamedTuple):
+    """What is compared: a name, and one value per seed, or None where there are not enough."""
+
+    name: str
+    values: Array | None
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(self.values)) if self.values is not None else float("nan")
+
+    @property
+    def spread(self) -> Side:
+        """Its variability: each seed's distance from the median (Brown and Forsythe)."""
+        values = self.values if self.values is None else np.abs(self.values - np.median(self.values))
+        return Side(self.name, values)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where a claim is looked up: a setup, and the η of DAMPER and its ablations if it is not the paper's own."""
+
+    setup: Setup
+    eta: float | None = None
+
+    def cell(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
+        """The cell at the published settings, or with some of them changed."""
+        if self.eta is not None and method in ("damper", "unconditional-projection", "unconditional-sum"):
+            changed = {"eta": self.eta, **changed}
+        return self.setup.find(backbone, task, method, **changed)
+
+    def side(self, backbone: str, task: str, method: str, measure: str, **changed: float) -> Side:
+        """A cell's seeds, counted by the measure that is compared."""
+        cell = self.cell(backbone, task, method, **changed)
+        values = cell.means(measure) if cell else np.array([])
+        told = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
+        return Side(title(method, backbone) + told, values if len(values) >= ENOUGH else None)
+
+    def gradients(self, backbone: str, task: str, name: str) -> Side:
+        """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""
+        cell = self.cell(backbone, task, "damper")
+        columns = [known(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
+        values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
+        return Side("DAMPER", values if len(values) >= ENOUGH else None)
+
+
+_LETTERS = {"eta": "η", "weight": "λ"}
+
+
+def where(backbone: str, task: str, measure: str) -> str:
+    """The place of a comparison in words."""
+    return f"{backbone.upper()} {task} {MEASURES[measure]}"
+
+
+def claim_level(tries: int = 1) -> float:
+    """Confidence of one interval so that those of all claims hold together; ``tries``: a best of so many was picked."""
+    return 1 - (1 - LEVEL) / (len(paper()["claims"]) * tries)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def together(verdicts: Iterable[str]) -> str:
+    """A conjunction: as good as its worst part; one counterexample settles it even before the rest is known."""
+    found = set(verdicts) or {OPEN}
+    return next(word for word in (FAILS, OPEN, LEANS, BETTER, HOLDS) if word in found)
+
+
+def judge(gap: float, interval: Interval, concession: bool = False) -> tuple[str, bool]:
+    """Verdict on a gap that should not be above zero, and whether the interval is all on one side."""
+    if gap <= 0:
+        return (HOLDS, True) if interval.high < 0 else (LEANS, False)
+    return BETTER if concession else FAILS, interval.low > 0
+
+
+# --- comparisons --------------------------------------------------------------------------------------------------
+
+
+def compare(
+    place: str,
+    ours: Side,
+    theirs: Side,
+    expect: str = "lower",
+    by: float = 0.0,
+    words: str = "",
+    concession: bool = False,
+    tries: int = 1,
+) -> Check:
+    """Our mean is lower (higher) than theirs less a share ``by`` of its size.
+
+    Args:
+        place: task and measure in words.
+        ours: the side that the claim is about.
+        theirs: what it is compared with.
+        expect: "lower" or "higher".
+        by: the bound is ``theirs − by · |theirs|``.
+        words: what the bound stands for.
+        concession: the claim admits a weakness, so that the opposite is better than claimed.
+        tries: of how many candidates the better side was picked.
+    """
+    if ours.values is None or theirs.values is None:
+        return Check(f"{place}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured", OPEN)
+    bound = theirs.values * (1 - by * np.sign(theirs.mean))
+    gap, interval = difference(ours.values, bound, claim_level(tries))
+    assert interval is not None
+    sign = 1 if expect == "lower" else -1
+    turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
+    verdict, sure = judge(sign * gap, turned, concession)
+    text = f"{place}: {ours.name} {number(ours.mean)}, {theirs.name} {number(theirs.mean)}{_note(words)}; "
+    text += ("gap " if not by else f"gap to {number(float(np.mean(bound)))} ") + span(gap, interval)
+    return Check(text + _doubt(verdict, sure), verdict, sure)
+
+
+def close(place: str, ours: Side, theirs: Side) -> Check:
+    """Our mean is within 5 % of theirs: holds if the whole interval is, leans if the mean is."""
+    words = _note(f"close: within {percent(CLOSE)}")
+    if ours.values is None or theirs.values is None:
+        return Check(f"{place}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
+    gap, interval = difference(ours.values, theirs.values, claim_level())
+    assert interval is not None
+    margin = CLOSE * abs(theirs.mean)
+    verdict, sure = FAILS, interval.low > margin or interval.high < -margin
+    if abs(gap) <= margin:
+        sure = -margin <= interval.low and interval.high <= margin
+        verdict = HOLDS if sure else LEANS
+    text = f"{place}: {ours.name} {number(ours.mean)}, {theirs.name} {number(theirs.mean)}{words}; "
+    return Check(text + f"gap {span(gap, interval)}" + _doubt(verdict, sure), verdict, sure)
+
+
+def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Check:
+    """Our mean is lower (higher) than a fixed number."""
+    if ours.values is None:
+        return Check(f"{place}, {words}: not yet measured", OPEN)
+    interval = mean_interval(ours.values, claim_level())
+    assert interval is not None
+    sign = 1 if expect == "lower" else -1
+    ends = sorted(sign * (end - bound) for end in interval)
+    verdict, sure = judge(sign * (ours.mean - bound), Interval(*ends))
+    return Check(f"{place} {span(ours.mean, interval)}, {words}" + _doubt(verdict, sure), verdict, sure)
+
+
+def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
+    """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
+    checks = [compare(place, ours, rival, expect, **how) for rival in rivals]
+    known = [(check, rival.mean) for check, rival in zip(checks, rivals, strict=True) if check.verdict != OPEN]
+    if not known:
+        there = sum(side.values is not None for side in (ours, *rivals))
+        names = ", ".join(rival.name for rival in rivals) if len(rivals) < 7 else f"{len(rivals)} others"
+        words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
+        return Check(f"{place}: {ours.name} {expect} than {names}{words}", OPEN)
+    sign, order = 1 if expect == "lower" else -1, (FAILS, LEANS, BETTER, HOLDS)
+    worst, _ = min(known, key=lambda pair: (order.index(pair[0].verdict), not pair[0].sure, sign * pair[1]))
+    missing = len(rivals) - len(known)
+    rest = f" (nearest of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
+    return worst._replace(text=worst.text + rest, verdict=together(check.verdict for check in checks))
+
+
+# --- numbers in words ---------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """Four digits."""
+    return (f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
+
+
+def span(value: float, interval: Interval) -> str:
+    """A value with its bounds."""
+    return f"{number(value)} [{number(interval.low)}, {number(interval.high)}]"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in per cent."""
+    return f"{100 * share:.{digits}f} %".replace("-", "−")
+
+
+def _note(words: str) -> str:
+    return f" ({words})" if words else ""
+
+
+def _doubt(verdict: str, sure: bool) -> str:
+    return ", the interval includes zero" if verdict in (FAILS, BETTER) and not sure else ""

@@ -1,0 +1,145 @@
+"""What the results page says about the records, written from them, so that it cannot drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from damper.experiments.grids import ONE_ETA, TABLE_METHODS
+from damper.experiments.paper import TASKS, printed, title
+from damper.experiments.timings import Timing
+from damper.report.cells import MEASURES, Setup
+from damper.report.claims import Verdict, time_verdicts, verdicts
+from damper.report.comparisons import ENOUGH, OPEN, VERDICTS, claim_level, percent, span
+from damper.report.headline import HEADER, main_setups, pairs
+from damper.report.result_tables import code, number
+from damper.report.statistics import difference, starts_error
+from damper.report.tables import markdown_table
+
+
+def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
+    """Everything with a number in it that the results page says."""
+    if not found:
+        return "No records yet.\n"
+    main = main_setups(found)
+    parts = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings)]
+    return "\n".join([*parts, *_precision(found), _starts(main), _code(main)])
+
+
+def _extent(found: Sequence[Setup]) -> str:
+    """How much of the paper's main tables is there."""
+    whole = len(TASKS) * 2 * len(TABLE_METHODS)
+    parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
+    for setup in main_setups(found):
+        cells = [cell for cell in setup.cells if cell.published and cell.method in TABLE_METHODS]
+        full = sum(len(cell.seeds) >= ENOUGH for cell in cells)
+        parts.append(f"Of the {whole} cells of the paper's two main tables, {full} stand under `{setup.protocol}`.")
+    frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
+    parts.append(f"{frozen or 'None'} of them diverged.")
+    return " ".join(parts) + "\n"
+
+
+# --- claims -------------------------------------------------------------------------------------------------------
+
+
+def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
+    judged: dict[str, list[Verdict]] = {}
+    for setup in main:
+        judged[f"`{setup.protocol}`"] = verdicts(setup)
+        judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
+    yield "### The paper's claims\n"
+    together = f"intervals that hold together, each at {percent(claim_level(), 1)} ([how](statistics.md))"
+    yield f"Verdicts by {together}; [the tables](results/tables.md) have every comparison with its gap.\n"
+    yield claims_table(judged)
+    yield "Claims about time belong to the machines on which updates were timed:\n"
+    yield claims_table({"verdict": time_verdicts(timings)})
+
+
+def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
+    """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
+    claims = next(iter(judged.values()))
+    rows = [[claim.text, *(word(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
+    counts = [
+        ", ".join(f"{n} {w}" for w in VERDICTS if (n := sum(v.verdict == w for v in own))) for own in judged.values()
+    ]
+    return markdown_table(["claim", *judged], [*rows, ["**together**", *counts]])
+
+
+def word(verdict: Verdict) -> str:
+    """A verdict as it is shown."""
+    shown = verdict.verdict if verdict.verdict == OPEN else f"**{verdict.verdict}**"
+    return shown + (", within the noise" if verdict.doubtful else "")
+
+
+def comparisons_list(judged: Sequence[Verdict]) -> str:
+    """Every comparison that is known, claim by claim."""
+    lines = []
+    for verdict in judged:
+        known = [check for check in verdict.checks if check.verdict != OPEN]
+        lines += [f"- {verdict.text}: {word(verdict)}"] if known else []
+        lines += [f"    - {check.verdict}: {check.text}" for check in known]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def _pairs(setup: Setup) -> str:
+    table = markdown_table(HEADER, rows) if (rows := pairs(setup)) else "Nothing to compare yet.\n"
+    return f"### DAMPER beside plain, `{setup.protocol}`\n\nSettings: `{setup.title}`.\n\n{table}"
+
+
+def _precision(found: Sequence[Setup]) -> Iterator[str]:
+    """Setups that differ in TF32 alone."""
+    rows = []
+    for a in found:
+        for b in found:
+            same = (a.protocol, a.deviations, a.envs, a.episodes) == (b.protocol, b.deviations, b.envs, b.episodes)
+            if not same or {**a.numerics, "tf32": False} != b.numerics or not a.numerics["tf32"]:
+                continue
+            for cell in b.cells:
+                other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
+                for measure in ("return", "smoothness", "mean_change") if other else ():
+                    assert other is not None
+                    gap, interval = difference(other.means(measure), cell.means(measure))
+                    place = f"{cell.task}, {title(cell.method, cell.backbone)}, {MEASURES[measure]}"
+                    values = [number(one.mean(measure), measure) for one in (other, cell)]
+                    rows.append(
+                        [f"`{a.protocol}` {place}", *values, span(gap, interval) if interval else number(gap, measure)]
+                    )
+    if rows:
+        yield "### TF32 beside float32\n\nThe same agents trained both ways; difference with its 95 % interval.\n"
+        yield markdown_table(["cell", "TF32", "float32", "difference"], rows)
+
+
+def _starts(main: Sequence[Setup]) -> str:
+    """What other start states could do to a mean, beside its distance from the paper's."""
+    rows = []
+    for setup in main:
+        for cell in setup.cells:
+            theirs = printed(cell.backbone, cell.method, cell.task, "return")
+            if cell.method not in ("plain", "damper") or not cell.published or theirs is None:
+                continue
+            error, mean = starts_error(cell.scores("return")), cell.mean("return")
+            place = f"`{setup.protocol}` {cell.task}, {title(cell.method, cell.backbone)}"
+            if error is not None:
+                values = (mean, theirs.mean, mean - theirs.mean)
+                rows.append(
+                    [place, *(number(value, "return", mean) for value in values), f"±{number(error, 'return', mean)}"]
+                )
+    return (
+        "### Beside the paper's returns\n\nAll intervals are conditional on the ten fixed starts, which every policy here sees "
+        "and the paper's did not. The last column is the standard error that ten starts give a mean by themselves: a "
+        "distance from the paper's value that is not clearly larger says nothing.\n\n"
+        + markdown_table(["cell", "return", "the paper's", "distance", "of ten starts"], rows)
+    )
+
+
+def _code(main: Sequence[Setup]) -> str:
+    lines = [
+        f"- `{setup.protocol}`, {task}, {backbone.upper()}: {code(cells)}"
+        for setup in main
+        for backbone in ("td3", "sac")
+        for task in setup.tasks(backbone)
+        if (cells := [cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)])
+    ]
+    return "### Code behind the tables\n\n" + "\n".join(lines) + "\n"
