@@ -98,7 +98,7 @@ def test_what_prints_alike_is_a_tie() -> None:
 
 def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
     agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
-    records = [replace(invented(agent), commit="a" * 40) for agent in agents]
+    records = [replace(invented(agent), commit="a" * 40, sources=[]) for agent in agents]
     assert code(setups(records)[0].cells) == "commit aaaaaaaaaa (5 agents)"
     records[0] = replace(records[0], commit="b" * 40)
     assert code(setups(records)[0].cells).endswith("(1 agents). ⚠ a mixture of 2 versions")
@@ -109,7 +109,9 @@ def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
     resumed = [replace(record, sources=["c0de", "f00d"]) for record in records]
     assert "5 agents that one version began and another finished" in code(setups(resumed)[0].cells)
     (table, *_) = main_tables(setups(records)[0])
-    assert "<small>Code: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agents). ⚠ a mixture" in markdown_results(table)
+    assert "<small>Code: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agents). ⚠ a mixture" in markdown_results(
+        table
+    )
 
 
 def test_aggregates_count_seeds_not_episodes() -> None:

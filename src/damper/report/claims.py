@@ -1,15 +1,16 @@
 """The paper's claims, each taken apart into comparisons (``report.comparisons``) and judged by the records.
 
-Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands for it here is near the
-paper's own and in the comparison's text. Claims about time are judged apart: they belong to the machine on which updates
-were timed, not to a setup of training.
+Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands for it here is near
+the paper's own and in the comparison's text. Claims about time are judged apart: they belong to the machine on which
+updates were timed, not to a setup of training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,7 +74,7 @@ Checks = Iterator[Check]
 
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
     """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
-    return _verdicts({name: lambda judge=judge: judge(Evidence(setup, eta)) for name, judge in _CLAIMS.items()})
+    return _verdicts({name: partial(judge, Evidence(setup, eta)) for name, judge in _CLAIMS.items()})
 
 
 def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
@@ -90,9 +91,9 @@ def _verdicts(judges: dict[str, Callable[[], Checks]]) -> list[Verdict]:
 # --- the main tables ----------------------------------------------------------------------------------------------
 
 
-def _pair(e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: object) -> Check:
-    sides = (e.side(backbone, task, method, measure) for method in (a, b))
-    return compare(where(backbone, task, measure), *sides, expect, **how)  # type: ignore[arg-type]
+def _pair(e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: Any) -> Check:
+    ours, theirs = (e.side(backbone, task, method, measure) for method in (a, b))
+    return compare(where(backbone, task, measure), ours, theirs, expect, **how)
 
 
 def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence[str], expect: str) -> Check:

@@ -1,9 +1,9 @@
 """One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
 
 The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
-agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, and the text says so
-where the interval includes zero all the same. Where the paper concedes something (a lower return), a mean on the good
-side is *better than claimed*. Fewer than five seeds are *not enough data*.
+agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, and the text says
+so where the interval includes zero all the same. Where the paper concedes something (a lower return), a mean on the
+good side is *better than claimed*. Fewer than five seeds are *not enough data*.
 
 A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
 claims the intervals are Bonferroni's: all of them together hold with 95 % confidence.

@@ -127,9 +127,9 @@ def _starts(main: Sequence[Setup]) -> str:
                     [place, *(number(value, "return", mean) for value in values), f"±{number(error, 'return', mean)}"]
                 )
     return (
-        "### Beside the paper's returns\n\nAll intervals are conditional on the ten fixed starts, which every policy here sees "
-        "and the paper's did not. The last column is the standard error that ten starts give a mean by themselves: a "
-        "distance from the paper's value that is not clearly larger says nothing.\n\n"
+        "### Beside the paper's returns\n\nAll intervals are conditional on the ten fixed starts, which every policy "
+        "here sees and the paper's did not. The last column is the standard error that ten starts give a mean by "
+        "themselves: a distance from the paper's value that is not clearly larger says nothing.\n\n"
         + markdown_table(["cell", "return", "the paper's", "distance", "of ten starts"], rows)
     )
 

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of entries with their labels; ``measure`` says how to write the numbers, ``code`` what stands behind them."""
+    """Rows of entries with their labels; ``measure`` says how to write the numbers, ``code`` what made them."""
 
     name: str
     caption: str
@@ -228,7 +228,7 @@ class CostTable(NamedTuple):
 
 
 def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
-    """One table per machine and way of running: milliseconds, times plain with the spread of the rounds, the paper's."""
+    """One table per machine and way of running: milliseconds, times plain with its spread, the paper's."""
     places: dict[str, list[Timing]] = {}
     for timing in timings:
         places.setdefault(timing.setting, []).append(timing)

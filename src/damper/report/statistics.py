@@ -3,7 +3,7 @@ r"""Statistics with seeds as the unit: means with both spreads, medians, interqu
 A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation episode. Intervals are over
 seeds, never over episodes: ten episodes of one policy are not ten experiments. Each is the one that covered best with
 five and ten seeds in a simulation (``docs/statistics.md`` has the numbers): Student's for a mean, Welch's for a
-difference, a jackknife of both sides for a ratio, a score interval for a probability. None of them draws a random number.
+difference, a jackknife of both sides for a ratio, a score interval for a probability. None draws a random number.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def probability_of_improvement(ours: Scores, theirs: Scores, level: float = LEVE
 def relative_change(
     ours: Scores, plain: Scores, centre: Callable[[Array], Any] = iqm, level: float = LEVEL
 ) -> tuple[float, Interval | None]:
-    r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean on a task.
+    r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean.
 
     The interval is Student's with the variance that leaving out one seed at a time shows, of either side, and as many
     degrees of freedom as the smallest cell has; None where a cell has one seed only.

@@ -28,7 +28,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown_results(table: Table) -> str:
-    """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread) below."""
+    """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread)."""
     rows = [[name, *(_markdown_entry(entry, table.measure) for entry in entries)] for name, entries in table.rows]
     code = f"\n<small>Code: {table.code}.</small>\n" if table.code else ""
     return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows) + code
