@@ -189,3 +189,15 @@ def test_a_run_is_evaluated_and_exported_from_its_own_folder(run, monkeypatch, t
 def test_figures(tmp_path):
     call("figures", "--out", tmp_path, "--formats", "svg")
     assert {path.suffix for path in tmp_path.iterdir()} == {".svg"}
+
+
+def test_a_report_of_other_results_leaves_the_projects_pages_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = "<!-- headline: written by damper report -->\n<!-- headline ends -->\n"
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text(marked)
+    main("report --results other --out elsewhere --formats".split())
+    assert Path("README.md").read_text() == marked
+    main("report --formats".split())
+    assert "No records yet" in Path("README.md").read_text()

@@ -58,7 +58,21 @@ def timings(damper: float = 1.4, device: str = "cuda", noise: float = 0.0) -> li
             rounds = [cost[method] * (1 + noise * (i - 4.5) * (method == "damper")) for i in range(10)]
             how, chip = {"device": device, "tf32": device == "cuda"}, {"cuda": "gpu", "cpu": "cpu"}[device]
             found.append(
-                Timing(backbone, method, "Hopper", cost[method], 1000, 1, 256, how, {}, {chip: "x"}, None, "", rounds)
+                Timing(
+                    backbone,
+                    method,
+                    "Hopper",
+                    cost[method],
+                    1000,
+                    1,
+                    256,
+                    how,
+                    {},
+                    {chip: "x"},
+                    None,
+                    "",
+                    rounds=rounds,
+                )
             )
     return found
 

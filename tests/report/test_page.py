@@ -63,7 +63,7 @@ def test_no_cell_with_data_is_empty(built: Path, tmp_path: Path) -> None:
             summary = cell.summary("smoothness")
             assert summary is not None and f"<b>{summary.mean:.3f}</b>" in shown
     filled = re.findall(r'<td data-has="yes">(.*?)</td>', shown)
-    assert len(filled) == 12 and all(re.search(r"\d", cell) for cell in filled)
+    assert len(filled) == 16 and all(re.search(r"\d", cell) for cell in filled)
     assert "†" in shown and "n=4" in shown
 
 
@@ -113,3 +113,24 @@ def test_two_builds_are_the_same_bytes(built: Path, tmp_path: Path) -> None:
     assert len(first) == len(second) > 10
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes(), a.name
+
+
+@needs_browser
+def test_one_eta_has_a_row_of_its_own_and_each_seed_a_dot(built: Path, tmp_path: Path) -> None:
+    shown = document(built / "out" / "report.html", tmp_path)
+    (row,) = re.findall(r"<tr[^>]*><td class=\"name\">(?:(?!</tr>).)*DAMPER, η = 1 everywhere(.*?)</tr>", shown)
+    cells = re.findall(r'<td data-has="yes">(.*?)</td>', row)
+    (setup, *_) = setups(Store(built / "results"))
+    for task, cell in zip(("Pendulum", "Hopper"), cells[::2], strict=True):
+        own = setup.find("td3", task, "damper", eta=1.0)
+        assert own is not None and cell.count("<circle") == len(own.means("return"))
+        assert f"median {own.summary('return').median:.1f}".replace("-", "−") in cell  # type: ignore[union-attr]
+
+
+def test_code_that_is_not_one_clean_commit_is_flagged(built: Path) -> None:
+    records = list(Store(built / "results"))
+    clean = page_data(setups(records), [])["setups"][0]["code"]["td3"]
+    assert "⚠" not in clean["Hopper"]
+    records = [replace(r, sources=[], commit="a+changes") if i % 2 else r for i, r in enumerate(records)]
+    mixed = page_data(setups(records), [])["setups"][0]["code"]["td3"]
+    assert "a mixture of 2 versions" in mixed["Hopper"] and "of an uncommitted tree" in mixed["Hopper"]

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from damper.errors import DamperError
+from damper.experiments.grids import EXPERIMENTS
 from damper.experiments.store import Store
-from damper.report.build import write_report
+from damper.experiments.timings import read_timings
+from damper.report.build import PAGES, write_report
 from damper.report.cells import setups
+from damper.report.comparisons import claim_level
+from damper.report.findings import findings
 from damper.report.headline import headline
+from damper.report.marked import PLACE, has_place, insert
+from damper.rules import RULES
+from tests.experiments.helpers import agents_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +40,76 @@ def test_the_published_report_is_that_of_the_records(fresh: Path, name: str) -> 
     assert [line for line in published if line] == [line for line in built if line], "run damper report"
 
 
-def test_the_readme_s_table_is_that_of_the_records() -> None:
-    assert headline(setups(Store(ROOT / "results"))) in (ROOT / "README.md").read_text(), (
-        "run damper report --readme README.md"
+def test_the_marked_places_hold_what_the_records_say() -> None:
+    found, timings = setups(Store(ROOT / "results")), read_timings(ROOT / "results")
+    texts = {"headline": headline(found), "findings": findings(found, timings)}
+    stand = {match[2]: match[0] for page in PAGES for match in PLACE.finditer((ROOT / page).read_text())}
+    assert stand.keys() == texts.keys()
+    assert [name for name, text in texts.items() if f"\n\n{text}\n" not in stand[name]] == [], "run damper report"
+
+
+def test_a_place_is_filled_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- headline: written by damper report -->\nold\n<!-- headline ends -->\nb\n")
+    assert has_place(page) and not has_place(tmp_path / "none.md")
+    insert(page, {"headline": "new \\1\n"})
+    insert(page, {"headline": "new \\1\n"})
+    assert (
+        page.read_text() == "a\n<!-- headline: written by damper report -->\n\nnew \\1\n\n<!-- headline ends -->\nb\n"
     )
+    with pytest.raises(DamperError, match=r"must be one of findings, but .* has headline"):
+        insert(page, {"findings": ""})
+    page.write_text("nothing")
+    with pytest.raises(DamperError, match="pages must have a marked place"):
+        insert(page, {"headline": ""})
+
+
+# --- numbers outside the marked places ------------------------------------------------------------------------------
+
+
+def text(page: str) -> str:
+    """A page as one line, without what the report writes."""
+    return " ".join(PLACE.sub("", (ROOT / page).read_text()).split())
+
+
+def measured(name: str, **row: Any) -> dict[str, Any]:
+    """A row of a benchmark on the H200."""
+    rows = json.loads((ROOT / "docs/bench/h200" / f"{name}.json").read_text())["rows"]
+    (found,) = (one for one in rows if row.items() <= one.items())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_readme_s_speeds_are_the_measured_ones() -> None:
+    whole = measured("peers", backbone="TD3", implementation="damper engine damper")
+    trained = measured("end-to-end", task="Hopper", agents=35)
+    said = re.search(
+        r"takes (\d+) µs, (\d+) times as fast .* 35 agents train on Hopper at ([\d,]+) steps", text("README.md")
+    )
+    assert said, "the sentence was changed: change this test"
+    expected = (f"{1000 * whole['ms']:.0f}", f"{whole['× faster']:.0f}", f"{trained['steps/s']:,.0f}")
+    assert said.groups() == expected
+
+
+def test_the_readme_counts_the_rules() -> None:
+    assert len(RULES) == 15 and "Fourteen other rules" in text("README.md")
+
+
+def test_the_results_page_lists_every_experiment_with_its_size() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| [^|]+ \|([^|]*)\|$", (ROOT / "docs/results.md").read_text(), re.MULTILINE)
+    listed = {name: size for names, size in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert {name for name in listed if name in EXPERIMENTS} == EXPERIMENTS.keys()
+    for name, experiment in EXPERIMENTS.items():
+        if experiment.trained:
+            assert int(listed[name].split()[0]) == len(agents_of(name)), name
+
+
+def test_the_results_page_has_no_other_number_from_the_records() -> None:
+    outside = text("docs/results.md").split("## Reproduce")[0]
+    assert re.findall(r"\d", outside) == []
+
+
+def test_the_statistics_page_states_the_level_of_the_claims() -> None:
+    page = text("docs/statistics.md")
+    assert f"each interval has {100 * claim_level():.1f} % confidence" in page
+    assert f"with {round(0.05 / (1 - claim_level()))} claims" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 
 from damper.cli.options.report import Report
@@ -18,7 +20,7 @@ def run(options: Report) -> None:
     for page in options.pages or ():
         if not page.is_file():
             raise DamperError(f"pages must be Markdown files, but {page} is none: give one that exists.")
-    pages = [page for page in PAGES if has_place(page)] if options.pages is None else options.pages
+    pages = _own_pages(options) if options.pages is None else options.pages
     console = Console()
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
@@ -27,3 +29,9 @@ def run(options: Report) -> None:
             console.print(f"  {name} differs there; this store's was kept", style="yellow", highlight=False)
     paths = write_report(options.results, options.out, options.formats, pages)
     console.print(f"{len(paths)} files in {options.out}; open {paths[0]}", highlight=False)
+
+
+def _own_pages(options: Report) -> list[Path]:
+    """The project's own pages, which tell of its own results and of no others."""
+    own = (options.results, options.out) == (Report.results, Report.out)
+    return [page for page in PAGES if own and has_place(page)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from damper.experiments.grids import ONE_ETA, TABLE_METHODS
 from damper.experiments.paper import TASKS, printed, title
@@ -18,23 +18,25 @@ from damper.report.tables import markdown_table
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
     """Everything with a number in it that the results page says."""
-    if not found:
-        return "No records yet.\n"
     main = main_setups(found)
+    if not main:
+        return "No records yet.\n"
     parts = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings)]
     return "\n".join([*parts, *_precision(found), _starts(main), _code(main)])
 
 
 def _extent(found: Sequence[Setup]) -> str:
     """How much of the paper's main tables is there."""
-    whole = len(TASKS) * 2 * len(TABLE_METHODS)
-    parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
+    full = {}
     for setup in main_setups(found):
         cells = [cell for cell in setup.cells if cell.published and cell.method in TABLE_METHODS]
-        full = sum(len(cell.seeds) >= ENOUGH for cell in cells)
-        parts.append(f"Of the {whole} cells of the paper's two main tables, {full} stand under `{setup.protocol}`.")
+        full[setup.protocol] = sum(len(cell.seeds) >= ENOUGH for cell in cells)
+    stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in full.items()) or "none"
+    whole = len(TASKS) * 2 * len(TABLE_METHODS)
+    parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
+    parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds.")
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
-    parts.append(f"{frozen or 'None'} of them diverged.")
+    parts.append(f"{frozen or 'None'} of the agents diverged.")
     return " ".join(parts) + "\n"
 
 
@@ -58,16 +60,22 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
     """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
     claims = next(iter(judged.values()))
     rows = [[claim.text, *(word(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
-    counts = [
-        ", ".join(f"{n} {w}" for w in VERDICTS if (n := sum(v.verdict == w for v in own))) for own in judged.values()
-    ]
+    counts = [_counts(verdict.verdict for verdict in own) for own in judged.values()]
     return markdown_table(["claim", *judged], [*rows, ["**together**", *counts]])
 
 
 def word(verdict: Verdict) -> str:
     """A verdict as it is shown."""
-    shown = verdict.verdict if verdict.verdict == OPEN else f"**{verdict.verdict}**"
-    return shown + (", within the noise" if verdict.doubtful else "")
+    if verdict.verdict != OPEN:
+        return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "")
+    known = _counts(check.verdict for check in verdict.checks if check.verdict != OPEN)
+    return OPEN + (f" (so far, of {len(verdict.checks)}: {known})" if known else "")
+
+
+def _counts(words: Iterable[str]) -> str:
+    """How many there are of each word."""
+    found = list(words)
+    return ", ".join(f"{found.count(word)} {word}" for word in VERDICTS if word in found)
 
 
 def comparisons_list(judged: Sequence[Verdict]) -> str:

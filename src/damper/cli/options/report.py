@@ -17,6 +17,6 @@ class Report:
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; none draws none."""
     pages: tuple[Path, ...] | None = None
-    """Markdown files whose marked places are filled; README.md and docs/results.md by default, where they have any."""
+    """Markdown files whose marked places are filled; of results/ to docs/results, README.md and docs/results.md."""
     merge: tuple[Path, ...] = ()
     """First copy into the store what these other stores have and it lacks."""
