@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from pathlib import Path
 
 import pytest
 
@@ -197,7 +198,7 @@ def test_a_report_of_other_results_leaves_the_projects_pages_alone(
     marked = "<!-- headline: written by damper report -->\n<!-- headline ends -->\n"
     monkeypatch.chdir(tmp_path)
     Path("README.md").write_text(marked)
-    main("report --results other --out elsewhere --formats".split())
+    main(["report", "--results", "other", "--out", "elsewhere", "--formats"])
     assert Path("README.md").read_text() == marked
-    main("report --formats".split())
+    main(["report", "--formats"])
     assert "No records yet" in Path("README.md").read_text()
