@@ -1,8 +1,10 @@
 # make setup | demo | test | test-slow | lint | docs | clean
-# PYTHON chooses the interpreter of a new environment (3.11 to 3.13), VENV where it lives.
+# PYTHON chooses the interpreter of a new environment (3.11 to 3.13), VENV where it lives, WORKERS how many tests run
+# at once.
 
 PYTHON ?= python3
 VENV ?= .venv
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
@@ -20,8 +22,10 @@ setup: $(VENV)/.all
 demo: $(VENV)/.core
 	$(BIN)/python -m damper $(DEMO)
 
+# Two processes for most of it; what measures time or starts a cluster or a browser follows alone.
 test: $(VENV)/.all
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile -m "not slow and not serial"
+	$(BIN)/pytest -m "serial and not slow"
 
 test-slow: $(VENV)/.all
 	$(BIN)/pytest -m slow

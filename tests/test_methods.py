@@ -25,6 +25,10 @@ OFF = {
     "l2c2-released": {"lambda_low": 0.0},
     "pave": {"lambda_1": 0.0, "lambda_2": 0.0, "lambda_3": 0.0},
 }
+# Methods that differ in their rule alone: to the agents a rule is a function of rows, whose independence
+# tests/rules/test_batching.py holds for each, and tests/engine/test_population.py trains those with a memory.
+BY_RULE = [name for name in METHODS if name in RULES and name != "damper"]
+WITH_LOSSES = [*(name for name in METHODS if name not in BY_RULE), "damper+grad-caps+pave"]
 TRAINED = ("actor", "actor_target", "critic", "critic_target")
 
 
@@ -83,7 +87,7 @@ def test_an_auxiliary_gradient_of_zero_is_plain_bit_for_bit(rule, backbone, plai
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave"])
+@pytest.mark.parametrize("name", [*WITH_LOSSES, *(pytest.param(name, marks=pytest.mark.slow) for name in BY_RULE)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 def test_a_member_equals_itself_alone(name, backbone, dtype, tolerance):
     together = train(population(name, backbone, dtype=dtype), updates=30)

@@ -12,6 +12,7 @@ from damper.bench.turns import CLOCKS
 from damper.cli import main
 from damper.experiments.timings import read_timings
 
+pytestmark = pytest.mark.serial
 SMALL = [
     "--task",
     "Pendulum",

@@ -8,6 +8,7 @@ pytest.importorskip("stable_baselines3")
 from damper.bench.sb3 import Overhead, measure_overhead
 from damper.errors import DamperError
 
+pytestmark = pytest.mark.serial
 TINY = {"rounds": 3, "updates": 2, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
 
 

@@ -28,7 +28,7 @@ STEPS = 6000
 COMMAND = f"reproduce td3-table --tasks Pendulum --methods plain damper --seeds 1 --steps {STEPS} --net-arch 16"
 COMMAND += " --batch-size 16 --learning-starts 100 --log-every 500 --checkpoint-every 500 --episodes 2"
 # Ray's own code warns about itself.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.serial, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture

@@ -116,6 +116,7 @@ def test_the_page(setup: Setup) -> None:
 
 
 @needs_browser
+@pytest.mark.serial
 @pytest.mark.parametrize(("spread", "place"), [("seeds", 1), ("pooled", 2)])
 def test_what_the_page_shows(setup: Setup, tmp_path: Path, spread: str, place: int) -> None:
     (tmp_path / "page.html").write_text(page(page_data([setup], [])))

@@ -9,8 +9,9 @@ import pytest
 
 from damper.cli import main
 from damper.experiments.store import Store
-from tests.report.browser import BROWSER, selftest
+from tests.report.browser import needs_browser, selftest
 
+pytestmark = pytest.mark.serial
 REPRODUCE = "reproduce td3-table --tasks Pendulum LunarLander --methods plain damper --seeds 2 --steps 1000"
 REPRODUCE += " --net-arch 16 --batch-size 16 --learning-starts 100 --log-every 250 --episodes 3"
 
@@ -48,7 +49,7 @@ def test_running_again_changes_nothing_and_a_hole_is_filled(built: tuple[Path, d
     assert {record.digest: record.episodes for record in Store(folder / "results")} == before
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome, and none is installed here")
+@needs_browser
 def test_the_page_works(built: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
     found = selftest(built[0] / "report" / "report.html", tmp_path)
     assert found["errors"] == [] and found["cells"] == 5  # at the last choice of the measures: the lengths

@@ -16,6 +16,8 @@ from damper.report.page_data import page_data
 from tests.experiments.helpers import agents_of, invented, tiny
 from tests.report.browser import document, needs_browser, selftest
 
+pytestmark = pytest.mark.serial
+
 
 def odd_records() -> list[Record]:
     """Whatever a store may hold: holes, a diverged agent, one episode, a task of its own, sweeps, two protocols."""
