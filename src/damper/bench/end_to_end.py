@@ -142,6 +142,7 @@ def shares(settings: Settings) -> dict[str, float]:
         pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
         trainer = Trainer(settings, Path(folder) / "run", (start,), pool)
         learner = trainer.learner
+        setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)
         for part, name in (("start_acting", "acting %"), ("actions", "acting %"), ("learn", "updating %")):
             setattr(learner, part, _timed(getattr(learner, part), spent, name, settings.device))
