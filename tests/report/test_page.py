@@ -126,7 +126,7 @@ def test_one_eta_has_a_row_of_its_own_and_each_seed_a_dot(built: Path, tmp_path:
     for task, cell in zip(("Pendulum", "Hopper"), cells[::2], strict=True):
         own = setup.find("td3", task, "damper", eta=1.0)
         assert own is not None and cell.count("<circle") == len(own.means("return"))
-        assert f"median {own.summary('return').median:.1f}".replace("-", "−") in cell  # type: ignore[union-attr]
+        assert f"med. {own.summary('return').median:.1f}".replace("-", "−") in cell  # type: ignore[union-attr]
 
 
 def test_code_that_is_not_one_clean_commit_is_flagged(built: Path) -> None:

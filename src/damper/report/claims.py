@@ -263,8 +263,10 @@ def _best_weight(e: Evidence) -> Checks:
         known = len(WEIGHTS) - len(_with(words, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
         text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(told) or 'none'}"
+        best = min(WEIGHTS, key=lambda weight: (HOLDS, LEANS, FAILS, OPEN).index(words[weight]))
+        gaps = "; ".join(check.text for check in found[best]) if known else ""
         sure = all(any(check.sure and check.verdict == verdict for check in checks) for checks in found.values())
-        yield Check(f"{text} ({known} of {len(WEIGHTS)} known)", verdict, sure)
+        yield Check(f"{text} ({known} of {len(WEIGHTS)} known). {gaps}".strip(" ."), verdict, sure)
 
 
 def _with(words: dict[float, str], word: str) -> list[str]:
@@ -382,4 +384,5 @@ def _ratio(words: str, one: Clocked | None, base: str, bound: float, expect: str
     sides = {"lower": (high < bound, low > bound), "higher": (low > bound, high < bound)}
     agrees, contradicts = sides[expect]
     verdict = HOLDS if agrees else (BETTER if concession else FAILS) if contradicts else LEANS
-    return Check(f"{words}: {middle:.2f}× [{low:.2f}, {high:.2f}]", verdict, bool(agrees or contradicts))
+    tie = ", a tie within the spread" if verdict == LEANS else ""
+    return Check(f"{words}: {middle:.2f}× [{low:.2f}, {high:.2f}]{tie}", verdict, bool(agrees or contradicts))

@@ -10,7 +10,7 @@ from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import ENOUGH, OPEN, VERDICTS, claim_level, percent, span
-from damper.report.headline import HEADER, main_setups, pairs
+from damper.report.headline import main_setups, pairs
 from damper.report.result_tables import code, number
 from damper.report.statistics import difference, starts_error
 from damper.report.tables import markdown_table
@@ -92,7 +92,7 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
 
 
 def _pairs(setup: Setup) -> str:
-    table = markdown_table(HEADER, rows) if (rows := pairs(setup)) else "Nothing to compare yet.\n"
+    table = pairs(setup, ("return", "smoothness", "mean_change")) or "Nothing to compare yet.\n"
     return f"### DAMPER beside plain, `{setup.protocol}`\n\nSettings: `{setup.title}`.\n\n{table}"
 
 

@@ -27,23 +27,13 @@ def main_setups(found: Sequence[Setup]) -> list[Setup]:
 
 def headline(found: Sequence[Setup]) -> str:
     """One table, of the fullest setup that keeps to its protocol: plain → DAMPER, and DAMPER with η = 1 everywhere."""
-    for setup in main_setups(found):
-        if rows := pairs(setup):
-            return markdown_table(HEADER, rows) + f"\nSettings: `{setup.title}`.\n"
-    return "No records yet.\n"
+    tables = [f"{table}\nSettings: `{setup.title}`.\n" for setup in main_setups(found) if (table := pairs(setup))]
+    return tables[0] if tables else "No records yet.\n"
 
 
-HEADER = [
-    "task",
-    "seeds",
-    *(f"{MEASURES[name]}: plain → DAMPER" for name in SHOWN),
-    "paper's η",
-    f"with η = {ONE_ETA:g}",
-]
-
-
-def pairs(setup: Setup) -> list[list[str]]:
-    """A row for every task and backbone that has both."""
+def pairs(setup: Setup, measures: Sequence[str] = SHOWN) -> str:
+    """A row for every task and backbone that has both; empty if none has."""
+    header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
     rows = []
     for backbone in ("td3", "sac"):
         for task in setup.tasks(backbone):
@@ -51,12 +41,12 @@ def pairs(setup: Setup) -> list[list[str]]:
             if plain is None or ours is None:
                 continue
             one = setup.find(backbone, task, "damper", eta=ONE_ETA)
-            words = "the same" if one is ours else _changes(one, plain)
-            cells = [_arrow(plain, ours, measure) for measure in SHOWN]
+            words = "the same" if one is ours else _changes(one, plain, measures)
+            cells = [_arrow(plain, ours, measure) for measure in measures]
             rows.append(
                 [f"{task}, {backbone.upper()}", _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words]
             )
-    return rows
+    return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
 
 
 def _seeds(*cells: Cell) -> str:
@@ -73,10 +63,10 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
     return f"{means}<br><small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>"
 
 
-def _changes(one: Cell | None, plain: Cell) -> str:
+def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
     if one is None:
         return "not yet trained"
-    return ", ".join(f"{MEASURES[measure]} {change(plain, one, measure)}" for measure in SHOWN)
+    return ", ".join(f"{MEASURES[measure]} {change(plain, one, measure)}" for measure in measures)
 
 
 def change(plain: Cell, ours: Cell, measure: str) -> str:

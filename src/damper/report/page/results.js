@@ -87,7 +87,7 @@ function tableCell(cell, measure, best, domain) {
   const paper = state.paper === "yes" && cell.paper[measure], several = seedValues(cell, measure).length > 1;
   return el("td", { "data-has": "yes" }, el("button", { type: "button", class: best.includes(cell) ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
     el("b", {}, number(values[0], measure)), el("small", {}, spreadText(values, measure) + notes || "one seed"),
-    several ? el("small", {}, `median ${number(values[6], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
+    several ? el("small", {}, `med. ${number(values[6], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
     paper ? el("small", { class: "paper" }, `${number(paper[0], measure)} (${number(paper[1], measure, paper[0])})`) : null));
 }
 
