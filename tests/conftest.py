@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import hypothesis
 import pytest
 import torch
@@ -18,6 +20,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    # Started in the background, a process ignores SIGINT and so do its children; tests of Ctrl-C send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
