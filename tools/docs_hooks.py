@@ -1,4 +1,4 @@
-"""Two things done while the documentation is built: equations become MathML, and newcomers' pages come first.
+"""Two things done while the documentation is built: equations become MathML, and a folder in ``nav`` its pages.
 
 Browsers draw MathML themselves, so a page needs neither a script nor a network to show its equations.
 """
@@ -11,12 +11,8 @@ import re
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
-from mkdocs.structure.files import Files, file_sort_key
+from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
-from mkdocs.utils import nest_paths
-
-# Every other page follows in alphabetical order, so that adding one needs no change here.
-FIRST_PAGES = ["index.md", "install.md", "quickstart.md", "theory.md"]
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # LaTeX that the converter does not know, in words that it does.
@@ -42,10 +38,18 @@ log = get_plugin_logger("equations")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """List every page: the first ones in their order, then the others, then the folders."""
-    rank = {page: position for position, page in enumerate(FIRST_PAGES)}
-    pages = sorted(sorted(files.documentation_pages(), key=file_sort_key), key=lambda f: rank.get(f.src_uri, len(rank)))
-    config.nav = nest_paths(page.src_uri for page in pages)
+    """Replace each folder in ``nav`` by a section of its pages: ``index.md`` first, the others by name."""
+    pages = sorted(page.src_uri for page in files.documentation_pages())
+
+    def listed(entry: str) -> str | dict[str, list[str]]:
+        if not entry.endswith("/"):
+            return entry
+        inside = [page for page in pages if page.startswith(entry)]
+        return {entry.rstrip("/").capitalize(): sorted(inside, key=lambda page: page != f"{entry}index.md")}
+
+    config.nav = [
+        {title: [listed(entry) for entry in entries]} for part in config.nav or [] for title, entries in part.items()
+    ]
     return files
 
 
