@@ -70,6 +70,42 @@ def backward(
     return report
 
 
+def backward_auxiliary(
+    auxiliary_loss: Tensor,
+    parameters: nn.Module | Tensor | Iterable[Tensor],
+    rule: str | Rule = "damper",
+    state: Any = None,
+    *,
+    process_group: distributed.ProcessGroup | None = None,
+    **settings: Any,
+) -> GradientReport:
+    """The second half of ``backward``, after ``primary_loss.backward()``: combine into the ``.grad`` it left.
+
+    For a primary loss that also trains what the auxiliary one must not touch, as PPO's trains the value function:
+    parameters not given keep their gradient.
+
+    Args:
+        auxiliary_loss: as in ``backward``.
+        parameters: what to combine the gradients of; a ``.grad`` of None counts as zero.
+        rule: as in ``backward``.
+        state: likewise.
+        process_group: where the auxiliary gradient is averaged; the primary one must have been already.
+        **settings: the rule's own settings.
+    """
+    leaves = _leaves(parameters)
+    auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
+    used = [i for i in range(len(leaves)) if leaves[i].grad is not None or auxiliary[i] is not None]
+    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in ([x.grad for x in leaves], auxiliary))
+    if process_group is not None:
+        flat = torch.cat([g.reshape(-1) for g in g_T]) / distributed.get_world_size(process_group)
+        distributed.all_reduce(flat, group=process_group)
+        g_T = [part.view_as(g) for part, g in zip(flat.split([g.numel() for g in g_T]), g_T, strict=True)]
+    combined, report = combine_single(rule, g_R, g_T, state, **settings)
+    for i, part in zip(used, combined, strict=True):
+        leaves[i].grad = part
+    return report
+
+
 def _leaves(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
     """The parameters that can have a gradient, each once."""
     if isinstance(parameters, nn.Module):

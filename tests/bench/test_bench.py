@@ -73,6 +73,15 @@ def test_our_sb3_classes_by_processor_time(tmp_path: Path, monkeypatch: pytest.M
     assert all(row["ms"] > 0 and row["× SB3's plain"] > 0 for row in found.rows)
 
 
+def test_ppo_is_measured_beside_sb3_s_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "--backbones", "ppo", "--methods", "damper", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main(["bench", "scaling", *words])
+    assert "backbones must be td3 or sac here, but ppo was given" in capsys.readouterr().err
+    main(["bench", "sb3", *words])
+    assert [(row["backbone"], row["method"]) for row in read(tmp_path / "sb3.json").rows] == [("PPO", "damper")]
+
+
 def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
     words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "damper", "--steps", "72"]
     main(["bench", "end-to-end", *words, "--out", str(tmp_path)])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import gymnasium
 import numpy as np
+import sb3_contrib
 import stable_baselines3
 import torch
 from stable_baselines3.common.logger import configure
 
 import damper.sb3
 
-OURS = {"td3": damper.sb3.TD3, "sac": damper.sb3.SAC}
-THEIRS = {"td3": stable_baselines3.TD3, "sac": stable_baselines3.SAC}
+NAMES = ("td3", "sac", "ddpg", "tqc", "ppo")
+OURS = {name: getattr(damper.sb3, name.upper()) for name in NAMES}
+THEIRS = {name: getattr(sb3_contrib if name == "tqc" else stable_baselines3, name.upper()) for name in NAMES}
 SMALL: dict[str, Any] = {
     "learning_starts": 50,
     "buffer_size": 5000,
@@ -23,16 +26,32 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
     "policy_kwargs": {"net_arch": [16, 16], "activation_fn": torch.nn.SiLU},
 }
+SMALL_PPO: dict[str, Any] = {"n_steps": 50, "batch_size": 32, "n_epochs": 3, "seed": 1, "device": "cpu"}
+SMALL_PPO["policy_kwargs"] = SMALL["policy_kwargs"]
 
 
 def make(kind: type, env: Any = "Pendulum-v1", **settings: Any) -> Any:
+    small = SMALL_PPO if issubclass(kind, stable_baselines3.PPO) else SMALL
     # SB3 writes into policy_kwargs, so each model gets its own.
-    return kind(settings.pop("policy", "MlpPolicy"), env, **copy.deepcopy({**SMALL, **settings}))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You have specified a mini-batch size of")  # a last, smaller one is wanted
+        return kind(settings.pop("policy", "MlpPolicy"), env, **copy.deepcopy({**small, **settings}))
 
 
 def weights(model: Any) -> torch.Tensor:
     """Every parameter of the policy, targets included."""
     return torch.cat([p.detach().reshape(-1) for p in model.policy.parameters()])
+
+
+def optimizer(model: Any) -> torch.optim.Optimizer:
+    """The one that moves the actor."""
+    return model.policy.optimizer if isinstance(model, stable_baselines3.PPO) else model.actor.optimizer
+
+
+def taken(model: Any) -> np.ndarray:
+    """The actions in its buffer."""
+    buffer = model.rollout_buffer if isinstance(model, stable_baselines3.PPO) else model.replay_buffer
+    return buffer.actions
 
 
 def quiet(model: Any) -> Any:

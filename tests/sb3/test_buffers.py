@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from damper.errors import DamperError
-from damper.sb3 import RemembersRows
+from damper.sb3 import IndexedReplayBuffer
 from tests.sb3.models import OURS, Counter, make, quiet
 
 LENGTHS = (5, 3, 7)
@@ -37,7 +37,7 @@ def states(draw):
 @pytest.mark.parametrize("buffer_size", [3000, 60])
 def test_the_previous_observation_is_the_one_before_in_its_episode(buffer_size):
     model = filled(method="grad-caps", buffer_size=buffer_size, steps=300)
-    before, now, _ = states(model._draw(512))
+    before, now, _ = states(model._sample_inputs(512))
     inside = now[:, 1] > 0
     followed = (before == now - [0, 1]).all(1)
     stands_in = (before == now).all(1)
@@ -53,14 +53,14 @@ def test_the_previous_observation_is_the_one_before_in_its_episode(buffer_size):
 def test_a_new_call_of_learn_starts_a_new_episode():
     model = filled(method="grad-caps", steps=12)  # stops inside the first two environments' episodes
     model.learn(12)
-    before, now, _ = states(model._draw(512))
+    before, now, _ = states(model._sample_inputs(512))
     assert (before == np.where((now[:, 1] > 0)[:, None], now - [0, 1], now)).all()
 
 
 @pytest.mark.parametrize(("ends", "masked"), [("terminated", True), ("truncated", False)])
 def test_n_step_returns_keep_the_true_successor(ends, masked):
     model = filled(method="damper", n_steps=3, env=counters(ends))
-    draw = model._draw(512)
+    draw = model._sample_inputs(512)
     now, after = draw.smooth.obs.numpy(), draw.smooth.next_obs.numpy()
     ahead = draw.native.next_obs.numpy()
     assert (after - now == [0, 1]).all()
@@ -85,7 +85,7 @@ def test_remembering_rows_changes_no_sample():
 def test_previous_observations_are_normalised_like_the_others():
     env = VecNormalize(counters(), norm_obs=True)
     model = filled(method="grad-caps", env=env, steps=90)
-    draw = model._draw(256)
+    draw = model._sample_inputs(256)
     raw = env.unnormalize_obs(draw.smooth.previous_obs.numpy())
     now = env.unnormalize_obs(draw.smooth.obs.numpy())
     expected = np.where((now[:, 1] > 0.5)[:, None], now - [0, 1], now)
@@ -97,7 +97,7 @@ def test_hindsight_goals_reach_the_previous_observation():
     model = filled(
         method="grad-caps", env=env, policy="MultiInputPolicy", steps=200, replay_buffer_class=HerReplayBuffer
     )
-    draw = model._draw(256)
+    draw = model._sample_inputs(256)
     before, now = draw.smooth.previous_obs, draw.smooth.obs
     assert torch.equal(before["desired_goal"], now["desired_goal"])
     rows, envs = model.replay_buffer.rows
@@ -111,7 +111,7 @@ class Custom(ReplayBuffer):
     pass
 
 
-class CustomRows(RemembersRows, Custom):
+class CustomRows(IndexedReplayBuffer, Custom):
     pass
 
 
@@ -123,7 +123,7 @@ def test_a_custom_buffer_is_refused_where_neighbours_are_needed():
 
 def test_a_custom_buffer_that_remembers_rows_serves():
     model = filled(method="grad-caps", replay_buffer_class=CustomRows)
-    before, now, _ = states(model._draw(256))
+    before, now, _ = states(model._sample_inputs(256))
     assert (before == np.where((now[:, 1] > 0)[:, None], now - [0, 1], now)).all()
 
 
@@ -149,5 +149,5 @@ def test_a_loaded_buffer_is_prepared(tmp_path):
     model.save_replay_buffer(tmp_path / "buffer")
     other = make(OURS["td3"], counters(), method="grad-caps")
     other.load_replay_buffer(tmp_path / "buffer")
-    before, now, _ = states(other._draw(128))
+    before, now, _ = states(other._sample_inputs(128))
     assert (before == np.where((now[:, 1] > 0)[:, None], now - [0, 1], now)).all()

@@ -90,7 +90,7 @@ def train_once(model: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> dic
     """Our ``train`` on exactly this batch; returns the noise it used."""
     own = {name: model._noise(kind, batch) for name, kind in model._method.noise.items()}
     draw = type("Fixed", (), {"native": batch, "smooth": batch, "gamma": HYPER["gamma"], "noise": own})()
-    monkeypatch.setattr(model, "_draw", lambda batch_size: draw)
+    monkeypatch.setattr(model, "_sample_inputs", lambda batch_size: draw)
     torch.manual_seed(5)
     model.train(gradient_steps=1, batch_size=BATCH)
     torch.manual_seed(5)

@@ -10,24 +10,28 @@ pytest.importorskip("stable_baselines3")
 from damper.losses._interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
-from tests.sb3.models import OURS, THEIRS, make, quiet, weights
+from tests.sb3.models import NAMES, OURS, THEIRS, make, optimizer, quiet, taken, weights
 
 SILENT = Method("silent", actor=Loss(lambda *inputs, **k: 0.0 * temporal(*inputs, **k)), rule="damper")
 
 
-@pytest.mark.parametrize("steps", [400, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("backbone", ["td3", "sac"])
+@pytest.mark.parametrize(
+    ("backbone", "steps"),
+    [("td3", 400), ("sac", 400), ("ddpg", 150), ("tqc", 150), ("ppo", 400)]
+    + [pytest.param(name, 2000, marks=pytest.mark.slow) for name in NAMES],
+)
 def test_plain_and_silenced_equal_sb3_bit_for_bit(backbone, steps):
     theirs = make(THEIRS[backbone]).learn(steps)
     for method in ("plain", SILENT):
         ours = make(OURS[backbone], method=method).learn(steps)
         assert torch.equal(weights(ours), weights(theirs))
-        for mine, other in zip(ours.actor.optimizer.state.values(), theirs.actor.optimizer.state.values(), strict=True):
+        for mine, other in zip(*(optimizer(model).state.values() for model in (ours, theirs)), strict=True):
+            assert torch.equal(mine["exp_avg"], other["exp_avg"])
             assert torch.equal(mine["exp_avg_sq"], other["exp_avg_sq"])
-        assert np.array_equal(ours.replay_buffer.actions, theirs.replay_buffer.actions)
+        assert np.array_equal(taken(ours), taken(theirs))
 
 
-@pytest.mark.parametrize("backbone", ["td3", "sac"])
+@pytest.mark.parametrize("backbone", NAMES)
 def test_damper_differs_from_sb3(backbone):
     steps = 120
     assert not torch.equal(weights(make(OURS[backbone]).learn(steps)), weights(make(THEIRS[backbone]).learn(steps)))
@@ -41,6 +45,9 @@ def test_damper_differs_from_sb3(backbone):
         ("sac", {"use_sde": True, "use_sde_at_warmup": True, "sde_sample_freq": 4, "ent_coef": "auto_0.1"}),
         ("sac", {"policy_kwargs": {"share_features_extractor": True, "n_critics": 3, "net_arch": [8]}}),
         ("td3", {"policy_kwargs": {"share_features_extractor": True, "n_critics": 1, "net_arch": [8]}}),
+        ("ddpg", {"gradient_steps": 2, "n_steps": 3, "policy_kwargs": {"n_critics": 2, "net_arch": [8]}}),
+        ("tqc", {"top_quantiles_to_drop_per_net": 4, "use_sde": True, "ent_coef": 0.1}),
+        ("tqc", {"n_steps": 3, "policy_kwargs": {"share_features_extractor": True, "n_critics": 3, "net_arch": [8]}}),
     ],
 )
 def test_plain_equals_sb3_under_other_settings(backbone, settings):
@@ -48,7 +55,7 @@ def test_plain_equals_sb3_under_other_settings(backbone, settings):
     assert torch.equal(weights(make(OURS[backbone], method="plain", **settings).learn(150)), weights(theirs))
 
 
-@pytest.mark.parametrize("backbone", ["td3", "sac"])
+@pytest.mark.parametrize("backbone", NAMES)
 def test_the_native_log_is_sb3s(backbone):
     logs = []
     for kind, method in ((OURS[backbone], {"method": "plain"}), (THEIRS[backbone], {})):

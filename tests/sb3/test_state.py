@@ -10,7 +10,7 @@ import torch
 
 pytest.importorskip("stable_baselines3")
 from damper.rules import RULES
-from damper.sb3 import smooth
+from damper.sb3 import off_policy
 from tests.sb3.models import OURS, make, quiet
 
 
@@ -18,7 +18,7 @@ from tests.sb3.models import OURS, make, quiet
 def updates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Both gradients and the combined one of every actor update from now on."""
     seen: list[Any] = []
-    backward = smooth.backward
+    backward = off_policy.backward
 
     def watched(primary: Any, auxiliary: Any, parameters: Any, **settings: Any) -> Any:
         g_R, g_T = (
@@ -29,7 +29,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append((g_R, g_T, torch.cat([p.grad.reshape(-1) for p in parameters])))
         return report
 
-    monkeypatch.setattr(smooth, "backward", watched)
+    monkeypatch.setattr(off_policy, "backward", watched)
     return seen
 
 

@@ -53,6 +53,10 @@ def _check(options: Bench) -> None:
         raise DamperError(f"mode must be eager or compile on a CPU, but {options.mode!r} was given: leave it out.")
     if options.rounds < 1 or (options.iterations is not None and options.iterations < 1):
         raise DamperError("iterations and rounds must be at least 1, but a smaller number was given.")
+    if options.what != "sb3" and (theirs := set(options.backbones) - {"td3", "sac"}):
+        raise DamperError(
+            f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: damper bench sb3 takes it."
+        )
     if options.what == "sb3" and not peers.has_sb3():
         raise MissingExtraError(
             "this measurement must have Stable-Baselines3, but it is not installed: pip install 'damper-rl[sb3]'."
@@ -82,7 +86,7 @@ def _data(options: Bench) -> Transitions:
 def _measure(options: Bench, part: str) -> Found | None:
     cpu, methods = options.device == "cpu", options.methods or PAIR
     plan = Plan(options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device)
-    shared = (_how(options), options.backbones)
+    shared = (_how(options), options.backbones or ("td3", "sac"))
     if part == "update":
         data = _data(options)
         found, turns = update_time(data, *shared, options.methods or METHODS, plan)
@@ -109,7 +113,7 @@ def _sb3(options: Bench, plan: Plan) -> Found | None:
     from damper.bench.sb3 import measure_overhead
 
     rows = []
-    for backbone in options.backbones:
+    for backbone in options.backbones or ("td3", "sac", "ppo"):
         for method in options.methods or ("damper",):
             updates = max(1, plan.iterations // options.rounds)
             how: dict[str, Any] = {"show": False, "clock": options.clock, "device": options.device}

@@ -1,17 +1,61 @@
-"""Stable-Baselines3's TD3 and SAC with one more argument: ``from damper.sb3 import TD3, SAC``."""
+"""Stable-Baselines3's TD3, SAC, PPO, DDPG and TQC with one more argument: ``from damper.sb3 import PPO``."""
 
 from __future__ import annotations
 
-from damper.errors import MissingExtraError
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from damper.errors import DamperError, MissingExtraError
 
 try:
     import stable_baselines3  # noqa: F401
 except ImportError as error:
     raise MissingExtraError('damper.sb3 needs Stable-Baselines3: pip install "damper-rl[sb3]".') from error
 
-from damper.sb3.buffers import RemembersRows
+from damper.sb3.buffers import IndexedReplayBuffer, IndexedRolloutBuffer
 from damper.sb3.convert import from_sb3, to_sb3
+from damper.sb3.ddpg import DDPG
+from damper.sb3.ppo import PPO
 from damper.sb3.sac import SAC
 from damper.sb3.td3 import TD3
 
-__all__ = ["SAC", "TD3", "RemembersRows", "from_sb3", "to_sb3"]
+if TYPE_CHECKING:
+    from damper.sb3.tqc import TQC
+
+__all__ = [
+    "DDPG",
+    "PPO",
+    "SAC",
+    "TD3",
+    "TQC",
+    "IndexedReplayBuffer",
+    "IndexedRolloutBuffer",
+    "from_sb3",
+    "to_sb3",
+]
+
+
+class _MissingNameError(DamperError, ImportError):
+    """``from damper.sb3 import A2C``; no AttributeError, in whose place Python puts a sentence of its own."""
+
+
+def __getattr__(name: str) -> Any:
+    """TQC, which needs another package; other names are told in one sentence."""
+    if name == "TQC":
+        return importlib.import_module("damper.sb3.tqc").TQC
+    if name == "RemembersRows":  # its name in earlier versions
+        return IndexedReplayBuffer
+    # Python asks for submodules and for names of its own here too.
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _MissingNameError(
+        f"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}{_REASONS.get(name, '')}: import it from "
+        "stable_baselines3 or sb3_contrib, or train with one of these."
+    )
+
+
+_DISCRETE = ", whose actions are discrete and have no mean"
+_REASONS = dict.fromkeys(("DQN", "QRDQN", "MaskablePPO"), _DISCRETE) | {
+    "RecurrentPPO": ", whose policy carries a memory that two observations alone do not tell",
+}

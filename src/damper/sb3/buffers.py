@@ -1,18 +1,29 @@
-"""A sample's neighbours in the replay buffer: the step before, and the step after where SB3 looks n steps ahead.
+"""A sample's neighbours in SB3's buffers: the step before, and the step after where the sample does not hold it.
 
-SB3's buffers keep the steps of an environment in order, so the observation before ``s_t`` stands one row above, if that
-row led to ``s_t``: it must not have ended its episode, its successor must be ``s_t`` itself (``learn`` called again
+SB3's replay buffers keep an environment's steps in order: the observation before ``s_t`` stands one row above, if that
+row led to ``s_t``. It must not have ended its episode, its successor must be ``s_t`` itself (``learn`` called again
 starts a new episode without ending the old one), and it must not be the newest row of a full ring. Elsewhere ``s_t``
 itself stands in, as at an episode's first step.
+
+Its rollout buffers keep neither successors nor ends, but where each episode starts: two rows in a row are consecutive
+observations of one environment unless the second starts an episode. At an episode's end and at the rollout's there is
+no pair, and none is made up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.buffers import (
+    DictReplayBuffer,
+    DictRolloutBuffer,
+    NStepReplayBuffer,
+    ReplayBuffer,
+    RolloutBuffer,
+)
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import Tensor
 
@@ -29,7 +40,7 @@ class Neighbours(NamedTuple):
     terminated: Tensor
 
 
-class RemembersRows(ReplayBuffer):
+class IndexedReplayBuffer(ReplayBuffer):
     """SB3's replay buffer, and before another of SB3's buffers a mixin: which rows the last sample came from."""
 
     rows: Index
@@ -42,15 +53,15 @@ class RemembersRows(ReplayBuffer):
         return super()._get_samples(batch_inds, env=env)
 
 
-class DictRows(RemembersRows, DictReplayBuffer):
+class IndexedDictReplayBuffer(IndexedReplayBuffer, DictReplayBuffer):
     """SB3's replay buffer for Dict observations."""
 
 
-class NStepRows(RemembersRows, NStepReplayBuffer):
+class IndexedNStepReplayBuffer(IndexedReplayBuffer, NStepReplayBuffer):
     """SB3's n-step replay buffer."""
 
 
-class HerRows(HerReplayBuffer):
+class IndexedHerReplayBuffer(HerReplayBuffer):
     """SB3's hindsight buffer, which first takes real samples, then ones with another goal."""
 
     rows: Index
@@ -72,24 +83,81 @@ class HerRows(HerReplayBuffer):
         return super()._get_virtual_samples(batch_indices, env_indices, env)
 
 
-_REMEMBERING: dict[type, type] = {
-    ReplayBuffer: RemembersRows,
-    DictReplayBuffer: DictRows,
-    NStepReplayBuffer: NStepRows,
-    HerReplayBuffer: HerRows,
+class IndexedRolloutBuffer(RolloutBuffer):
+    """SB3's rollout buffer, and before another of SB3's a mixin: which rows the last minibatch came from.
+
+    Rows are counted as SB3 hands them out: environment by environment, ``buffer_size`` steps each.
+    """
+
+    rows: NDArray[np.int64]
+
+    def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
+        """SB3's minibatches."""
+        starts = self.swap_and_flatten(self.episode_starts).reshape(-1) > 0
+        self._starts = starts
+        # Whether the row above holds the observation before.
+        self._follows = ~starts & (np.arange(len(starts)) % self.buffer_size > 0)
+        self._leads = np.append(self._follows[1:], False)
+        yield from super().get(batch_size)
+
+    def _get_samples(self, batch_inds: NDArray[np.int64], env: Any = None) -> Any:
+        self.rows = batch_inds
+        return super()._get_samples(batch_inds, env)
+
+    def pairs(self, previous: bool) -> NDArray[np.int64]:
+        """Rows of the last minibatch whose successor is the row below, and if asked for, whose predecessor is known.
+
+        It is known where the row above holds it, and at an episode's first step, which has none.
+        """
+        kept = self._leads[self.rows]
+        if previous:
+            kept &= (self._follows | self._starts)[self.rows]
+        found: NDArray[np.int64] = self.rows[kept]
+        return found
+
+    def take(self, rows: NDArray[np.int64]) -> Any:
+        """Observations of these rows."""
+        if isinstance(self.observations, dict):
+            return {key: self.to_torch(array[rows]) for key, array in self.observations.items()}
+        return self.to_torch(self.observations[rows])
+
+    def before(self, rows: NDArray[np.int64]) -> Any:
+        """Observations of the rows above; at an episode's first step its own."""
+        return self.take(rows - self._follows[rows])
+
+
+class IndexedDictRolloutBuffer(IndexedRolloutBuffer, DictRolloutBuffer):
+    """SB3's rollout buffer for Dict observations."""
+
+
+_INDEXED: dict[type, type] = {
+    ReplayBuffer: IndexedReplayBuffer,
+    DictReplayBuffer: IndexedDictReplayBuffer,
+    NStepReplayBuffer: IndexedNStepReplayBuffer,
+    HerReplayBuffer: IndexedHerReplayBuffer,
+    RolloutBuffer: IndexedRolloutBuffer,
+    DictRolloutBuffer: IndexedDictRolloutBuffer,
 }
+# The names under which earlier versions pickled replay buffers.
+RemembersRows, DictRows = IndexedReplayBuffer, IndexedDictReplayBuffer
+NStepRows, HerRows = IndexedNStepReplayBuffer, IndexedHerReplayBuffer
 
 
-def remember_rows(buffer: Any, method: str) -> None:
-    """Make one of SB3's buffers remember its rows, in place; a custom class is refused."""
-    if isinstance(buffer, RemembersRows | HerRows):
+def index_rows(buffer: Any, method: str) -> None:
+    """Let one of SB3's buffers tell its rows, in place; a custom class is refused."""
+    if isinstance(buffer, tuple(_INDEXED.values())):
         return
-    if type(buffer) not in _REMEMBERING:
-        raise DamperError(
-            f"method {method!r} needs each sample's neighbours in the replay buffer, which SB3's own buffers tell but "
-            f"{type(buffer).__name__} does not: use one of them, or let it inherit damper.sb3.RemembersRows too."
+    if type(buffer) not in _INDEXED:
+        kind, base = (
+            ("rollout", "IndexedRolloutBuffer")
+            if isinstance(buffer, RolloutBuffer)
+            else ("replay", "IndexedReplayBuffer")
         )
-    buffer.__class__ = _REMEMBERING[type(buffer)]
+        raise DamperError(
+            f"method {method!r} needs each sample's neighbours in the {kind} buffer, which SB3's own buffers tell but "
+            f"{type(buffer).__name__} does not: use one of them, or let it inherit damper.sb3.{base} too."
+        )
+    buffer.__class__ = _INDEXED[type(buffer)]
 
 
 def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbours:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
+from gymnasium.vector.utils import create_empty_array
 from stable_baselines3.common.policies import BasePolicy, ContinuousCritic
 from stable_baselines3.sac.policies import Actor as SacActor
 from torch import Tensor, nn
+from torch.distributions import Normal
 
 from damper.errors import DamperError
 from damper.sb3.state import MethodState
@@ -24,10 +27,10 @@ class Policy:
 
     stochastic = False
 
-    def __init__(self, actor: BasePolicy, state: MethodState | None = None, still: bool = False) -> None:
-        """``still`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
+    def __init__(self, actor: BasePolicy, state: MethodState | None = None, eval_mode: bool = False) -> None:
+        """``eval_mode`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
         self.actor: Any = actor
-        self.state, self.still = state, still
+        self.state, self.eval_mode = state, eval_mode
         self._kept: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def _shared(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
@@ -35,7 +38,7 @@ class Policy:
         key = kind, id(obs)
         if key in self._kept:
             return self._kept[key][1]
-        with evaluating(self.actor) if self.still else nothing():
+        with eval_mode(self.actor) if self.eval_mode else nullcontext():
             value = compute(obs)
         if torch.is_grad_enabled():
             self._kept[key] = obs, value
@@ -100,6 +103,43 @@ class GaussianPolicy(Policy):
         return mean, log_std
 
 
+class OnPolicyActor(Policy):
+    """The actor inside PPO's policy: the distribution's mode, in the policy's own units.
+
+    Those are the environment's where the Gaussian is not squashed, so that the mode may lie outside of its bounds.
+    """
+
+    stochastic = True
+
+    def __call__(self, obs: Any) -> Tensor:
+        """The mode: the Gaussian's mean, or its tanh where gSDE squashes."""
+        # SB3 hands out one distribution object again and again, so its numbers are taken at once.
+        action: Tensor = self._shared("action", obs, lambda s: self.actor.get_distribution(s).mode())
+        return action
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before any tanh; gSDE's deviation is the one its noise amounts to."""
+        found: tuple[Tensor, Tensor] = self._shared("distribution", obs, self._moments)
+        return found
+
+    def _moments(self, obs: Any) -> tuple[Tensor, Tensor]:
+        inside = self.actor.get_distribution(obs).distribution
+        if not isinstance(inside, Normal):
+            raise DamperError(f"this loss needs a Gaussian policy, but the policy's is {type(inside).__name__}.")
+        return inside.mean, inside.stddev.log()
+
+
+def actor_parameters(policy: Any) -> list[nn.Parameter]:
+    """What the action distribution of PPO's policy depends on: a shared features extractor too, the value head not."""
+    blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
+    parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    with eval_mode(policy), torch.enable_grad():
+        distribution = policy.get_distribution(blank)
+        output = distribution.log_prob(distribution.mode()).sum()
+    gradients = torch.autograd.grad(output, parameters, allow_unused=True)
+    return [parameter for parameter, gradient in zip(parameters, gradients, strict=True) if gradient is not None]
+
+
 class Critic:
     """SB3's critics, values stacked before the batch axis: ``[2, B]``."""
 
@@ -141,16 +181,11 @@ def has_modes(module: nn.Module) -> bool:
 
 
 @contextmanager
-def evaluating(actor: BasePolicy) -> Iterator[None]:
-    """Evaluation mode inside, training mode after."""
-    actor.set_training_mode(False)
+def eval_mode(module: BasePolicy) -> Iterator[None]:
+    """Evaluation mode inside, the mode before after."""
+    before = module.training
+    module.set_training_mode(False)
     try:
         yield
     finally:
-        actor.set_training_mode(True)
-
-
-@contextmanager
-def nothing() -> Iterator[None]:
-    """No mode to change."""
-    yield
+        module.set_training_mode(before)

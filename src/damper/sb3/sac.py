@@ -6,21 +6,42 @@ from typing import Any
 
 import stable_baselines3
 import torch
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.common.utils import polyak_update
+from stable_baselines3.sac.policies import SACPolicy
 from torch import Tensor
 
 from damper.agents import sac
+from damper.methods import Method
+from damper.rules._span import Rule
 from damper.sb3.log import Log
+from damper.sb3.mixin import named
 from damper.sb3.networks import Critic, GaussianPolicy
-from damper.sb3.smooth import Draw, Smooth
+from damper.sb3.off_policy import OffPolicyMixin, UpdateInputs
 
 _NO_NOISE: Any = {"target": None, "policy": None}  # the actor draws for itself
 
 
-class SAC(Smooth, stable_baselines3.SAC):
-    """``stable_baselines3.SAC`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit."""
+class SACMixin(OffPolicyMixin):
+    """The update of SAC; TQC's differs in target and losses."""
 
     backbone = sac
+    # SB3's own, as far as they are used here.
+    tau: float
+    use_sde: bool
+    ent_coef_optimizer: Any
+    ent_coef_tensor: Tensor
+    log_ent_coef: Any
+    target_entropy: Any
+    target_update_interval: int
+    critic_target: Any
+    logger: Any
+    _n_updates: int
+    _update_learning_rate: Any
+    batch_norm_stats: Any
+    batch_norm_stats_target: Any
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Sample the replay buffer and do the updates, in SB3's order and from its random numbers."""
@@ -29,14 +50,13 @@ class SAC(Smooth, stable_baselines3.SAC):
         self._update_learning_rate([self.actor.optimizer, self.critic.optimizer, *temperature])
         log = Log()
         for step in range(gradient_steps):
-            draw = self._draw(batch_size)
+            inputs = self._sample_inputs(batch_size)
             if self.use_sde:
                 self.actor.reset_noise()
             policy = GaussianPolicy(self.actor, self.method_state)
-            hyper: dict[str, Any] = {"gamma": draw.gamma, "ent_coef": self._temperature(policy, draw, log)}
-            self._update_critic(self._target(policy, draw, hyper), policy, draw, log)
-            loss, _ = sac.actor_loss(policy, Critic(self.critic), draw.native, _NO_NOISE, hyper, _sampler)
-            self._update_actor(loss, policy, draw, log)
+            hyper: dict[str, Any] = {"gamma": inputs.gamma, "ent_coef": self._temperature(policy, inputs, log)}
+            self._update_critic(self._target(policy, inputs, hyper), policy, inputs, log)
+            self._update_actor(self._actor_loss(policy, inputs, hyper), policy, inputs, log)
             if step % self.target_update_interval == 0:
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
@@ -45,13 +65,13 @@ class SAC(Smooth, stable_baselines3.SAC):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         log.write(self.logger)
 
-    def _temperature(self, policy: GaussianPolicy, draw: Draw, log: Log) -> Tensor:
+    def _temperature(self, policy: GaussianPolicy, inputs: UpdateInputs, log: Log) -> Tensor:
         """α for this step, then one step on ``J(log α) = −log α · mean(log π + H̄)`` if it is learned."""
-        _, log_prob = policy.sample(draw.native.obs)
+        _, log_prob = policy.sample(inputs.native.obs)
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:
             log.add(ent_coef=self.ent_coef_tensor)
             return self.ent_coef_tensor
-        ent_coef = self.log_ent_coef.detach().exp()
+        ent_coef: Tensor = self.log_ent_coef.detach().exp()
         loss = -(self.log_ent_coef * (log_prob.reshape(-1, 1) + float(self.target_entropy)).detach()).mean()
         log.add(ent_coef=ent_coef, ent_coef_loss=loss)
         self.ent_coef_optimizer.zero_grad()
@@ -59,13 +79,77 @@ class SAC(Smooth, stable_baselines3.SAC):
         self.ent_coef_optimizer.step()
         return ent_coef
 
-    def _target(self, policy: GaussianPolicy, draw: Draw, hyper: dict[str, Any]) -> Tensor:
-        if self._method.actor and draw.smooth.next_obs is draw.native.next_obs and not self._has_modes:
-            policy.parameters(draw.native.next_obs)  # with its graph: the smoothness loss looks at s' too
+    def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+        if self._method.actor and inputs.smooth.next_obs is inputs.native.next_obs and not self._has_modes:
+            policy.parameters(inputs.native.next_obs)  # with its graph: the smoothness loss looks at s' too
         with torch.no_grad():
-            return sac.target(policy, Critic(self.critic_target), draw.native, _NO_NOISE, hyper, _sampler)
+            return self._bellman(policy, inputs, hyper)
+
+    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+        return sac.target(policy, Critic(self.critic_target), inputs.native, _NO_NOISE, hyper, _sampler)
+
+    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+        return sac.actor_loss(policy, Critic(self.critic), inputs.native, _NO_NOISE, hyper, _sampler)[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:
     """SB3's own draw."""
     return policy.sample(obs)
+
+
+class SAC(SACMixin, stable_baselines3.SAC):
+    """``stable_baselines3.SAC`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+
+    Args:
+        policy: as in SB3, and so are all others up to ``device``.
+        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
+        critic: a critic loss beside it: "pave" or "l2c2".
+        **settings: the method's own settings, as ``lambda_T`` of "caps".
+
+    Example:
+        >>> from damper.sb3 import SAC
+        >>> model = SAC("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+    """
+
+    def __init__(
+        self,
+        policy: str | type[SACPolicy],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = 3e-4,
+        buffer_size: int = 1_000_000,
+        learning_starts: int = 100,
+        batch_size: int = 256,
+        tau: float = 0.005,
+        gamma: float = 0.99,
+        train_freq: int | tuple[int, str] = 1,
+        gradient_steps: int = 1,
+        action_noise: ActionNoise | None = None,
+        replay_buffer_class: type[ReplayBuffer] | None = None,
+        replay_buffer_kwargs: dict[str, Any] | None = None,
+        optimize_memory_usage: bool = False,
+        n_steps: int = 1,
+        ent_coef: str | float = "auto",
+        target_update_interval: int = 1,
+        target_entropy: str | float = "auto",
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        use_sde_at_warmup: bool = False,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        method: str | Method = "damper",
+        eta: float = 1.0,
+        rule: str | Rule | None = None,
+        auxiliary: str | None = None,
+        critic: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**named(locals()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,14 +19,22 @@ AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor, moved at every gradient 
 class MethodState(nn.Module):
     """A second head with the actor's Polyak average (ASAP), and the memory of a rule that has one (Bloop)."""
 
-    def __init__(self, method: Method, policy: Any, rule_settings: dict[str, Any], generator: torch.Generator) -> None:
-        """For a method on an SB3 policy; empty where the method remembers nothing."""
+    def __init__(
+        self,
+        method: Method,
+        policy: Any,
+        parameters: Sequence[nn.Parameter],
+        rule_settings: dict[str, Any],
+        generator: torch.Generator,
+    ) -> None:
+        """For a method on these parameters of an SB3 policy; empty where the method remembers nothing."""
         super().__init__()
         self._form: type | None = None
         if method.prediction:
             self._add_head(policy, generator)
         if method.rule is not None and has_memory(method.rule):
-            zeros = torch.zeros(sum(p.numel() for p in self.trained(policy.actor)), device=policy.device)
+            count = sum(p.numel() for p in (*parameters, *self._head_parameters()))
+            zeros = torch.zeros(count, device=policy.device)
             self.remember(combine_reported(method.rule, zeros, zeros, None, **rule_settings)[1].state)
 
     def _add_head(self, policy: Any, generator: torch.Generator) -> None:
@@ -53,8 +62,10 @@ class MethodState(nn.Module):
 
     def trained(self, actor: nn.Module) -> list[nn.Parameter]:
         """What the actor's update changes: the actor's parameters, and the head's."""
-        head = self.head.parameters() if hasattr(self, "head") else ()
-        return [parameter for parameter in (*actor.parameters(), *head) if parameter.requires_grad]
+        return [p for p in (*actor.parameters(), *self._head_parameters()) if p.requires_grad]
+
+    def _head_parameters(self) -> Iterable[nn.Parameter]:
+        return self.head.parameters() if hasattr(self, "head") else ()
 
     def follow(self, actor: nn.Module) -> None:
         """Move the average towards the actor."""

@@ -6,17 +6,24 @@ from typing import Any
 
 import stable_baselines3
 import torch
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.common.utils import polyak_update
+from stable_baselines3.td3.policies import TD3Policy
 from torch import Tensor
 
 from damper.agents import td3
+from damper.methods import Method
+from damper.rules._span import Rule
 from damper.sb3.log import Log
+from damper.sb3.mixin import named
 from damper.sb3.networks import Critic, Policy
-from damper.sb3.smooth import Draw, Smooth
+from damper.sb3.off_policy import OffPolicyMixin, UpdateInputs
 
 
-class TD3(Smooth, stable_baselines3.TD3):
-    """``stable_baselines3.TD3`` whose actor becomes smooth; with ``method="plain"`` it is SB3's, bit for bit."""
+class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
+    """The update of TD3, and of DDPG, which SB3 makes of it."""
 
     backbone = td3
 
@@ -27,12 +34,12 @@ class TD3(Smooth, stable_baselines3.TD3):
         log = Log()
         for _ in range(gradient_steps):
             self._n_updates += 1
-            draw = self._draw(batch_size)
+            inputs = self._sample_inputs(batch_size)
             policy = Policy(self.actor, self.method_state)
-            self._update_critic(self._target(draw), policy, draw, log)
+            self._update_critic(self._target(inputs), policy, inputs, log)
             if self._n_updates % self.policy_delay == 0:
-                loss, _ = td3.actor_loss(policy, Critic(self.critic), draw.native, draw.noise, {})
-                self._update_actor(loss, policy, draw, log)
+                loss, _ = td3.actor_loss(policy, Critic(self.critic), inputs.native, inputs.noise, {})
+                self._update_actor(loss, policy, inputs, log)
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
                 polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
@@ -42,9 +49,64 @@ class TD3(Smooth, stable_baselines3.TD3):
         log.write(self.logger)
 
     @torch.no_grad()
-    def _target(self, draw: Draw) -> Tensor:
+    def _target(self, inputs: UpdateInputs) -> Tensor:
         # Drawn at its scale, as SB3 does: scaling a standard normal may round differently.
-        noise = {"target": draw.native.action.clone().normal_(0, self.target_policy_noise)}
+        noise = {"target": inputs.native.action.clone().normal_(0, self.target_policy_noise)}
         hyper: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
-        hyper["gamma"] = draw.gamma
-        return td3.target(Policy(self.actor_target), Critic(self.critic_target), draw.native, noise, hyper)
+        hyper["gamma"] = inputs.gamma
+        return td3.target(Policy(self.actor_target), Critic(self.critic_target), inputs.native, noise, hyper)
+
+
+class TD3(TD3Base):
+    """``stable_baselines3.TD3`` whose actor becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+
+    Args:
+        policy: as in SB3, and so are all others up to ``device``.
+        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
+        critic: a critic loss beside it: "pave" or "l2c2".
+        **settings: the method's own settings, as ``lambda_T`` of "caps".
+
+    Example:
+        >>> from damper.sb3 import TD3
+        >>> model = TD3("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+    """
+
+    def __init__(
+        self,
+        policy: str | type[TD3Policy],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = 1e-3,
+        buffer_size: int = 1_000_000,
+        learning_starts: int = 100,
+        batch_size: int = 256,
+        tau: float = 0.005,
+        gamma: float = 0.99,
+        train_freq: int | tuple[int, str] = 1,
+        gradient_steps: int = 1,
+        action_noise: ActionNoise | None = None,
+        replay_buffer_class: type[ReplayBuffer] | None = None,
+        replay_buffer_kwargs: dict[str, Any] | None = None,
+        optimize_memory_usage: bool = False,
+        n_steps: int = 1,
+        policy_delay: int = 2,
+        target_policy_noise: float = 0.2,
+        target_noise_clip: float = 0.5,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        method: str | Method = "damper",
+        eta: float = 1.0,
+        rule: str | Rule | None = None,
+        auxiliary: str | None = None,
+        critic: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**named(locals()))

@@ -26,8 +26,8 @@ class Bench:
     """How the engine's updates run; eager on a CPU and compile-graph on a GPU by default."""
     tf32: bool = False
     """Matrix products in TF32 on a GPU."""
-    backbones: tuple[Literal["td3", "sac"], ...] = ("td3", "sac")
-    """Which backbones."""
+    backbones: tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...] = ()
+    """Which backbones: td3 sac by default, and ppo too for sb3, which also takes ddpg and tqc."""
     methods: tuple[str, ...] = ()
     """Which methods; the paper's seven for update, plain and damper elsewhere."""
     iterations: int | None = None

@@ -1,109 +1,114 @@
-"""What ``damper.sb3.TD3`` and ``SAC`` share: a method by name, its inputs, its gradient, and what is saved of it."""
+"""What all classes of ``damper.sb3`` share: a method by name, its settings as attributes, and what is saved of it."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.buffers import NStepReplayBuffer
-from torch import Tensor
+from torch import Tensor, nn
 
-from damper._backward import backward
 from damper.engine.envs.recorded import to_json
 from damper.errors import DamperError
 from damper.losses._interface import Batch, Noise
 from damper.methods import Method, find_method
 from damper.rules._span import Rule
-from damper.sb3.buffers import neighbours, remember_rows
-from damper.sb3.choice import check_inputs, check_names, check_rule, choose, is_setting
 from damper.sb3.convert import env_spec, norm_obs
-from damper.sb3.log import Log
-from damper.sb3.networks import Critic, Policy, has_modes
+from damper.sb3.method_args import check_inputs, check_names, check_rule, choose, is_setting
+from damper.sb3.networks import has_modes
 from damper.sb3.state import MethodState
 
 _FIXED = ("method", "rule", "auxiliary")  # what is built for them stays
 
 
-class Draw(NamedTuple):
-    """One update's inputs: transitions for the native losses, true neighbours for the smoothness losses, noise."""
-
-    native: Batch
-    smooth: Batch
-    gamma: Any
-    noise: dict[str, Tensor]
+def named(local: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an ``__init__`` by name, from its ``locals()``; the method's settings stay together."""
+    return {name: value for name, value in local.items() if name not in ("self", "__class__")}
 
 
-class Smooth:
-    """Mixin before an SB3 off-policy class: only ``train`` is not SB3's any more.
+class SmoothMixin:
+    """Mixin before an SB3 class; a class made with it says which modules act, and how a gradient step is done.
 
     Args:
-        policy: as in SB3, and so are all arguments not named here.
+        policy: as in SB3.
         env: likewise.
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; 1 by default.
+        eta: DAMPER's η in [0, 1], for methods that have it; at 1 a ``Method``'s own default holds.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
+        settings: the method's own settings (``lambda_T``, ...), and misspelt arguments.
         critic: a critic loss beside it: "pave" or "l2c2".
-        **arguments: the rest of SB3's, and the method's own settings (``lambda_T=...``).
+        **arguments: the rest of SB3's.
 
     A setting of the method is also an attribute: ``model.eta = 0.5`` holds from the next update on.
     """
 
-    backbone: ModuleType
     method: str | Method
     # SB3's own, as far as they are used here.
     device: torch.device
     seed: int | None
-    gamma: float
     action_space: Any
     policy: Any
-    actor: Any
-    critic: Any
-    replay_buffer: Any
-    _vec_normalize_env: Any
-    _current_progress_remaining: float
+    _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
 
     def __init__(
         self,
         policy: Any,
         env: Any,
-        *positional: Any,
-        method: str | Method = "damper",
-        eta: float | None = None,
-        rule: str | Rule | None = None,
-        auxiliary: str | None = None,
+        *,
+        method: str | Method,
+        eta: float,
+        rule: str | Rule | None,
+        auxiliary: str | None,
+        settings: dict[str, Any],
         critic: str | None = None,
         **arguments: Any,
     ) -> None:
         """Settings are checked before anything is built."""
-        theirs = inspect.signature(super().__init__).parameters
-        settings = {name: arguments.pop(name) for name in list(arguments) if name not in theirs}
         self.method = choose(method, rule, auxiliary, critic)
-        given = settings if eta is None else {**settings, "eta": eta}
-        check_names(find_method(self.method), given, theirs)
+        given = settings if eta == 1.0 else {**settings, "eta": eta}
+        check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["method_settings"] = given
-        super().__init__(policy, env, *positional, **arguments)  # type: ignore[call-arg]
+        super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
 
     def _setup_model(self) -> None:
         """SB3's set-up, then the method's; ``load`` comes through here too."""
         given = self._take_overrides()
         self._method = find_method(self.method)
         self._use(given)
+        self._check_method()
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
-        self._remember_rows()
-        self._has_modes = has_modes(self.actor)
-        space = self.action_space
-        self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
+        self._index_buffer()
+        self._has_modes = has_modes(self._actor)
         self._generator = torch.Generator(self.device)
         self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
-        self.method_state = MethodState(self._method, self.policy, self._settings["rule"], self._generator)
-        if self._method.prediction:
-            self.actor.optimizer.add_param_group({"params": list(self.method_state.head.parameters())})
+        rule_settings = self._settings["rule"]
+        self.method_state = MethodState(
+            self._method, self.policy, self._actor_parameters(), rule_settings, self._generator
+        )
+
+    # --- what differs between the classes -------------------------------------------------------------------------
+
+    @property
+    def _actor(self) -> nn.Module:
+        """The module that acts."""
+        raise NotImplementedError
+
+    def _actor_parameters(self) -> list[nn.Parameter]:
+        """What the rule combines gradients of."""
+        return [parameter for parameter in self._actor.parameters() if parameter.requires_grad]
+
+    def _check_method(self) -> None:
+        """Refuse what the method cannot do in this class, before anything is built."""
+
+    def _index_buffer(self) -> None:
+        """Let the buffer tell which rows it handed out, where the method needs their neighbours."""
+
+    # --- settings -------------------------------------------------------------------------------------------------
 
     def _take_overrides(self) -> dict[str, Any]:
         """The settings given: those in the zip, and what ``load(path, eta=0.5)`` left among the attributes."""
@@ -151,40 +156,6 @@ class Smooth:
         else:
             super().__setattr__(name, value)
 
-    def _remember_rows(self) -> None:
-        if self._method.previous_obs or (self._method.losses and isinstance(self.replay_buffer, NStepReplayBuffer)):
-            remember_rows(self.replay_buffer, self._method.name)
-
-    def load_replay_buffer(self, *arguments: Any, **keywords: Any) -> None:
-        """SB3's; the loaded buffer is prepared as a fresh one is."""
-        super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
-        self._remember_rows()
-
-    # --- one update's inputs --------------------------------------------------------------------------------------
-
-    def _draw(self, batch_size: int) -> Draw:
-        """A batch as SB3 samples it, and what the method needs beside it."""
-        env = self._vec_normalize_env
-        samples = self.replay_buffer.sample(batch_size, env=env)
-        native = Batch(
-            samples.observations,
-            samples.actions,
-            samples.rewards.reshape(-1),
-            samples.next_observations,
-            samples.dones.reshape(-1),
-            progress=1.0 - self._current_progress_remaining,
-            action_scale=self._action_scale,
-        )
-        gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
-        smooth = native
-        if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
-            # A buffer that only now turns out to look several steps ahead is refused here, in the same words.
-            remember_rows(self.replay_buffer, self._method.name)
-            around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
-            smooth = native._replace(**around._asdict())
-        noise = {name: self._noise(kind, native) for name, kind in self._method.noise.items()}
-        return Draw(native, smooth, gamma, noise)
-
     def _noise(self, kind: Noise, batch: Batch) -> Tensor:
         """One draw from the method's own generator, so that SB3's draws stay what they are."""
         like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[kind.like]
@@ -193,39 +164,6 @@ class Smooth:
             return torch.randn(like.shape, **options)
         uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
         return uniform if kind.kind == "uniform" else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
-
-    # --- the two gradient steps -----------------------------------------------------------------------------------
-
-    def _update_critic(self, target: Tensor, policy: Policy, draw: Draw, log: Log) -> None:
-        critic = Critic(self.critic)
-        loss = self.backbone.critic_loss(critic, draw.native, target)
-        if self._method.critic:
-            loss = loss + self._method.critic(critic, policy, draw.smooth, draw.noise, **self._settings["critic"])
-        log.add(critic_loss=loss)
-        self.critic.optimizer.zero_grad()
-        loss.backward()
-        self.critic.optimizer.step()
-
-    def _update_actor(self, native: Tensor, policy: Policy, draw: Draw, log: Log) -> None:
-        method, state = self._method, self.method_state
-        parameters = state.trained(self.actor)
-        log.add(actor_loss=native)
-        self.actor.optimizer.zero_grad()  # before differentiating: what it frees serves the new gradients
-        if method.actor:
-            # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
-            seen = type(policy)(self.actor, state, still=True) if self._has_modes else policy
-            auxiliary = method.actor(seen, draw.smooth, draw.noise, **self._settings["actor"])
-            log.add(auxiliary_loss=auxiliary)
-        if method.actor and method.rule:
-            settings = self._settings["rule"]
-            own = {"state": state.memory, "process_group": None, **settings}  # SB3 trains in one process
-            report = backward(native, auxiliary, parameters, rule=method.rule, **own)
-            state.remember(report.state)
-            log.add_report(report)
-        else:
-            loss = native + auxiliary if method.actor else native
-            loss.backward(inputs=parameters)
-        self.actor.optimizer.step()
 
     # --- saving ---------------------------------------------------------------------------------------------------
 

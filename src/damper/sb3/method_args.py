@@ -72,7 +72,7 @@ def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], mode
             f"observation space is {space}: choose a method that compares given states, such as 'damper'."
         )
     masked = settings["actor"].get("mask_terminal") and not method.critic
-    if method.losses and model.optimize_memory_usage and not masked:
+    if method.losses and getattr(model, "optimize_memory_usage", False) and not masked:
         raise DamperError(
             f"optimize_memory_usage must be False with method {method.name!r}: that buffer keeps no true observation "
             "at an episode's end, and this method does not leave those steps out."

@@ -1,0 +1,122 @@
+"""What ``damper.sb3``'s off-policy classes share: one update's inputs, and the gradient steps of critic and actor."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from stable_baselines3.common.buffers import NStepReplayBuffer
+from torch import Tensor, nn
+
+from damper._backward import backward
+from damper.losses._interface import Batch
+from damper.sb3.buffers import index_rows, neighbours
+from damper.sb3.log import Log
+from damper.sb3.mixin import SmoothMixin
+from damper.sb3.networks import Critic, Policy
+
+
+class UpdateInputs(NamedTuple):
+    """One update's inputs: transitions for the native losses, true neighbours for the smoothness losses, noise."""
+
+    native: Batch
+    smooth: Batch
+    gamma: Any
+    noise: dict[str, Tensor]
+
+
+class OffPolicyMixin(SmoothMixin):
+    """Mixin before an SB3 off-policy class: only ``train`` is not SB3's any more."""
+
+    backbone: ModuleType
+    # SB3's own, as far as they are used here.
+    gamma: float
+    actor: Any
+    critic: Any
+    replay_buffer: Any
+    _vec_normalize_env: Any
+    _current_progress_remaining: float
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        space = self.action_space
+        self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
+        if self._method.prediction:
+            self.actor.optimizer.add_param_group({"params": list(self.method_state.head.parameters())})
+
+    @property
+    def _actor(self) -> nn.Module:
+        actor: nn.Module = self.actor
+        return actor
+
+    def _index_buffer(self) -> None:
+        if self._method.previous_obs or (self._method.losses and isinstance(self.replay_buffer, NStepReplayBuffer)):
+            index_rows(self.replay_buffer, self._method.name)
+
+    def load_replay_buffer(self, *arguments: Any, **keywords: Any) -> None:
+        """SB3's; the loaded buffer is prepared as a fresh one is."""
+        super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
+        self._index_buffer()
+
+    # --- one update's inputs --------------------------------------------------------------------------------------
+
+    def _sample_inputs(self, batch_size: int) -> UpdateInputs:
+        """A batch as SB3 samples it, and what the method needs beside it."""
+        env = self._vec_normalize_env
+        samples = self.replay_buffer.sample(batch_size, env=env)
+        native = Batch(
+            samples.observations,
+            samples.actions,
+            samples.rewards.reshape(-1),
+            samples.next_observations,
+            samples.dones.reshape(-1),
+            progress=1.0 - self._current_progress_remaining,
+            action_scale=self._action_scale,
+        )
+        gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
+        smooth = native
+        if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
+            # A buffer that only now turns out to look several steps ahead is refused here, in the same words.
+            index_rows(self.replay_buffer, self._method.name)
+            around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
+            smooth = native._replace(**around._asdict())
+        noise = {name: self._noise(kind, native) for name, kind in self._method.noise.items()}
+        return UpdateInputs(native, smooth, gamma, noise)
+
+    # --- the two gradient steps -----------------------------------------------------------------------------------
+
+    def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
+        loss: Tensor = self.backbone.critic_loss(Critic(self.critic), inputs.native, target)
+        return loss
+
+    def _update_critic(self, target: Tensor, policy: Policy, inputs: UpdateInputs, log: Log) -> None:
+        loss = self._critic_loss(inputs, target)
+        if method := self._method.critic:
+            settings = self._settings["critic"]
+            loss = loss + method(Critic(self.critic), policy, inputs.smooth, inputs.noise, **settings)
+        log.add(critic_loss=loss)
+        self.critic.optimizer.zero_grad()
+        loss.backward()
+        self.critic.optimizer.step()
+
+    def _update_actor(self, native: Tensor, policy: Policy, inputs: UpdateInputs, log: Log) -> None:
+        method, state = self._method, self.method_state
+        parameters = state.trained(self.actor)
+        log.add(actor_loss=native)
+        self.actor.optimizer.zero_grad()  # before differentiating: what it frees serves the new gradients
+        if method.actor:
+            # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
+            seen = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
+            auxiliary = method.actor(seen, inputs.smooth, inputs.noise, **self._settings["actor"])
+            log.add(auxiliary_loss=auxiliary)
+        if method.actor and method.rule:
+            settings = self._settings["rule"]
+            own = {"state": state.memory, "process_group": None, **settings}  # SB3 trains in one process
+            report = backward(native, auxiliary, parameters, rule=method.rule, **own)
+            state.remember(report.state)
+            log.add_report(report)
+        else:
+            loss = native + auxiliary if method.actor else native
+            loss.backward(inputs=parameters)
+        self.actor.optimizer.step()

@@ -1,0 +1,183 @@
+"""Stable-Baselines3's PPO with one more argument."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import stable_baselines3
+import torch
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
+from torch import Tensor, nn
+
+from damper._backward import backward_auxiliary
+from damper.errors import DamperError
+from damper.losses._interface import Batch
+from damper.methods import Method
+from damper.rules._span import Rule
+from damper.sb3.buffers import index_rows
+from damper.sb3.log import Log
+from damper.sb3.mixin import SmoothMixin, named
+from damper.sb3.networks import OnPolicyActor, actor_parameters
+
+
+class PPO(SmoothMixin, stable_baselines3.PPO):
+    """``stable_baselines3.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+
+    SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one looks at the mean action at
+    consecutive observations of an environment. They are combined on the parameters that the action distribution depends
+    on; then SB3 clips and steps.
+
+    Args:
+        policy: as in SB3, and so are all others up to ``device``.
+        method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
+        **settings: the method's own settings, as ``lambda_T`` of "caps".
+
+    Example:
+        >>> from damper.sb3 import PPO
+        >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=1.0, n_steps=64).learn(64)
+    """
+
+    def __init__(
+        self,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = 3e-4,
+        n_steps: int = 2048,
+        batch_size: int = 64,
+        n_epochs: int = 10,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_range: float | Schedule = 0.2,
+        clip_range_vf: float | Schedule | None = None,
+        normalize_advantage: bool = True,
+        ent_coef: float = 0.0,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        target_kl: float | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        method: str | Method = "damper",
+        eta: float = 1.0,
+        rule: str | Rule | None = None,
+        auxiliary: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**named(locals()))
+
+    def _check_method(self) -> None:
+        method = self._method
+        if not method.losses:
+            return
+        if not isinstance(self.action_space, gymnasium.spaces.Box):
+            raise DamperError(
+                f"the action space must be a Box for method {method.name!r}, which compares mean actions, but is "
+                f"{self.action_space}: only method='plain' takes others."
+            )
+        if method.critic is not None:
+            fix = "give its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one on the actor"
+            raise DamperError(
+                f"method {method.name!r} has a loss on critics Q(s, a), while PPO's critic is V(s): {fix}."
+            )
+        if method.prediction:
+            raise DamperError(
+                f"method {method.name!r} needs a second head on the actor and its Polyak average, which PPO's policy "
+                "does not have: choose another, such as 'grad-caps'."
+            )
+        if self.n_steps < 2:
+            raise DamperError(
+                f"n_steps must be at least 2 for method {method.name!r}, which compares consecutive observations of a "
+                f"rollout, but {self.n_steps} was given."
+            )
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.policy.squash_output:
+            space = self.action_space
+            self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
+
+    def _index_buffer(self) -> None:
+        if self._method.actor:
+            index_rows(self.rollout_buffer, self._method.name)
+
+    @property
+    def _actor(self) -> nn.Module:
+        policy: nn.Module = self.policy
+        return policy
+
+    def _actor_parameters(self) -> list[nn.Parameter]:
+        return actor_parameters(self.policy) if self._method.actor else []
+
+    def train(self) -> None:
+        """SB3's; before each optimizer step the auxiliary gradient joins the one that SB3's loss left."""
+        if not self._method.actor:
+            super().train()
+            return
+        log, parameters, most = Log(), self._actor_parameters(), self.max_grad_norm
+
+        def combine_and_clip(*_: Any) -> None:
+            self._add_auxiliary(parameters, log)
+            nn.utils.clip_grad_norm_(self.policy.parameters(), most)
+
+        # SB3 clips between its backward pass and the step: with no bound, which changes nothing, until both are one.
+        self.max_grad_norm = math.inf
+        hook = self.policy.optimizer.register_step_pre_hook(combine_and_clip)
+        try:
+            super().train()
+        finally:
+            hook.remove()
+            self.max_grad_norm = most
+        log.write(self.logger)
+
+    def _add_auxiliary(self, parameters: list[nn.Parameter], log: Log) -> None:
+        """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
+        method, state = self._method, self.method_state
+        batch = self._pairs()
+        if method.actor is None or batch is None:
+            return
+        # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
+        policy = OnPolicyActor(self.policy, state, eval_mode=self._has_modes)
+        noise = {name: self._noise(kind, batch) for name, kind in method.noise.items()}
+        auxiliary = method.actor(policy, batch, noise, **self._settings["actor"])
+        log.add(auxiliary_loss=auxiliary)
+        if method.rule is None:
+            auxiliary.backward(inputs=parameters)
+            return
+        report = backward_auxiliary(auxiliary, parameters, method.rule, state.memory, **self._settings["rule"])
+        state.remember(report.state)
+        log.add_report(report)
+
+    def _pairs(self) -> Batch | None:
+        """The last minibatch's consecutive observations; None where it has no pair."""
+        buffer: Any = self.rollout_buffer
+        rows = buffer.pairs(self._method.previous_obs)
+        if len(rows) == 0:
+            return None
+        envs, steps = divmod(rows, buffer.buffer_size)
+        rewards: Tensor = buffer.to_torch(buffer.rewards[steps, envs])
+        return Batch(
+            buffer.take(rows),
+            buffer.to_torch(buffer.actions[rows]),
+            rewards,
+            buffer.take(rows + 1),
+            torch.zeros_like(rewards),
+            previous_obs=buffer.before(rows) if self._method.previous_obs else None,
+            progress=1.0 - self._current_progress_remaining,
+            action_scale=self._action_scale,
+        )

@@ -1,0 +1,113 @@
+"""sb3-contrib's TQC with one more argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
+from torch import Tensor
+
+from damper.errors import DamperError, MissingExtraError
+from damper.methods import Method
+from damper.rules._span import Rule
+from damper.sb3.mixin import named
+from damper.sb3.networks import GaussianPolicy
+from damper.sb3.off_policy import UpdateInputs
+from damper.sb3.sac import SACMixin
+
+try:
+    import sb3_contrib
+    from sb3_contrib.common.utils import quantile_huber_loss
+    from sb3_contrib.tqc.policies import TQCPolicy
+except ImportError as error:
+    raise MissingExtraError('damper.sb3.TQC needs sb3-contrib: pip install "damper-rl[sb3-contrib]".') from error
+
+
+class TQC(SACMixin, sb3_contrib.TQC):
+    """``sb3_contrib.TQC`` whose mean action becomes smooth; with ``method="plain"`` it is that class, bit for bit.
+
+    Args:
+        policy: as in sb3-contrib, and so are all others up to ``device``.
+        method: a name in ``damper.METHODS``, a composed one, or a ``Method``.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
+        **settings: the method's own settings, as ``lambda_T`` of "caps".
+
+    Example:
+        >>> from damper.sb3 import TQC
+        >>> model = TQC("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+    """
+
+    def __init__(
+        self,
+        policy: str | type[TQCPolicy],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = 3e-4,
+        buffer_size: int = 1_000_000,
+        learning_starts: int = 100,
+        batch_size: int = 256,
+        tau: float = 0.005,
+        gamma: float = 0.99,
+        train_freq: int | tuple[int, str] = 1,
+        gradient_steps: int = 1,
+        action_noise: ActionNoise | None = None,
+        replay_buffer_class: type[ReplayBuffer] | None = None,
+        replay_buffer_kwargs: dict[str, Any] | None = None,
+        optimize_memory_usage: bool = False,
+        n_steps: int = 1,
+        ent_coef: str | float = "auto",
+        target_update_interval: int = 1,
+        target_entropy: str | float = "auto",
+        top_quantiles_to_drop_per_net: int = 2,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        use_sde_at_warmup: bool = False,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        method: str | Method = "damper",
+        eta: float = 1.0,
+        rule: str | Rule | None = None,
+        auxiliary: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**named(locals()))
+
+    def _check_method(self) -> None:
+        if self._method.critic is not None:
+            fix = (
+                "give its actor loss alone, as in auxiliary='l2c2'" if self._method.actor else "choose one on the actor"
+            )
+            raise DamperError(
+                f"method {self._method.name!r} has a loss on values Q(s, a), while TQC's critics tell quantiles: {fix}."
+            )
+
+    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+        """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
+        batch = inputs.native
+        action, log_prob = policy.sample(batch.next_obs)
+        kept = self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
+        quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
+        quantiles = quantiles - hyper["ent_coef"] * log_prob.reshape(-1, 1)
+        discount = ((1 - batch.terminated) * hyper["gamma"]).reshape(-1, 1)
+        target: Tensor = batch.reward.reshape(-1, 1) + discount * quantiles
+        return target
+
+    def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
+        quantiles = self.critic(inputs.native.obs, inputs.native.action)
+        return quantile_huber_loss(quantiles, target.unsqueeze(1), sum_over_quantiles=False)
+
+    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+        action, log_prob = policy.sample(inputs.native.obs)
+        value = self.critic(inputs.native.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
+        loss: Tensor = (hyper["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()
+        return loss

@@ -1,0 +1,293 @@
+"""PPO: pairs that an environment made, combined on what acts, with SB3's clipping, stops and buffers around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+
+pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.callbacks import EvalCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import FakeImageEnv, IdentityEnv, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from torch import nn
+
+import damper
+from damper.errors import DamperError
+from damper.losses._interface import Loss
+from damper.losses.temporal import temporal
+from damper.methods import Method
+from damper.sb3 import PPO, IndexedRolloutBuffer, ppo
+from damper.sb3.networks import actor_parameters
+from tests.sb3.models import Counter, make, quiet, weights
+from tests.sb3.test_behaviour import Noisy
+
+SB3 = stable_baselines3.PPO
+WORKING = (
+    "damper",
+    "scalarization",
+    "bloop",
+    "metabalance",
+    "temporal-ramp",
+    "caps",
+    "grad-caps",
+    "scalarization+l2c2",
+)
+
+
+def watching(previous: bool = False) -> tuple[Method, list[Any]]:
+    """A method that keeps every batch that its loss sees."""
+    seen: list[Any] = []
+
+    def watch(policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+        seen.append(batch)
+        return temporal(policy, batch, noise)
+
+    return Method("watching", actor=Loss(watch, previous_obs=previous), rule="damper"), seen
+
+
+# --- pairs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", ["terminated", "truncated"])
+def test_no_false_pair_in_ten_thousand_steps(ends: str) -> None:
+    """Observations are (episode, step), so that every pair tells whether an environment made it."""
+    env = DummyVecEnv([lambda n=n: Counter(n, ends) for n in (1, 2, 5, 9)])
+    method, seen = watching()
+    make(PPO, env, method=method, n_epochs=1, n_steps=50, batch_size=200).learn(10_000)
+    steps = np.concatenate([(batch.next_obs - batch.obs).numpy() for batch in seen])
+    assert (steps == [0, 1]).all()
+    # Per environment and rollout of 50 steps one observation has its successor outside; each episode has one too few.
+    kept = sum(50 - 1 - (49 // n) for n in (1, 2, 5, 9)) * (10_000 // 200)
+    assert abs(len(steps) - kept) <= 0.02 * kept
+
+
+def test_the_observation_before_is_known_or_there_is_none() -> None:
+    method, seen = watching(previous=True)
+    make(PPO, DummyVecEnv([lambda n=n: Counter(n) for n in (3, 7)]), method=method, n_epochs=1).learn(400)
+    before, now = (torch.cat([getattr(batch, name) for batch in seen]) for name in ("previous_obs", "obs"))
+    first = now[:, 1] == 0
+    assert first.any() and torch.equal(before[first], now[first])
+    assert torch.equal(now[~first] - before[~first], torch.tensor([[0.0, 1.0]]).expand(int((~first).sum()), 2))
+
+
+def test_a_new_call_of_learn_makes_no_pair_with_the_old_episode() -> None:
+    method, seen = watching()
+    model = make(PPO, Counter(40), method=method, n_steps=25, n_epochs=1)
+    for _ in range(3):
+        model.learn(50)
+    assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
+
+
+def test_minibatches_without_a_pair_train_as_sb3_does() -> None:
+    ours, theirs = (make(kind, Counter(1)).learn(100) for kind in (PPO, SB3))
+    assert torch.equal(weights(ours), weights(theirs))
+
+
+def test_a_buffer_of_ones_own() -> None:
+    class Own(RolloutBuffer):
+        pass
+
+    class Told(IndexedRolloutBuffer):
+        pass
+
+    with pytest.raises(DamperError, match=r"rollout buffer.*Own does not: .*inherit damper.sb3.IndexedRolloutBuffer"):
+        make(PPO, rollout_buffer_class=Own)
+    make(PPO, rollout_buffer_class=Own, method="plain").learn(50)
+    make(PPO, rollout_buffer_class=Told).learn(50)
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------
+
+
+class Shared(BaseFeaturesExtractor):
+    """Features that policy and value share."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space, 8)
+        self.layer = nn.Linear(3, 8)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.layer(obs).tanh()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: SB3's gradient of each minibatch, the temporal loss's, DAMPER's formula, then SB3's clipping."""
+    kwargs = {"features_extractor_class": Shared, "share_features_extractor": shared, "net_arch": [8]}
+    model = quiet(make(PPO, eta=0.5, policy_kwargs=kwargs, max_grad_norm=0.1))
+    names = {p: name for name, p in model.policy.named_parameters()}
+    acting = [names[p] for p in actor_parameters(model.policy)]
+    heads = [
+        "action_net.weight",
+        "action_net.bias",
+        "mlp_extractor.policy_net.0.weight",
+        "mlp_extractor.policy_net.0.bias",
+    ]
+    extractor = {names[p] for p in model.policy.pi_features_extractor.parameters()}
+    assert set(acting) == {"log_std", *heads, *extractor} and len(extractor) == 2
+    original, checked = ppo.backward_auxiliary, []
+
+    def watched(loss: Any, parameters: Any, rule: str, state: Any, **settings: Any) -> Any:
+        g_R = torch.cat([p.grad.reshape(-1).double() for p in parameters])
+        parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        parts = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)]
+        g_T = torch.cat([part.reshape(-1).double() for part in parts])
+        value = model.policy.value_net.weight.grad.clone()
+        report = original(loss, parameters, rule, state, **settings)
+        combined = torch.cat([p.grad.reshape(-1).double() for p in parameters])
+        n_R, n_T = g_R.norm(), g_T.norm()
+        projected = g_T - torch.clamp(g_R @ g_T, max=0.0) / n_R**2 * g_R
+        expected = g_R + n_R / n_T * torch.clamp(n_T / n_R, max=1.0) ** 0.5 * projected
+        torch.testing.assert_close(combined, expected, rtol=1e-4, atol=1e-6 * float(n_R))
+        assert torch.equal(model.policy.value_net.weight.grad, value)
+        checked.append(parts[acting.index("log_std")].abs().sum())
+        return report
+
+    monkeypatch.setattr(ppo, "backward_auxiliary", watched)
+    steps = []
+    model.policy.optimizer.register_step_post_hook(
+        lambda *_: steps.append(torch.cat([p.grad.reshape(-1) for p in model.policy.parameters()]).norm())
+    )
+    model.learn(50)
+    assert len(checked) == 6 and sum(checked) == 0  # exploration noise is no part of the mean action
+    assert max(steps) <= 0.1 * (1 + 1e-4) and model.max_grad_norm == 0.1
+
+
+def test_sb3s_stops_and_bounds_stay() -> None:
+    for settings in ({"target_kl": 1e-4}, {"normalize_advantage": False, "clip_range_vf": 0.1, "ent_coef": 0.01}):
+        model = quiet(make(PPO, learning_rate=0.01, n_epochs=20, **settings)).learn(50)
+        names = set(model.logger.name_to_value)
+        assert {"train/approx_kl", "train/explained_variance", "train/std", "train/cosine", "train/weight"} <= names
+        assert model._n_updates < 20 or "target_kl" not in settings
+        assert not model.policy.optimizer._optimizer_step_pre_hooks
+
+
+def test_an_interrupted_update_leaves_no_hook() -> None:
+    model = quiet(make(PPO)).learn(50)
+    model.policy.evaluate_actions = None
+    with pytest.raises(TypeError):
+        model.train()
+    assert model.max_grad_norm == 0.5 and not model.policy.optimizer._optimizer_step_pre_hooks
+
+
+def test_dropout_and_batch_normalisation_stay_sb3s() -> None:
+    kwargs = {"features_extractor_class": Noisy, "net_arch": [8]}
+    ours = make(PPO, policy_kwargs=kwargs, rule="scalarization", weight=0.0).learn(150)
+    theirs = make(SB3, policy_kwargs=kwargs).learn(150)
+    assert torch.equal(weights(ours), weights(theirs))
+    for mine, other in zip(ours.policy.buffers(), theirs.policy.buffers(), strict=True):
+        assert torch.equal(mine, other)
+
+
+# --- methods --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", WORKING)
+@pytest.mark.parametrize("sde", [False, True])
+def test_methods_on_the_actor_train(method: str, sde: bool) -> None:
+    kwargs = {"net_arch": [8], "squash_output": True} if sde else {"net_arch": [8]}
+    model = quiet(make(PPO, method=method, use_sde=sde, sde_sample_freq=4, policy_kwargs=kwargs))
+    before = weights(model).clone()
+    model.learn(50)
+    assert weights(model).isfinite().all() and not torch.equal(weights(model), before)
+    assert "train/auxiliary_loss" in model.logger.name_to_value
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ("pave", r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one on the actor"),
+        ("l2c2", r"loss on critics Q\(s, a\).*: give its actor loss alone, as in auxiliary='l2c2'"),
+        ("asap", "needs a second head on the actor"),
+    ],
+)
+def test_others_say_why_not(method: str, sentence: str) -> None:
+    with pytest.raises(DamperError, match=sentence):
+        make(PPO, method=method)
+
+
+def test_the_units_are_the_environment_s_unless_squashed() -> None:
+    for squash, ratio in ((False, 1.0), (True, 4.0)):  # Pendulum's actions are within ±2
+        losses = []
+        for units in ("policy", "environment"):
+            kwargs = {"net_arch": [8], "squash_output": squash}
+            model = quiet(
+                make(PPO, units=units, rule="scalarization", weight=0.0, use_sde=squash, policy_kwargs=kwargs)
+            )
+            losses.append(model.learn(50).logger.name_to_value["train/auxiliary_loss"])
+        assert losses[1] == pytest.approx(ratio * losses[0], rel=1e-5)
+
+
+# --- spaces, wrappers, saving ---------------------------------------------------------------------------------------
+
+
+def test_discrete_actions_are_refused_in_one_sentence() -> None:
+    for env in (IdentityEnv(3), IdentityEnvMultiDiscrete(2)):
+        with pytest.raises(
+            DamperError, match=r"action space must be a Box .*Discrete.*: only method='plain' takes others"
+        ):
+            make(PPO, env)
+    make(PPO, IdentityEnv(3), method="plain").learn(50)
+    with pytest.raises(DamperError, match="n_steps must be at least 2"):
+        make(PPO, make_vec_env("Pendulum-v1", 2), n_steps=1, batch_size=2)
+
+
+@pytest.mark.parametrize("method", ["damper", "grad-caps"])
+def test_dict_and_image_observations(method: str) -> None:
+    picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
+    for env, policy in ((SimpleMultiObsEnv(discrete_actions=False), "MultiInputPolicy"), (picture, "CnnPolicy")):
+        extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
+        model = make(PPO, env, policy=policy, method=method, n_steps=16, batch_size=8, policy_kwargs=extractor)
+        model.learn(32)
+        assert isinstance(model.rollout_buffer, DictRolloutBuffer) == (policy == "MultiInputPolicy")
+
+
+def test_matrix_actions() -> None:
+    class Matrix(Counter):
+        action_space = gymnasium.spaces.Box(-2.0, 2.0, (2, 2), np.float32)
+
+    assert weights(make(PPO, Matrix()).learn(50)).isfinite().all()
+
+
+def test_several_environments_normalisation_and_callbacks() -> None:
+    env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=3), clip_obs=5.0)
+    evaluation = VecNormalize(make_vec_env("Pendulum-v1"), training=False)
+    callback = EvalCallback(evaluation, eval_freq=40, n_eval_episodes=1, verbose=0)
+    model = make(PPO, env, learning_rate=lambda progress: 1e-3 * progress).learn(300, callback=callback)
+    evaluate_policy(model, env, n_eval_episodes=1, warn=False)
+
+
+@pytest.mark.parametrize("method", ["damper", "caps", "bloop"])
+def test_the_same_seed_twice_gives_the_same_weights(method: str) -> None:
+    assert torch.equal(*(weights(make(PPO, method=method).learn(100)) for _ in range(2)))
+
+
+@pytest.mark.parametrize("method", ["damper", "bloop"])
+def test_saved_models_predict_alike_and_go_on(method: str, tmp_path: Any) -> None:
+    model = make(PPO, method=method, **({"eta": 0.25} if method == "damper" else {})).learn(50)
+    obs = np.stack([model.observation_space.sample() for _ in range(9)])
+    model.save(tmp_path / "model")
+    loaded = PPO.load(tmp_path / "model", env=model.get_env())
+    assert np.array_equal(loaded.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0])
+    assert loaded.method == method and loaded.method_settings == model.method_settings
+    before = weights(loaded).clone()
+    assert not torch.equal(weights(loaded.learn(50)), before)
+    if method == "damper":
+        theirs = SB3.load(tmp_path / "model", env=model.get_env()).learn(50)
+        theirs.save(tmp_path / "theirs")
+        assert PPO.load(tmp_path / "theirs", eta=0.75).eta == 0.75
+
+
+def test_a_model_without_an_environment_loads(tmp_path: Any) -> None:
+    make(PPO).save(tmp_path / "model")
+    model = PPO.load(tmp_path / "model")
+    assert model.get_env() is None and damper.sb3.PPO is type(model)

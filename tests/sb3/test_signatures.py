@@ -1,0 +1,76 @@
+"""What an editor completes is what the classes take: SB3's arguments with its defaults, then ours."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import Any, get_type_hints
+
+import pytest
+
+pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.vec_env import VecEnv
+
+import damper.sb3
+from damper.errors import DamperError, MissingExtraError
+from tests.sb3.models import NAMES, OURS, THEIRS
+
+OWN = {"method": "damper", "eta": 1.0, "rule": None, "auxiliary": None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_argument_is_named_typed_and_has_its_true_default(name: str) -> None:
+    theirs = inspect.signature(THEIRS[name].__init__).parameters
+    ours = dict(inspect.signature(OURS[name].__init__).parameters)
+    for argument, expected in theirs.items():
+        found = ours.pop(argument)
+        assert (found.kind, found.default) == (expected.kind, expected.default), argument
+    assert ours.pop("settings").kind is inspect.Parameter.VAR_KEYWORD
+    own = OWN if name in ("ppo", "tqc") else {**OWN, "critic": None}
+    assert {argument: parameter.default for argument, parameter in ours.items()} == own
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in ours.values())
+    names = {"VecEnv": VecEnv}  # which SB3 imports for type checkers only
+    hints, expected_hints = (get_type_hints(kind.__init__, localns=names) for kind in (OURS[name], THEIRS[name]))
+    assert hints["eta"] is float
+    different = {argument for argument, hint in expected_hints.items() if hints[argument] != hint} - {"return"}
+    assert different <= {"learning_rate"}  # sb3-contrib says Callable where SB3 says Schedule
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_docstring_s_example_runs(name: str) -> None:
+    doc = inspect.getdoc(OURS[name])
+    assert doc is not None and {"method", "eta", "rule", "auxiliary"} <= set(re.findall(r"^    (\w+):", doc, re.M))
+    example = "\n".join(line.strip().removeprefix(">>> ") for line in doc.split("Example:")[1].splitlines())
+    found: dict[str, Any] = {}
+    exec(example, found)
+    assert type(found["model"]) is OURS[name] and found["model"].num_timesteps >= 60
+
+
+def test_positional_arguments_are_sb3s() -> None:
+    model = damper.sb3.TD3("MlpPolicy", "Pendulum-v1", 0.5, 77, eta=0.5)
+    assert model.learning_rate == 0.5 and model.replay_buffer.buffer_size == 77 and model.eta == 0.5
+
+
+def test_eta_belongs_to_methods_that_have_it() -> None:
+    model = damper.sb3.TD3("MlpPolicy", "Pendulum-v1", buffer_size=10, method="caps", eta=1.0)
+    assert not hasattr(model, "eta")
+    with pytest.raises(DamperError, match="eta is neither"):
+        damper.sb3.TD3("MlpPolicy", "Pendulum-v1", method="caps", eta=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("A2C", ""), ("DQN", "discrete"), ("RecurrentPPO", "memory"), ("Nonsense", "")]
+)
+def test_missing_names_answer_with_what_there_is(name: str, reason: str) -> None:
+    with pytest.raises(ImportError, match=rf"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}.*{reason}"):
+        exec(f"from damper.sb3 import {name}")
+    exec("from damper.sb3 import archive, RemembersRows")  # submodules, and a name of earlier versions
+    assert not hasattr(damper.sb3, "__nothing__")
+
+
+def test_tqc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "damper.sb3.tqc")
+    monkeypatch.setitem(sys.modules, "sb3_contrib", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "damper-rl\[sb3-contrib\]"'):
+        exec("from damper.sb3 import TQC")
