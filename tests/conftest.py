@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+from damper.engine import settings
+
 # A loaded machine is no counterexample, and a failing run must fail again when repeated.
 hypothesis.settings.register_profile("damper", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("damper")
@@ -26,6 +28,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def interruptible() -> None:
     # Started in the background, a process ignores SIGINT and so do its children; tests of Ctrl-C send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where there is a GPU too: tests that need it ask for it.
+    monkeypatch.setattr(settings, "_fastest_device", lambda: "cpu")
 
 
 @pytest.fixture(autouse=True, scope="session")

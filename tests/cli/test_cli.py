@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+import tyro
 
 from damper.cli import main
+from damper.cli.options import EngineOptions, given
 
 TINY = ["--net-arch", "16", "16", "--learning-starts", "50", "--batch-size", "16", "--log-every", "100"]
 
@@ -202,3 +204,8 @@ def test_a_report_of_other_results_leaves_the_projects_pages_alone(
     assert Path("README.md").read_text() == marked
     main(["report", "--formats"])
     assert "No records yet" in Path("README.md").read_text()
+
+
+@pytest.mark.parametrize(("words", "compile"), [([], None), (["--compile"], True), (["--no-compile"], False)])
+def test_compile_is_a_choice_only_where_it_was_made(words: list[str], compile: bool | None) -> None:
+    assert given(tyro.cli(EngineOptions, args=words)).get("compile") == compile

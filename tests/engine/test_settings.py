@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from damper.engine import settings as settings_module
 from damper.engine.settings import Settings, resolve
 from damper.errors import DamperError
 from damper.losses.caps import caps
@@ -189,3 +191,37 @@ def test_every_field_is_a_setting() -> None:
     made = resolve("Pendulum")
     for name in fields - {"backbone", "seeds", "steps", "protocol"}:
         assert getattr(resolve("Pendulum", **{name: getattr(made, name)}), name) == getattr(made, name)
+
+
+# --- how to run ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "expected"),
+    [
+        (False, {"steps": 1_000_000}, ("cpu", False)),
+        (True, {"steps": 1_000_000}, ("cuda", True)),
+        (True, {"steps": 100_100}, ("cuda", True)),
+        (True, {"steps": 100_099}, ("cuda", False)),
+        (True, {"steps": 100_099, "gradient_steps": 2}, ("cuda", True)),
+        (True, {"steps": 1_000_000, "device": "auto", "compile": False}, ("cuda", False)),
+        (True, {"steps": 1_000_000, "device": "cpu"}, ("cpu", False)),
+        (True, {"steps": 100, "compile": True}, ("cuda", True)),
+        (False, {"steps": 100, "compile": True, "device": "auto"}, ("cpu", True)),
+    ],
+)
+def test_a_gpu_is_used_where_there_is_one_and_long_runs_are_compiled_there(
+    monkeypatch: pytest.MonkeyPatch, gpu: bool, given: dict[str, Any], expected: tuple[str, bool]
+) -> None:
+    monkeypatch.setattr(settings_module, "_fastest_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/cc")
+    made = resolve("Hopper", "td3", "damper", (0,), **given)
+    assert (made.device, made.compile) == expected
+
+
+def test_without_a_c_compiler_nothing_is_compiled_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_module, "_fastest_device", lambda: "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert not resolve("Hopper", "td3", "damper", (0,), 1_000_000).compile

@@ -20,7 +20,7 @@ from damper.report.tables import terminal_table
 
 def run(options: Reproduce) -> None:
     """List, or train and record."""
-    unset = dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), False)
+    unset = dict.fromkeys(("tf32", "overlap", "keep_checkpoint"), False)
     settings = {name: value for name, value in given(options.engine).items() if unset.get(name) is not value}
     settings |= {"units": options.units} if options.units else {}
     runner: Runner | None = partial(run_in_workers, workers=options.workers) if options.workers != 1 else None
@@ -62,17 +62,16 @@ def show(request: Request, results: Path) -> None:
     """Print how far each experiment is."""
     rows = []
     for row in overview(request, results):
-        missing = row.total - row.done
         time = "unknown yet" if row.seconds is None else duration(row.seconds)
-        done = f"{row.done} of {row.total}" + (f"\n(+{row.elsewhere} otherwise)" if row.elsewhere else "")
-        rows.append(
-            [f"{row.name}\n  {row.title}", done, str(missing), str(row.populations), time if row.populations else "–"]
-        )
-    header = ["experiment", "agents done", "missing", "populations", "time left"]
+        done = f"{row.done + row.elsewhere} of {row.total}"
+        done += f"\n({row.elsewhere} otherwise)" if row.elsewhere else ""
+        left = [str(row.total - row.done), str(row.populations), time if row.populations else "–"]
+        rows.append([f"{row.name}\n  {row.title}", done, *left])
+    header = ["experiment", "agents on record", "left to train", "populations", "time left"]
     Console().print(terminal_table(f"protocol {request.protocol}, results in {results}", header, rows))
     Console().print(
-        "Time left: at the speeds on record for the task. Otherwise: there with other simulators or number formats, "
-        "which no table mixes.",
+        "Otherwise: with other simulators or number formats than these settings ask for, which no table mixes. "
+        "Time left: at the speeds on record for the task.",
         highlight=False,
     )
 

@@ -18,8 +18,8 @@ from damper.engine.provenance import code, hardware, versions
 from damper.engine.settings import Settings, complete
 from damper.errors import DamperError
 
-# Settings that say where and how often, not what: a resumed run may change them.
-_FREE = ("device", "log_every", "checkpoint_every", "keep_checkpoint", "env_threads")
+# Settings that say where and how, not what: a resumed run may change them.
+_FREE = ("device", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint", "env_threads")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from damper.engine.code import is_named
 from damper.engine.device import on_device
 from damper.engine.lock import run_lock
@@ -49,7 +51,8 @@ def train(
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
-            population of their product.
+            population of their product. ``device="auto"`` and ``compile="auto"``, the defaults, are a GPU where there
+            is one, and compiled updates there where the run is long enough to win the minute back.
     """
     resolved = resolve(env, backbone, method, seeds, steps, protocol, **settings)
     folder = Path(out) if out else default_folder(resolved)
@@ -68,6 +71,8 @@ def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboa
         listeners: list[Listener] = []
         trainer = Trainer(settings, out)
         if progress and not trainer.run.finished:
+            if settings.compile:
+                Console().print("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
             listeners.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
             listeners.append(stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import tyro
+
 from damper.errors import DamperError
 
 Numbers = tuple[float, ...]
@@ -48,13 +50,15 @@ class EngineOptions:
     activation: Literal["silu", "relu", "tanh"] | None = None
     """Hidden layers' activation."""
     device: str | None = None
-    """Where to train, as in torch: cpu, cuda."""
+    """Where to train, as in torch: cpu, cuda; a GPU where there is one by default."""
     envs: Literal["gymnasium", "envpool"] | None = None
     """Who steps the environments."""
     env_threads: int | None = None
     """EnvPool's threads, as many as cores by default; where there are two pools they share them."""
-    compile: bool = False
-    """Run the update through torch.compile."""
+    compile: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Run the update through torch.compile; by default on a GPU, where the run is long enough to pay for it."""
+    no_compile: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Never compile."""
     graph: bool | None = None
     """Replay the update as CUDA graphs (default on a GPU)."""
     tf32: bool = False
@@ -73,6 +77,10 @@ def given(*options: Any) -> dict[str, Any]:
     """What the user wrote, without what was left out."""
     written = {name: value for option in options for name, value in asdict(option).items()}
     values = {name: value for name, value in written.items() if value is not None and value != ()}
+    if values.pop("no_compile", False):
+        values["compile"] = False
+    elif not values.get("compile"):
+        values.pop("compile", None)
     if values.get("ent_coef") == ("auto",):
         values["ent_coef"] = "auto"
     elif "ent_coef" in values:
