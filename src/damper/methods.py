@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -40,6 +41,14 @@ class Method:
     rule: str | None = None
     critic: Loss | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """What it does in one line: the first line of the module that its rule, or else its loss, comes from."""
+        made_of = self.functions
+        own = [*(made_of[part] for part in made_of if part.startswith("rule")), *made_of.values()]
+        words = inspect.getdoc(inspect.getmodule(own[0])) if own else "the backbone as it is, nothing made smooth."
+        return (words or "").partition("\n")[0]
 
     @property
     def losses(self) -> tuple[Loss, ...]:

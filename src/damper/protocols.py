@@ -21,7 +21,7 @@ _TD3: dict[str, Any] = {
     "gradient_steps": 1,
 }
 _SAC: dict[str, Any] = {"net_arch": (256, 256)}
-_SHORT_TASKS = ("LunarLander", "Pendulum")
+SHORT_TASKS = ("LunarLander", "Pendulum")
 
 
 def _pave(backbone: str, task: str | None) -> dict[str, Any]:
@@ -30,19 +30,30 @@ def _pave(backbone: str, task: str | None) -> dict[str, Any]:
     if backbone == "sac":
         sac = {"batch_size": 100, "gamma": 0.99, "buffer_size": 1_000_000, "train_freq": 50, "gradient_steps": 50}
         return {**common, **_SAC, **sac, "ent_coef": 0.2}
-    short = task in _SHORT_TASKS
+    short = task in SHORT_TASKS
     td3 = {"batch_size": 256, "gamma": 0.98 if short else 0.99, "buffer_size": 200_000 if short else 1_000_000}
     return {**common, **_TD3, **td3}
 
 
-def _damper(backbone: str, task: str | None) -> dict[str, Any]:
+def _authors(backbone: str, task: str | None) -> dict[str, Any]:
     """The settings of the authors' public DAMPER code."""
     common = {**_SHARED, "learning_rate": 3e-4, "learning_starts": 100, "batch_size": 256, "gamma": 0.99}
     common |= {"buffer_size": 1_000_000, "train_freq": 1, "gradient_steps": 1}
     return {**common, **_SAC, "ent_coef": "auto"} if backbone == "sac" else {**common, **_TD3}
 
 
-PROTOCOLS = {"pave": _pave, "damper": _damper}
+PROTOCOLS = {"pave": _pave, "authors": _authors}
+_RECORDED = {"authors": "damper"}  # its first name: a rule, a method and a package are called so too
+
+
+def protocol_name(name: str | None) -> str | None:
+    """A protocol by the name of today; None and unknown names as they are."""
+    return {old: new for new, old in _RECORDED.items()}.get(name or "", name)
+
+
+def recorded_protocol(name: str | None) -> str | None:
+    """A protocol by the name that identities and folders have had from the start, and keep."""
+    return _RECORDED.get(name or "", name)
 
 
 def protocol_settings(name: str | None, backbone: str, task: str | None) -> Mapping[str, Any]:
@@ -50,6 +61,7 @@ def protocol_settings(name: str | None, backbone: str, task: str | None) -> Mapp
 
     Without a protocol the authors' settings serve as defaults.
     """
+    name = protocol_name(name)
     if name is not None and name not in PROTOCOLS:
         raise DamperError(f"protocol must be one of {', '.join(PROTOCOLS)}, but {name!r} was given.")
-    return PROTOCOLS[name or "damper"](backbone, task)
+    return PROTOCOLS[name or "authors"](backbone, task)

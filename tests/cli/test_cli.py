@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 from pathlib import Path
 
 import pytest
-import tyro
 
 from damper.cli import main
-from damper.cli.options import EngineOptions, given
+from damper.cli.options import EngineOptions, given, parse
 
 TINY = ["--net-arch", "16", "16", "--learning-starts", "50", "--batch-size", "16", "--log-every", "100"]
 
@@ -125,6 +125,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("evaluate", "nowhere"), "must be a policy file"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
+        (("report",), "results must be a folder of records, but results does not exist"),
         (("report", "--pages", "nowhere.md"), "pages must be Markdown files, but nowhere.md is none"),
     ],
 )
@@ -200,6 +201,8 @@ def test_a_report_of_other_results_leaves_the_projects_pages_alone(
     marked = "<!-- headline: written by damper report -->\n<!-- headline ends -->\n"
     monkeypatch.chdir(tmp_path)
     Path("README.md").write_text(marked)
+    Path("results").mkdir()
+    Path("other").mkdir()
     main(["report", "--results", "other", "--out", "elsewhere", "--formats"])
     assert Path("README.md").read_text() == marked
     main(["report", "--formats"])
@@ -208,4 +211,67 @@ def test_a_report_of_other_results_leaves_the_projects_pages_alone(
 
 @pytest.mark.parametrize(("words", "compile"), [([], None), (["--compile"], True), (["--no-compile"], False)])
 def test_compile_is_a_choice_only_where_it_was_made(words: list[str], compile: bool | None) -> None:
-    assert given(tyro.cli(EngineOptions, args=words)).get("compile") == compile
+    assert given(parse(EngineOptions, "damper", words)).get("compile") == compile
+
+
+def test_lines_in_a_pipe_are_whole_and_paths_are_quoted(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = tmp_path / ("a long name " * 8).strip()
+    call("train", "Pendulum-v1", "--steps", "55", "--out", out, *TINY)
+    assert f"1 policy in '{out}'; next: damper evaluate '{out}'\n" in capsys.readouterr().out
+    call("evaluate", out, "--episodes", "1")
+    assert f"records, traces and picture in '{out}/evaluation' (traces.png)\n" in capsys.readouterr().out
+
+
+def test_one_seed_and_one_episode_have_no_spread(run, capsys, tmp_path):
+    call("evaluate", run / "policies" / "agent-0000.safetensors", "--episodes", "1", "--out", tmp_path)
+    assert capsys.readouterr().out.count("(–; –)") == 5
+
+
+def test_a_narrow_terminal_leaves_out_columns_and_cuts_none(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "60")
+    call("evaluate", run, "--episodes", "2", "--out", tmp_path)
+    shown = capsys.readouterr().out
+    table = [line for line in shown.splitlines() if line[:1] in "┏┃┡│└"]
+    assert "return" in table[1] and all(len(line) <= 60 for line in table) and "…" not in shown
+    assert "length" not in "".join(table)
+    assert "not shown at 60 columns: " in shown and "length" in shown
+
+
+def test_without_matplotlib_tables_and_records_count(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e")
+    assert 'pip install "damper-rl[plot]"' in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "e").iterdir()} == {"episodes.json", "traces.safetensors"}
+    call("compare", "Pendulum-v1", "--methods", "plain", "--seeds", "1", "--steps", "55", "--episodes", "1",
+         "--out", tmp_path / "c", *TINY)  # fmt: skip
+    assert 'pip install "damper-rl[plot]"' in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {"plain", "table.md"}
+
+
+def test_compare_has_a_folder_per_environment_and_settings(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = ("compare", "Pendulum-v1", "--seeds", "1", "--steps", "55", "--episodes", "1", *TINY)
+    call(*words, "--methods", "plain")
+    call(*words, "--methods", "plain", "caps")  # joins the first
+    (folder,) = Path("runs").iterdir()
+    assert folder.name.startswith("compare-Pendulum-v1-td3-")
+    assert {"plain", "caps"} < {path.name for path in folder.iterdir()}
+    call(*words, "--methods", "caps", "--sigma", "0.3")
+    call(*words, "--methods", "plain", "--gamma", "0.9")
+    assert len(list(Path("runs").iterdir())) == 3
+
+
+def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
+    few = ("train", "Pendulum-v1", "--learning-starts", "1e2", "--net-arch", "8", "--steps")
+    call(*few, "100", "--out", tmp_path / "a")
+    assert "nothing is learned in 100 steps: learning_starts is 100" in caplog.text
+    caplog.clear()
+    call(*few, "101", "--out", tmp_path / "b")
+    assert not caplog.text
+
+
+def test_usual_names_are_read_too(tmp_path):
+    call("train", "Pendulum-v1", "--total-timesteps", "55", "--seed", "7", "--out", tmp_path / "run", *TINY)
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["settings"]["steps"] == 55 and manifest["agents"] == [{"seed": 7}]

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from damper.engine import settings as settings_module
-from damper.engine.settings import Settings, resolve
+from damper.engine.settings import Settings, complete, resolve
+from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.losses.caps import caps
 from damper.losses.temporal import temporal
@@ -41,8 +42,8 @@ AUTHORS_SAC = {**SAC, **AUTHORS, "train_freq": 1, "gradient_steps": 1, "ent_coef
 PROTOCOLS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("pave", "td3"): {task: SHORT if task in ("LunarLander", "Pendulum") else LONG for task in TASKS},
     ("pave", "sac"): dict.fromkeys(TASKS, PAVE_SAC),
-    ("damper", "td3"): {task: {**TD3, **AUTHORS} for task in TASKS},
-    ("damper", "sac"): dict.fromkeys(TASKS, AUTHORS_SAC),
+    ("authors", "td3"): {task: {**TD3, **AUTHORS} for task in TASKS},
+    ("authors", "sac"): dict.fromkeys(TASKS, AUTHORS_SAC),
 }
 ETA = {"td3": (0.8, 1.0, 1.0, 0.0, 1.0, 1.0), "sac": (1.0, 1.0, 0.8, 0.0, 0.0, 1.0)}
 
@@ -76,6 +77,14 @@ def test_what_is_given_wins() -> None:
 )
 def test_seeds(seeds: Any, protocol: str | None, expected: tuple[int, ...]) -> None:
     assert resolve("Pendulum", seeds=seeds, protocol=protocol).seeds == expected
+
+
+def test_the_authors_protocol_is_read_by_its_old_name_and_leads_to_the_same_runs() -> None:
+    old, new = (resolve("Pendulum", seeds=2, protocol=name) for name in ("damper", "authors"))
+    assert old == new and new.protocol == "authors"
+    assert default_folder(new).name == "Pendulum-td3-damper-c6cdd2d4"
+    manifest = {**new.record(), "protocol": "damper"}
+    assert complete(manifest) == complete(new.record())
 
 
 # --- what differs between agents -----------------------------------------------------------------------------------
@@ -134,7 +143,7 @@ def test_a_method_object_must_be_the_one_its_name_stands_for(monkeypatch: pytest
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given"),
     ({"method": "dampr"}, "did you mean 'damper'"),
-    ({"protocol": "paper"}, "protocol must be one of pave, damper, but 'paper' was given"),
+    ({"protocol": "paper"}, "protocol must be one of pave, authors, but 'paper' was given"),
     ({"env": "CartPole-v1"}, "steps must be given for 'CartPole-v1'"),
     ({"learning_rates": 1e-3}, "learning_rates is no setting .* did you mean 'learning_rate'"),
     ({"etta": 1.0}, "did you mean 'eta'"),

@@ -36,7 +36,7 @@ def test_other_budgets_protocols_and_numerics_never_share_a_table() -> None:
     quick = [invented(agent) for agent in agents_of("pegrad", settings={"tf32": True}, seeds=1)]
     found = setups([*custom, *quick, *other, *paper])
     assert [setup.agents for setup in found] == [30, 12, 6, 2]
-    assert "steps 300" in found[-1].title and "tf32" in found[2].title and found[1].protocol == "damper"
+    assert "steps 300" in found[-1].title and "tf32" in found[2].title and found[1].protocol == "authors"
     assert len({setup.key for setup in found}) == 4
 
 

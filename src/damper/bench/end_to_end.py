@@ -22,7 +22,7 @@ from damper.engine.trainer import Trainer
 from damper.errors import DamperError
 
 SCOPE = (
-    "The real training loop, `damper` protocol, one update per step. Steps/s of each agent: median over stretches "
+    "The real training loop, `authors` protocol, one update per step. Steps/s of each agent: median over stretches "
     "after learning has begun. Simulator and shares, for a single population: a second run in which every part waits "
     "for the device and all environments step at once; µs from actions sent to a step of all received. The rest is "
     "storing."

@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from damper.engine.files import write_bytes
 from damper.engine.provenance import code, hardware, versions
 from damper.errors import DamperError
@@ -41,20 +39,14 @@ class Found:
         """All columns, in order of first appearance."""
         return list(dict.fromkeys(column for row in self.rows for column in row))
 
-    def table(self) -> Table:
-        """For a terminal."""
-        table = Table(title=self.title, caption=self.scope, caption_justify="left")
-        for column in self.columns:
-            numeric = all(isinstance(row.get(column), int | float | None) for row in self.rows)
-            table.add_column(column, justify="right" if numeric else "left")
-        for row in self.rows:
-            table.add_row(*(text(row.get(column)) for column in self.columns))
-        return table
+    @property
+    def cells(self) -> list[list[str]]:
+        """Every row's values in the order of the columns, as people read them."""
+        return [[text(row.get(column)) for column in self.columns] for row in self.rows]
 
     def markdown(self) -> str:
         """For a page."""
-        lines = [self.columns, ["---"] * len(self.columns)]
-        lines += [[text(row.get(column)) for column in self.columns] for row in self.rows]
+        lines = [self.columns, ["---"] * len(self.columns), *self.cells]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
     def save(self, folder: Path, command: str) -> list[Path]:

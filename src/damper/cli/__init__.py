@@ -12,27 +12,27 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingExtraError
 from damper.version import __version__
 
 COMMANDS = {
-    "train": "Train a population: one agent per seed and per combination of settings given as lists.",
-    "evaluate": "Run deterministic episodes of any policy: table, records, action traces, picture.",
-    "compare": "Train several methods alike, evaluate them on the same seeds, show table and pictures.",
+    "train": "Train a smooth policy, or many seeds and settings at once.",
+    "evaluate": "Measure and draw what a policy does: a run, a policy file, an SB3 zip, an ONNX file.",
+    "compare": "Train several methods alike on one task; show table and pictures.",
+    "export": "Write a policy to a file that runs anywhere: ONNX or PyTorch.",
     "reproduce": "Train what is missing of the paper's tables and figures, and keep the records.",
-    "report": "Make tables, figures and one self-contained page of the records.",
+    "report": "Make tables, figures and one page of the records.",
     "figures": "Draw the rule and its theory.",
-    "export": "Write a trained policy to a file that runs anywhere.",
     "bench": "Measure speed.",
 }
 HELP = """usage: damper [-h] [--version] COMMAND ...
 
-Smooth actor-critic policies without a penalty weight to tune.
+Train, compare and export policies whose actions do not chatter.
 
 commands:
 {commands}
 
-damper COMMAND --help describes a command's settings.""".format(
+damper compare Pendulum-v1 --steps 10000 is a first try; damper COMMAND --help describes a command's options.""".format(
     commands="\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
 )
 
@@ -71,11 +71,16 @@ def _run(name: str = "--help", *arguments: str) -> None:
 
 
 def _run_command(name: str, arguments: tuple[str, ...]) -> None:
-    import tyro
+    from damper.cli.options import parse
 
     kind = getattr(import_module(f"damper.cli.options.{name}"), name.capitalize())
-    options = tyro.cli(kind, prog=f"damper {name}", args=arguments, config=(tyro.conf.OmitArgPrefixes,))
-    import_module(f"damper.cli.{name}").run(options)
+    options = parse(kind, f"damper {name}", arguments)
+    try:
+        import_module(f"damper.cli.{name}").run(options)
+    except MissingExtraError:
+        raise
+    except DamperError as error:
+        raise DamperError(f"{error}\nSee damper {name} --help.") from error
 
 
 def _stop(sentence: str, code: int) -> NoReturn:

@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from damper.bench import peers
 from damper.bench.end_to_end import end_to_end
@@ -20,6 +19,7 @@ from damper.bench.versus import versus
 from damper.cli.options.bench import Bench
 from damper.engine.files import check_folder
 from damper.errors import DamperError, MissingExtraError
+from damper.terminal import quoted, say, show
 
 PAIR = ("plain", "damper")
 PARTS = ("update", "peers", "scaling", "end-to-end", "floor", "sb3")
@@ -36,9 +36,10 @@ def run(options: Bench) -> None:
     for part in PARTS if options.what == "all" else (options.what,):
         found = _measure(options, part)
         if found is not None:
-            Console().print(found.table())
+            show(found.title, found.columns, found.cells)
+            say(found.scope, "dim")
             for path in found.save(options.out, _command(options, part)):
-                Console().print(str(path), highlight=False)
+                say(quoted(path))
 
 
 def _check(options: Bench) -> None:
@@ -108,7 +109,7 @@ def _measure(options: Bench, part: str) -> Found | None:
 
 def _sb3(options: Bench, plan: Plan) -> Found | None:
     if not peers.has_sb3():
-        Console().print("Stable-Baselines3 is not installed: its measurement is left out.", style="yellow")
+        say("Stable-Baselines3 is not installed: its measurement is left out.", "yellow")
         return None
     from damper.bench.sb3 import measure_overhead
 

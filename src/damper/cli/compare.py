@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.compare import Compare
 from damper.engine.envs import find_task
 from damper.engine.files import check_folder, write_bytes
+from damper.errors import MissingExtraError
 from damper.experiments.compare import Comparison, compare
 from damper.report.curves import draw_curves
-from damper.report.tables import markdown_table, terminal_table
+from damper.report.tables import markdown_table
 from damper.report.traces import draw_traces
+from damper.terminal import quoted, say, show
 
 
 def run(options: Compare) -> None:
     """Train, evaluate, show."""
-    check_folder("out", options.out)
+    if options.out is not None:
+        check_folder("out", options.out)
     comparison = compare(
         options.env,
         options.methods,
@@ -30,21 +31,22 @@ def run(options: Compare) -> None:
         options.episodes,
         **given(options.engine, options.settings),
     )
-    show(comparison, options.out)
+    present(comparison, comparison.path)
 
 
-def show(comparison: Comparison, out: Path) -> None:
-    """Print the table and write it with the pictures."""
+def present(comparison: Comparison, out: Path) -> None:
+    """Print the table and write it with the pictures, where matplotlib is there."""
     title = f"{comparison.env} {comparison.backbone}: mean (spread over seeds; pooled over episodes)"
     header, rows = comparison.table()
-    console = Console()
-    console.print(terminal_table(title, header, rows))
+    show(title, header, rows)
     write_bytes(out / "table.md", markdown_table(header, rows).encode())
     traces = {name: evaluation.episodes[0][0].executed for name, evaluation in comparison.evaluations.items()}
     first = next(iter(comparison.evaluations.values()))
     subtitle = f"{comparison.env}, training seed {first.agents[0]['seed']}, episode seed {first.episodes[0][0].seed}"
-    pictures = [
-        draw_traces(traces, out / "traces.png", subtitle, find_task(comparison.env).period),
-        draw_curves(comparison.runs, out / "curves.png", f"{comparison.env} {comparison.backbone}"),
-    ]
-    console.print("pictures: " + ", ".join(str(path) for path in pictures), highlight=False)
+    try:
+        draw_traces(traces, out / "traces.png", subtitle, find_task(comparison.env).period)
+        draw_curves(comparison.runs, out / "curves.png", f"{comparison.env} {comparison.backbone}")
+    except MissingExtraError as error:
+        say(f"table and records in {quoted(out)}; {error}")
+    else:
+        say(f"table, records and pictures in {quoted(out)} (table.md, traces.png, curves.png)")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs import find_task
 from damper.engine.files import check_folder
 from damper.engine.run import Run
+from damper.errors import MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
 from damper.filters import parse_filter
-from damper.report.tables import terminal_table
 from damper.report.traces import draw_traces
+from damper.terminal import quoted, say, show
 
 
 def run(options: Evaluate) -> None:
@@ -34,15 +33,16 @@ def run(options: Evaluate) -> None:
         trust=options.trust,
     )
     evaluation.save(out)
-    console = Console()
     if options.source.is_dir() and not (run := Run(options.source)).finished:
         of = run.manifest["settings"]["steps"]
-        console.print(
-            f"{options.source} is not finished: policies of step {evaluation.steps:,} of {of:,}", style="yellow"
-        )
-    console.print(terminal_table(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation)))
-    picture = draw_first_episodes(evaluation, out / "traces.png")
-    console.print(f"records, traces and picture in {out} ({picture.name})", highlight=False)
+        say(f"{options.source} is not finished: policies of step {evaluation.steps:,} of {of:,}", "yellow")
+    show(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation))
+    try:
+        picture = draw_first_episodes(evaluation, out / "traces.png")
+    except MissingExtraError as error:
+        say(f"records and traces in {quoted(out)}; {error}")
+    else:
+        say(f"records, traces and picture in {quoted(out)} ({picture.name})")
 
 
 def _default_folder(options: Evaluate) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
-from rich.console import Console
 
 from damper.cli.options.export import Export
 from damper.engine.envs.recorded import gap
 from damper.errors import DamperError
 from damper.export import export
 from damper.export.files import contract_path
+from damper.terminal import counted, quoted, say
 
 
 def run(options: Export) -> None:
@@ -29,14 +29,14 @@ def run(options: Export) -> None:
         options.episodes,
         options.force,
     )
-    console = Console()
-    shapes = (contract[part]["shape"][1] for part in ("observation", "action"))
-    console.print("{}: {} numbers in, {} out; contract in {}".format(options.to, *shapes, contract_path(options.to)))
+    inputs, outputs = (int(contract[part]["shape"][1]) for part in ("observation", "action"))
+    numbers = f"{counted(inputs, 'number')} in, {outputs} out"
+    say(f"{quoted(options.to)}: {numbers}; contract in {quoted(contract_path(options.to))}")
     if options.check:
         seen = contract["check"]
         worst, count = seen["largest_difference"], seen["observations"]
-        console.print(f"largest difference from the original on {count} observations: {worst:.1e}", highlight=False)
-    console.print(_smoothness(options, contract), highlight=False, soft_wrap=True)
+        say(f"largest difference from the original on {counted(count, 'observation')}: {worst:.1e}")
+    say(_smoothness(options, contract))
 
 
 def _smoothness(options: Export, contract: dict[str, Any]) -> str:
@@ -44,7 +44,7 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     found = contract["smoothness"]
     if found is not None:
         means = f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean|Δa| {found['mean_change']:.4f}"
-        return f"{found['episodes']} episodes of {found['env']}: {means}"
+        return f"{counted(found['episodes'], 'episode')} of {found['env']}: {means}"
     if options.episodes == 0:
         return "smoothness in the contract is null, as --episodes 0 asks."
     named = f"{options.source} names no environment that fits"

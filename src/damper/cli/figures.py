@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
 from damper.bench.figures import draw_bench_figures
 from damper.cli.options.figures import Figures
 from damper.engine.files import check_folder
 from damper.report import theory_figures
 from damper.report.method_pictures import draw_method_pictures
+from damper.terminal import quoted, say
 
 
 def run(options: Figures) -> None:
@@ -21,4 +20,4 @@ def run(options: Figures) -> None:
     else:
         paths = theory_figures.draw(options.out, options.formats)
     for path in paths:
-        Console().print(str(path), highlight=False)
+        say(quoted(path))

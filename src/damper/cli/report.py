@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from damper.cli.options.report import Report
 from damper.engine.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.store import Store
 from damper.report.build import PAGES, write_report
 from damper.report.marked import has_place
+from damper.terminal import counted, quoted, say
 
 
 def run(options: Report) -> None:
@@ -21,14 +20,18 @@ def run(options: Report) -> None:
         if not page.is_file():
             raise DamperError(f"pages must be Markdown files, but {page} is none: give one that exists.")
     pages = _own_pages(options) if options.pages is None else options.pages
-    console = Console()
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
-        console.print(f"{other}: {merged.added} records added, {merged.same} were there", highlight=False)
+        say(f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} were there")
         for name in merged.different:
-            console.print(f"  {name} differs there; this store's was kept", style="yellow", highlight=False)
+            say(f"  {name} differs there; this store's was kept", "yellow")
+    if not Store(options.results).folder.exists():
+        raise DamperError(
+            f"results must be a folder of records, but {quoted(options.results)} does not exist: run this where it "
+            "lies, name another with --results, or make records with damper reproduce."
+        )
     paths = write_report(options.results, options.out, options.formats, pages)
-    console.print(f"{len(paths)} files in {options.out}; open {paths[0]}", highlight=False)
+    say(f"{counted(len(paths), 'file')} in {quoted(options.out)}; open {quoted(paths[0])}")
 
 
 def _own_pages(options: Report) -> list[Path]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from damper.cli.options import given
 from damper.cli.options.reproduce import Reproduce
 from damper.engine.files import check_folder
@@ -15,7 +13,7 @@ from damper.experiments.grids import EXPERIMENTS, Request
 from damper.experiments.ray_runner import run_on_ray
 from damper.experiments.reproduce import Runner, overview, reproduce
 from damper.experiments.workers import run_in_workers
-from damper.report.tables import terminal_table
+from damper.terminal import counted, quoted, say, show
 
 
 def run(options: Reproduce) -> None:
@@ -43,22 +41,22 @@ def run(options: Reproduce) -> None:
         settings,
     )
     if options.list:
-        show(request, options.results)
+        show_progress(request, options.results)
     elif not options.experiments:
         raise DamperError(f"experiments must name one or more of {', '.join(EXPERIMENTS)}; --list describes them.")
     else:
         check_folder("out", options.out)
         check_folder("results", options.results)
         outcome = reproduce(request, options.results, options.out, options.population, runner=runner)
-        Console().print(
-            f"{outcome.wanted} agents: {outcome.there} were there, {outcome.added} added, {outcome.left} left"
+        say(
+            f"{counted(outcome.wanted, 'agent')}: {outcome.there} there before, {outcome.added} added, "
+            f"{outcome.left} left"
             + (" (another process is training them)" if outcome.left else "")
-            + f"; next: damper report --results {options.results}",
-            highlight=False,
+            + f"; next: damper report --results {quoted(options.results)}"
         )
 
 
-def show(request: Request, results: Path) -> None:
+def show_progress(request: Request, results: Path) -> None:
     """Print how far each experiment is."""
     rows = []
     for row in overview(request, results):
@@ -68,11 +66,10 @@ def show(request: Request, results: Path) -> None:
         left = [str(row.total - row.done), str(row.populations), time if row.populations else "–"]
         rows.append([f"{row.name}\n  {row.title}", done, *left])
     header = ["experiment", "agents on record", "left to train", "populations", "time left"]
-    Console().print(terminal_table(f"protocol {request.protocol}, results in {results}", header, rows))
-    Console().print(
+    show(f"protocol {request.protocol}, results in {quoted(results)}", header, rows)
+    say(
         "Otherwise: with other simulators or number formats than these settings ask for, which no table mixes. "
         "Time left: at the speeds on record for the task.",
-        highlight=False,
     )
 
 

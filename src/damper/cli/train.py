@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.train import Train
 from damper.engine.files import check_folder
 from damper.engine.train import train
 from damper.errors import DamperError
 from damper.methods import components, compose
+from damper.terminal import counted, quoted, say
 
 
 def _method(options: Train) -> str:
@@ -46,7 +45,7 @@ def run(options: Train) -> None:
         preset_name=options.preset,
         **settings,
     )
-    console = Console()
     for agent, update in run.manifest.get("frozen", {}).items():
-        console.print(f"agent {agent} was frozen at update {update}: its gradient was not finite", style="yellow")
-    console.print(f"{len(run.agents)} policies in {run.path}; next: damper evaluate {run.path}", highlight=False)
+        say(f"agent {agent} was frozen at update {update}: its gradient was not finite", "yellow")
+    policies = counted(len(run.agents), "policy", "policies")
+    say(f"{policies} in {quoted(run.path)}; next: damper evaluate {quoted(run.path)}")

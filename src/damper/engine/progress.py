@@ -12,6 +12,8 @@ from rich.table import Table
 
 from damper.engine.groups import groups, mean
 from damper.engine.settings import Settings
+from damper.terminal import console as standard_output
+from damper.terminal import fit
 
 COLUMNS = {
     "return": ("return", "{:.1f}"),
@@ -30,7 +32,7 @@ class Progress:
 
     def __init__(self, settings: Settings, console: Console | None = None, live: bool = True) -> None:
         """Rows are the population's groups; without ``live`` a terminal gets lines too."""
-        self.settings, self.console = settings, console or Console()
+        self.settings, self.console = settings, console or standard_output()
         self.groups = groups(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
         self.live = Live(console=self.console, auto_refresh=False) if live and self.console.is_terminal else None
@@ -60,16 +62,16 @@ class Progress:
             self.live.update(self._table(line), refresh=True)
         elif time.monotonic() - self.shown_at > QUIET_SECONDS or line["step"] >= self.settings.steps:
             self.shown_at = time.monotonic()
-            self.console.print(self._sentence(line), highlight=False)
+            self.console.print(self._sentence(line), highlight=False, soft_wrap=True)
 
     def _table(self, line: dict[str, Any]) -> Table:
-        table = Table(title=self._title(line), title_justify="left")
-        table.add_column("agents" if len(self.groups) == 1 else "group")
-        for name in self.latest:
-            table.add_column(COLUMNS[name][0], justify="right")
+        header = ["agents" if len(self.groups) == 1 else "group", *(COLUMNS[name][0] for name in self.latest)]
+        rows = []
         for label, members in self.groups.items():
             cells = [_cell(mean(values, members), COLUMNS[name][1]) for name, values in self.latest.items()]
-            table.add_row(f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells)
+            rows.append([f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells])
+        table, _ = fit(header, rows, self.console)
+        table.title, table.title_justify = self._title(line), "left"
         return table
 
     def _title(self, line: dict[str, Any]) -> str:

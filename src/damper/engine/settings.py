@@ -17,7 +17,7 @@ from damper.engine.envs.spec import TASKS, find_task
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset, task_name
-from damper.protocols import TRAINING_SEEDS, protocol_settings
+from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
 from damper.rules import combine_reported
 
 PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
@@ -179,6 +179,7 @@ def complete(record: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest's settings, with the defaults of those that came after it was written."""
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     known = find_method(record["method"]).settings(record["method_settings"])
+    record = {**record, "protocol": protocol_name(record.get("protocol"))}
     full: dict[str, Any] = json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))
     return full
 
@@ -217,7 +218,7 @@ def resolve(
         "backbone": backbone,
         "method": chosen.name,
         "steps": steps.item() if hasattr(steps, "item") else steps,
-        "protocol": protocol,
+        "protocol": protocol_name(protocol),
     }
     main["seeds"] = pick_seeds(seeds, protocol)
     automatic = {name: shared.pop(name, "auto") for name in ("device", "compile")}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from damper.engine.code import is_named
 from damper.engine.device import on_device
@@ -22,6 +21,8 @@ from damper.engine.threads import fitting_threads, threads
 from damper.engine.trainer import Listener, Trainer
 from damper.errors import DamperError
 from damper.methods import Method
+from damper.protocols import recorded_protocol
+from damper.terminal import say
 
 
 def train(
@@ -46,7 +47,7 @@ def train(
         method: a name in ``damper.METHODS`` or a ``Method``.
         seeds: the agents' seeds, or how many (the protocol's first, or 0, 1, ...).
         steps: environment steps per agent; the paper's budget for its tasks.
-        protocol: "pave" or "damper": published settings to start from.
+        protocol: "pave" or "authors": published settings to start from.
         out: the run's folder; a name made of the settings under ``runs/`` by default.
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
@@ -62,6 +63,13 @@ def train(
 
 def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboard: bool = False) -> Run:
     """Train complete settings into a folder, whose lock the caller holds."""
+    first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
+    if settings.steps < first:
+        logging.getLogger("damper").warning(
+            "nothing is learned in %s steps: learning_starts is %s and train_freq %s, so that the first update comes "
+            "at step %s; give more steps, or a smaller learning_starts.",
+            *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
+        )
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
@@ -72,7 +80,7 @@ def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboa
         trainer = Trainer(settings, out)
         if progress and not trainer.run.finished:
             if settings.compile:
-                Console().print("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
+                say("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
             listeners.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
             listeners.append(stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step)))
@@ -86,6 +94,7 @@ def default_folder(settings: Settings) -> Path:
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
     later = {"custom_code": settings.custom_code(), "table": record.pop("table")}
+    record["protocol"] = recorded_protocol(settings.protocol)
     del record["keep_checkpoint"]
     record |= {name: value for name, value in later.items() if value}
     text = json.dumps(record, sort_keys=True, default=str)

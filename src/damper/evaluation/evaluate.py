@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,7 @@ class Evaluation:
         return rows
 
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
-        """For each group and measure: mean, spread over seeds, pooled spread (both sample deviations)."""
+        """For each group and measure: mean, spread over seeds, pooled spread (sample deviations; of one value nan)."""
         records = self.records()
         names = [name for name, value in records[0].items() if isinstance(value, float) and name != "training_seed"]
         out = {}
@@ -85,8 +86,8 @@ class Evaluation:
 
 def _spreads(table: NDArray[np.float64]) -> dict[str, float]:
     """Rows are seeds, columns episodes."""
-    over_seeds = float(table.mean(1).std(ddof=1)) if len(table) > 1 else 0.0
-    pooled = float(table.std(ddof=1)) if table.size > 1 else 0.0
+    over_seeds = float(table.mean(1).std(ddof=1)) if len(table) > 1 else math.nan
+    pooled = float(table.std(ddof=1)) if table.size > 1 else math.nan
     return {"mean": float(table.mean()), "over_seeds": over_seeds, "pooled": pooled}
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from damper.engine.lock import run_lock
 from damper.engine.run import Run
 from damper.engine.settings import Settings, resolve
-from damper.engine.train import check_named, run_settings
+from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
+from damper.experiments.identity import digest
 from damper.methods import METHODS, find_method
 
 MEASURES = {
@@ -26,10 +28,19 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs and evaluations by label: the method, with its settings where it was given several."""
+    """Runs and evaluations by label: the method, with its settings where it was given several.
+
+    Attributes:
+        env: the environment's name.
+        backbone: "td3" or "sac".
+        path: the folder that holds a run per method.
+        runs: by method.
+        evaluations: by method, all on the same seeds.
+    """
 
     env: str
     backbone: str
+    path: Path
     runs: dict[str, Run]
     evaluations: dict[str, Evaluation]
 
@@ -47,8 +58,9 @@ class Comparison:
 
 
 def spread_cell(value: dict[str, float], form: str) -> str:
-    """The mean, and below it the spread over seeds and the pooled one."""
-    mean, over_seeds, pooled = (form.format(value[name]) for name in ("mean", "over_seeds", "pooled"))
+    """The mean, and below it the spread over seeds and the pooled one; "–" for what one seed does not tell."""
+    numbers = (value[name] for name in ("mean", "over_seeds", "pooled"))
+    mean, over_seeds, pooled = ("–" if math.isnan(number) else form.format(number) for number in numbers)
     return f"{mean}\n({over_seeds}; {pooled})"
 
 
@@ -66,21 +78,30 @@ def compare(
 ) -> Comparison:
     """Train every method under the same settings, evaluate all on the same seeds.
 
-    Settings that belong to one method only (η, weights) reach the methods that have them.
+    Settings that belong to one method only (η, weights) reach the methods that have them. Without ``out``, runs go to
+    a folder of their environment and settings under ``runs/``: the same call again changes nothing, and one with more
+    methods trains those alone.
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
     runs, evaluations = {}, {}
-    for method in methods:
-        resolved = _for_method(env, backbone, method, seeds, steps, protocol, methods, settings)
-        if not out:
-            check_named(resolved)
-        folder = Path(out or "runs/compare") / method
+    resolved = {m: _for_method(env, backbone, m, seeds, steps, protocol, methods, settings) for m in methods}
+    path = Path(out) if out else _default_folder(list(resolved.values()), settings)
+    for method, own in resolved.items():
+        folder = path / method
         with run_lock(folder):
-            runs[method] = run_settings(resolved, folder, progress)
-            evaluations[method] = evaluate(runs[method], env, episodes, envs=resolved.envs)
+            runs[method] = run_settings(own, folder, progress)
+            evaluations[method] = evaluate(runs[method], env, episodes, envs=own.envs)
             evaluations[method].save(folder / "evaluation")
-    return Comparison(resolved.env_id, backbone, runs, evaluations)
+    return Comparison(own.env_id, backbone, path, runs, evaluations)
+
+
+def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
+    """``runs/compare-<env>-<backbone>-<digest>``: one per environment and settings, so that methods can join later."""
+    shared = default_folder(replace(methods[0], method="plain", method_settings={}))
+    own = {name: value for m in methods for name, value in m.method_settings.items() if name in given}
+    name = f"compare-{methods[0].env_id}-{methods[0].backbone}-{digest([shared.name, own])[:8]}"
+    return shared.with_name(name.replace("/", "_"))
 
 
 def _for_method(

@@ -13,6 +13,7 @@ from damper.engine.envs.spec import find_task
 from damper.engine.settings import resolve
 from damper.methods import find_method
 from damper.presets import task_name
+from damper.protocols import recorded_protocol
 
 # A setting belongs to one of these; a test refuses a new one that nobody has placed.
 PUBLISHED = (
@@ -51,7 +52,7 @@ def identity(
         "method": chosen,
         "method_settings": without_later(method),
         "seed": agent["seed"],
-        "protocol": settings["protocol"],
+        "protocol": recorded_protocol(settings["protocol"]),
         "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone])},
         "numerics": {name: own[name] for name in NUMERICS},
         "envs": settings["envs"],

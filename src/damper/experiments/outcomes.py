@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-
 from damper.errors import DamperError
 from damper.experiments.packing import Job
 from damper.experiments.store import Record, Store
+from damper.terminal import counted, say
 
 Failed = tuple[Job, Exception]
 
@@ -56,7 +55,7 @@ class Outcomes:
             said = "failed"
         self.left -= 1
         if self.progress:
-            Console().print(f"{called(job)} {said}; {self.left} populations to go", highlight=False)
+            say(f"{called(job)} {said}; {counted(self.left, 'population')} to go")
 
 
 def explained(failed: Sequence[Failed]) -> Exception:

@@ -12,6 +12,7 @@ from damper.errors import DamperError
 from damper.experiments.grids import Wanted
 from damper.experiments.identity import canonical, digest
 from damper.methods import METHODS, find_method
+from damper.protocols import recorded_protocol
 from damper.rules import find, mixes
 
 
@@ -32,7 +33,7 @@ class Job:
 
     def folder(self, out: Path) -> Path:
         """Where its run lives; protocols side by side."""
-        return out / str(self.settings.protocol) / self.name
+        return out / str(recorded_protocol(self.settings.protocol)) / self.name
 
 
 def pack(missing: Iterable[Wanted], most: int | None = None) -> list[Job]:

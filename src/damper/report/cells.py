@@ -17,7 +17,7 @@ from damper.experiments.paper import TASKS
 from damper.experiments.store import Record
 from damper.methods import find_method
 from damper.presets import preset
-from damper.protocols import TRAINING_SEEDS
+from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics import Array, Summary, known, summarise
 
 Settings = Mapping[str, Any]
@@ -129,7 +129,8 @@ class Setup:
     @property
     def key(self) -> str:
         """A short stable name."""
-        return digest([self.protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes])[:8]
+        protocol = recorded_protocol(self.protocol)
+        return digest([protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes])[:8]
 
     def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
         """The cell at a method's published settings, or with some of them changed."""
@@ -184,7 +185,13 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
         who = fits[0].identity
         out.append(
             Setup(
-                who["protocol"], fits[0].deviations, who["envs"], used, who["numerics"], who["episodes"], _cells(fits)
+                protocol_name(who["protocol"]),
+                fits[0].deviations,
+                who["envs"],
+                used,
+                who["numerics"],
+                who["episodes"],
+                _cells(fits),
             )
         )
     return out

@@ -36,7 +36,8 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
                 axis.set_xlabel("step")
                 axis.set_ylabel(words)
     axes[-1].set_yscale("log")
-    axes[0].legend(frameon=False, fontsize=9)
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return save(figure, path)
 

@@ -1,26 +1,14 @@
-"""Tables as people read them: in the terminal, in Markdown, in LaTeX."""
+"""Tables as people read them: in Markdown, in LaTeX."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table as Terminal
-
 from damper.report.result_tables import Entry, Table, number
 
 
-def terminal_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Terminal:
-    """A table for the terminal: first column left, the others right."""
-    table = Terminal(title=title, title_justify="left")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same in Markdown; a bar within a cell, as in |Δa|, would end the cell."""
+    """Markdown, first column left and the others right; a bar within a cell, as in |Δa|, would end the cell."""
     rule = ["---", *("---:" for _ in header[1:])]
     cells = ([cell.replace("\n", " ").replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
     lines = ("| " + " | ".join(row) + " |" for row in cells)

@@ -5,69 +5,139 @@ Here are the options that several commands share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from damper.errors import DamperError
+from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
 
+T = TypeVar("T")
 Numbers = tuple[float, ...]
+KINDS = ConstructorRegistry()
+
+
+@KINDS.primitive_rule
+def _integers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    """Integers as people write them: 1000000, 1_000_000, 1e6."""
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: integer(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def integer(word: str) -> int:
+    """The whole number that a word stands for."""
+    try:
+        number = Decimal(word)
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite() or number != int(number):
+        raise ValueError(f"must be a whole number such as 1000 or 1e6, but {word!r} was given")
+    return int(number)
+
+
+def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
+    """The options that a command was given; help and mistakes in them are shown, and end the process."""
+    forms = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
+    return tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
+
+
+def default(words: str, **more: Any) -> Any:
+    """What happens where an option is left out, for its help; ``more`` as ``tyro.conf.arg`` takes it."""
+    return tyro.conf.arg(help_behavior_hint=f"(default: {words})", **more)
+
+
+PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
+Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+Protocol = Annotated[str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)]
+SeedList = Annotated[tuple[int, ...], default("counted by --seeds", aliases=("--seed",))]
+Steps = Annotated[
+    int | None, default("the paper's budget; other tasks must have it given", aliases=("--total-timesteps",))
+]
+
+
+def published(name: str) -> Any:
+    """The same for a setting of the protocols: its value in each, by backbone and task where it differs."""
+    by_protocol = {protocol: _values(protocol, name) for protocol in ("authors", *PROTOCOLS)}
+    others = [f"{own} with --protocol {p}" for p, own in by_protocol.items() if own != by_protocol["authors"]]
+    return default("; ".join([by_protocol["authors"], *others]))
+
+
+def _values(protocol: str, name: str) -> str:
+    """A setting's value in a protocol, in words."""
+    owners: dict[str, list[str]] = {}
+    for backbone in ("td3", "sac"):
+        usual, short = (protocol_settings(protocol, backbone, task).get(name) for task in (None, SHORT_TASKS[0]))
+        for value, where in ((usual, backbone), (short, f"{backbone} on {' and '.join(SHORT_TASKS)}")):
+            if value is not None and (where == backbone or value != usual):
+                text = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+                owners.setdefault(text, []).append(where)
+    if len(owners) == 1:
+        return next(iter(owners))
+    return ", ".join(f"{value} ({', '.join(where)})" for value, where in owners.items())
 
 
 @dataclass
 class EngineOptions:
-    """Settings of the backbone and the engine; what is left out comes from the protocol. Lists make a population."""
+    """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train an agent each."""
 
-    learning_rate: Numbers = ()
+    learning_rate: Annotated[Numbers, published("learning_rate")] = ()
     """Adam's step size."""
-    buffer_size: int | None = None
+    buffer_size: Annotated[int | None, published("buffer_size")] = None
     """Transitions kept per agent."""
-    learning_starts: int | None = None
+    learning_starts: Annotated[int | None, published("learning_starts")] = None
     """Steps with random actions before learning."""
-    batch_size: int | None = None
+    batch_size: Annotated[int | None, published("batch_size")] = None
     """Transitions per gradient step."""
-    tau: Numbers = ()
+    tau: Annotated[Numbers, published("tau")] = ()
     """Polyak rate of the targets."""
-    gamma: Numbers = ()
+    gamma: Annotated[Numbers, published("gamma")] = ()
     """Discount."""
-    train_freq: int | None = None
+    train_freq: Annotated[int | None, published("train_freq")] = None
     """Steps between rounds of gradient steps."""
-    gradient_steps: int | None = None
+    gradient_steps: Annotated[int | None, published("gradient_steps")] = None
     """Gradient steps per round."""
-    policy_delay: int | None = None
+    policy_delay: Annotated[int | None, published("policy_delay")] = None
     """TD3: critic steps per actor step."""
-    target_policy_noise: Numbers = ()
+    target_policy_noise: Annotated[Numbers, published("target_policy_noise")] = ()
     """TD3: noise on the target action."""
-    target_noise_clip: Numbers = ()
+    target_noise_clip: Annotated[Numbers, published("target_noise_clip")] = ()
     """TD3: its bound."""
-    action_noise: Numbers = ()
+    action_noise: Annotated[Numbers, published("action_noise")] = ()
     """TD3: exploration noise."""
-    ent_coef: tuple[str, ...] = ()
+    ent_coef: Annotated[tuple[str, ...], published("ent_coef")] = ()
     """SAC: the temperature, or "auto"."""
-    net_arch: tuple[int, ...] = ()
-    """Hidden layers."""
-    activation: Literal["silu", "relu", "tanh"] | None = None
+    net_arch: Annotated[tuple[int, ...], published("net_arch")] = ()
+    """Sizes of the hidden layers."""
+    activation: Annotated[Literal["silu", "relu", "tanh"] | None, published("activation")] = None
     """Hidden layers' activation."""
-    device: str | None = None
-    """Where to train, as in torch: cpu, cuda; a GPU where there is one by default."""
-    envs: Literal["gymnasium", "envpool"] | None = None
+    device: Annotated[str | None, default("a GPU where there is one")] = None
+    """Where to train, as in torch: cpu, cuda."""
+    envs: Annotated[Literal["gymnasium", "envpool"] | None, default("gymnasium")] = None
     """Who steps the environments."""
-    env_threads: int | None = None
-    """EnvPool's threads, as many as cores by default; where there are two pools they share them."""
-    compile: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Run the update through torch.compile; by default on a GPU, where the run is long enough to pay for it."""
-    no_compile: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Never compile."""
-    graph: bool | None = None
-    """Replay the update as CUDA graphs (default on a GPU)."""
+    env_threads: Annotated[int | None, default("as many as cores")] = None
+    """EnvPool's threads; where there are two pools they share them."""
+    compile: Annotated[bool | None, default("on a GPU, where the run is long enough to pay for it")] = None
+    """Run the update through torch.compile."""
+    graph: Annotated[bool | None, default("True on a GPU")] = None
+    """Replay the update as CUDA graphs."""
     tf32: bool = False
     """Matrix products in TF32 on a GPU."""
     overlap: bool = False
     """Update while the environments step and policies act, for a GPU; those are then two steps behind."""
-    log_every: int | None = None
+    log_every: Annotated[int | None, default("1000")] = None
     """Steps between metrics lines."""
-    checkpoint_every: int | None = None
+    checkpoint_every: Annotated[int | None, default("20000")] = None
     """Steps between checkpoints; 0 for none."""
     keep_checkpoint: bool = False
     """Keep the last one when the run is finished: a larger --steps then extends it."""
@@ -77,10 +147,6 @@ def given(*options: Any) -> dict[str, Any]:
     """What the user wrote, without what was left out."""
     written = {name: value for option in options for name, value in asdict(option).items()}
     values = {name: value for name, value in written.items() if value is not None and value != ()}
-    if values.pop("no_compile", False):
-        values["compile"] = False
-    elif not values.get("compile"):
-        values.pop("compile", None)
     if values.get("ent_coef") == ("auto",):
         values["ent_coef"] = "auto"
     elif "ent_coef" in values:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
+
+from damper.cli.options import default
 
 
 @dataclass
@@ -22,22 +24,26 @@ class Bench:
     """Which measurement."""
     device: str = "cpu"
     """Where updates run, as in torch: cpu, cuda."""
-    mode: Literal["eager", "compile", "graph", "compile-graph"] | None = None
-    """How the engine's updates run; eager on a CPU and compile-graph on a GPU by default."""
+    mode: Annotated[
+        Literal["eager", "compile", "graph", "compile-graph"] | None, default("eager on a CPU, compile-graph on a GPU")
+    ] = None
+    """How the engine's updates run."""
     tf32: bool = False
     """Matrix products in TF32 on a GPU."""
-    backbones: tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...] = ()
-    """Which backbones: td3 sac by default, and ppo too for sb3, which also takes ddpg and tqc."""
-    methods: tuple[str, ...] = ()
-    """Which methods; the paper's seven for update, plain and damper elsewhere."""
-    iterations: int | None = None
-    """Timed updates of each subject; 1000 (the paper's number) on a GPU, 100 on a CPU."""
+    backbones: Annotated[
+        tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...], default("td3 sac, and ppo too for sb3")
+    ] = ()
+    """Which backbones; sb3 also takes ddpg and tqc."""
+    methods: Annotated[tuple[str, ...], default("the paper's seven for update, plain and damper elsewhere")] = ()
+    """Which methods."""
+    iterations: Annotated[int | None, default("1000 (the paper's number) on a GPU, 100 on a CPU")] = None
+    """Timed updates of each subject."""
     rounds: int = 20
     """How often the subjects take turns."""
     clock: Literal["wall", "processor"] = "wall"
     """On a CPU that others use too, processor time (of all threads together) is what they hardly move."""
-    sizes: tuple[int, ...] = ()
-    """Population sizes; 1 5 10 35 100 300 for scaling (up to 35 on a CPU), 1 for floor."""
+    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 100 300 too on a GPU; 1 for floor")] = ()
+    """Population sizes."""
     task: str = "Hopper"
     """Whose random transitions the updates see."""
     tasks: tuple[str, ...] = ("Pendulum", "Hopper")
@@ -50,14 +56,14 @@ class Bench:
     """Steps per agent of end-to-end."""
     overlap: bool = False
     """Let end-to-end update while the environments step."""
-    env_threads: int | None = None
-    """EnvPool's threads of end-to-end; as many as there are cores by default."""
-    threads: int | None = None
-    """Threads of torch on the CPU; torch's own choice by default."""
+    env_threads: Annotated[int | None, default("as many as cores")] = None
+    """EnvPool's threads of end-to-end."""
+    threads: Annotated[int | None, default("torch's own choice")] = None
+    """Threads of torch on the CPU."""
     out: Path = Path("bench")
     """Where tables, plots and JSON go."""
-    results: Path | None = None
+    results: Annotated[Path | None, default("not kept")] = None
     """Also keep update times in this store of records, from which `damper report` makes the paper's cost table."""
 
-    show: tuple[Path, ...] = ()
+    show: Annotated[tuple[Path, ...], default("measure")] = ()
     """Print these saved measurements as Markdown, and measure nothing."""

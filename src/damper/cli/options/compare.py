@@ -4,35 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import EngineOptions
-from damper.cli.options.method import MethodOptions
+from damper.cli.options import EngineOptions, Env, Protocol, SeedList, Steps, default
+from damper.cli.options.method import METHOD_LIST, MethodOptions
 
 
 @dataclass
 class Compare:
-    """Train several methods alike, evaluate them on the same seeds, and show table and pictures."""
+    """See on your own task how smooth each method is and what it costs: one table, pictures, all trained alike.
 
-    env: tyro.conf.Positional[str]
+    The same command goes on with a comparison that was stopped.
+    """
+
+    env: Env
     """A Gymnasium id (Pendulum-v1) or a task of the paper (Hopper)."""
-    methods: tuple[str, ...] = ("plain", "damper")
-    """Which methods."""
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(help=METHOD_LIST)] = ("plain", "damper")
     backbone: Literal["td3", "sac"] = "td3"
     """The actor-critic algorithm."""
     seeds: int = 3
-    """How many seeds: the protocol's first ones, or 0, 1, ..."""
-    seed_list: tuple[int, ...] = ()
+    """How many seeds for each method: the protocol's first ones, or 0, 1, ..."""
+    seed_list: SeedList = ()
     """Which seeds, instead."""
-    steps: int | None = None
-    """Environment steps per agent; the paper's budget for its tasks."""
-    protocol: Literal["pave", "damper"] | None = None
-    """Published settings to start from."""
+    steps: Steps = None
+    """Environment steps per agent."""
+    protocol: Protocol = None
+    """Published settings to start from: PAVE's, which the paper follows, or those of DAMPER's authors' code."""
     episodes: int = 10
     """Evaluation episodes per agent, on the protocol's fixed seeds."""
-    out: Path = Path("runs/compare")
+    out: Annotated[Path | None, default("a name under runs/ that is made of the settings")] = None
     """Where runs, records and pictures go."""
     engine: EngineOptions = field(default_factory=EngineOptions)
     settings: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
+
+from damper.cli.options import default
 
 
 @dataclass
 class Evaluate:
-    """Deterministic episodes of any policy: table, records, action traces, and a picture of them."""
+    """Measure what a policy does, in deterministic episodes: table, records, action traces, and a picture of them."""
 
     source: tyro.conf.Positional[Path]
     """A run's folder, a policy file, a Stable-Baselines3 zip (with or without its ending), or an ONNX file."""
-    env: str | None = None
+    env: Annotated[str | None, default("the one that the source tells")] = None
     """The environment, where the source does not tell it or another one is wanted."""
     episodes: int = 10
     """How many, on the protocol's fixed seeds."""
-    seed_list: tuple[int, ...] = ()
+    seed_list: Annotated[tuple[int, ...], default("the first --episodes fixed ones", aliases=("--seed",))] = ()
     """Which seeds, instead."""
-    filter: str | None = None
+    filter: Annotated[str | None, default("none")] = None
     """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
     envs: Literal["gymnasium", "envpool"] = "gymnasium"
     """Who steps the environments."""
-    out: Path | None = None
-    """Where to write; by default evaluation/ in the run's folder, or beside the file."""
-    vecnormalize: Path | None = None
+    out: Annotated[Path | None, default("evaluation/ in the run's folder, or beside the file")] = None
+    """Where to write."""
+    vecnormalize: Annotated[Path | None, default("none")] = None
     """Statistics that VecNormalize saved, for a Stable-Baselines3 zip."""
     trust: bool = False
     """Allow unpickling what cannot be read otherwise: it runs whatever code the file carries."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
+
+from damper.cli.options import default
 
 
 @dataclass
@@ -18,9 +21,9 @@ class Export:
     """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
     agent: int = 0
     """Which agent of a run."""
-    env: str | None = None
+    env: Annotated[str | None, default("the one that the source tells")] = None
     """The environment's id, where the source does not tell it; the contract's smoothness is measured there."""
-    vecnormalize: Path | None = None
+    vecnormalize: Annotated[Path | None, default("none")] = None
     """Statistics that VecNormalize saved; they go inside."""
     check: bool = True
     """Run the file on thousands of observations and compare with the original."""

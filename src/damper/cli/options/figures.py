@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from damper.cli.options import default
 
 
 @dataclass
@@ -18,5 +21,5 @@ class Figures:
     """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
     results: Path = Path("results")
     """The store of records that these come from."""
-    bench: Path | None = None
+    bench: Annotated[Path | None, default("the theory's figures")] = None
     """Draw instead what `damper bench` measured, from a folder with one of its `--out` folders per machine."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from damper.cli.options import default
 
 
 @dataclass
@@ -16,7 +19,7 @@ class Report:
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; none draws none."""
-    pages: tuple[Path, ...] | None = None
-    """Markdown files whose marked places are filled; of results/ to docs/results, README.md and docs/results.md."""
-    merge: tuple[Path, ...] = ()
+    pages: Annotated[tuple[Path, ...] | None, default("of results/, README.md and docs/results.md")] = None
+    """Markdown files whose marked places are filled."""
+    merge: Annotated[tuple[Path, ...], default("none")] = ()
     """First copy into the store what these other stores have and it lacks."""

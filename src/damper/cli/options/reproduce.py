@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import EngineOptions
+from damper.cli.options import PROTOCOL, EngineOptions, SeedList, default
 
 
 @dataclass
@@ -18,25 +18,25 @@ class Reproduce:
     The same command goes on with what was killed, fills what was deleted, and changes nothing else.
     """
 
-    experiments: tyro.conf.Positional[tuple[str, ...]] = ()
+    experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none")]] = ()
     """Which, by the names that --list shows."""
     list: bool = False
     """Show the experiments with what is done, what is missing and how long that takes."""
-    tasks: tuple[str, ...] = ()
+    tasks: Annotated[tuple[str, ...], default("all")] = ()
     """Only these tasks (or other environments)."""
-    methods: tuple[str, ...] = ()
+    methods: Annotated[tuple[str, ...], default("all")] = ()
     """Only these methods."""
-    backbones: tuple[Literal["td3", "sac"], ...] = ()
+    backbones: Annotated[tuple[Literal["td3", "sac"], ...], default("all")] = ()
     """Only these backbones."""
-    seeds: int | None = None
-    """How many of the protocol's seeds; the experiment's own number by default."""
-    seed_list: tuple[int, ...] = ()
+    seeds: Annotated[int | None, default("the experiment's own number")] = None
+    """How many of the protocol's seeds."""
+    seed_list: SeedList = ()
     """Which seeds, instead."""
-    protocol: Literal["pave", "damper"] = "pave"
+    protocol: Annotated[str, tyro.conf.arg(metavar=PROTOCOL)] = "pave"
     """Published settings."""
-    steps: int | None = None
+    steps: Annotated[int | None, default("the paper's")] = None
     """Another budget than the paper's; such records are kept apart."""
-    units: Literal["policy", "environment"] | None = None
+    units: Annotated[Literal["policy", "environment"] | None, default("policy")] = None
     """In which the temporal loss compares actions; give --methods that have one."""
     episodes: int = 10
     """Evaluation episodes per agent, on the protocol's fixed seeds."""
@@ -44,11 +44,11 @@ class Reproduce:
     """The store of records."""
     out: Path = Path("runs/reproduce")
     """Where runs live."""
-    population: int | None = None
+    population: Annotated[int | None, default("as many as there are")] = None
     """The most agents to train as one batch."""
     workers: int = 1
     """How many populations to train at once, each in a process of its own on this machine."""
-    ray: str | None = None
+    ray: Annotated[str | None, default("train here")] = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
     ray_cores: int = 1
     """Processor cores for each population there; with --device cuda each has a GPU to itself as well."""

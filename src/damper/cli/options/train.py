@@ -4,44 +4,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import EngineOptions
-from damper.cli.options.method import MethodOptions
+from damper.cli.options import EngineOptions, Env, Protocol, SeedList, Steps, default
+from damper.cli.options.method import METHOD_LIST, MethodOptions
 
 
 @dataclass
 class Train:
-    """Train a population: one agent per seed and per combination of the settings given as lists.
+    """Train a smooth policy; or several at once, one per seed and per combination of settings given several values.
 
-    The same command goes on with a killed run.
+    The same command goes on with a run that was stopped.
     """
 
-    env: tyro.conf.Positional[str]
+    env: Env
     """A Gymnasium id (Pendulum-v1) or a task of the paper (Hopper)."""
     backbone: Literal["td3", "sac"] = "td3"
     """The actor-critic algorithm."""
-    method: str = "damper"
-    """How to make it smooth: plain, damper, caps, ..., or parts joined as in damper+grad-caps+pave."""
-    auxiliary: str | None = None
-    """Instead of the method's own actor loss another's (temporal, caps, grad-caps, asap, ...)."""
-    rule: str | None = None
-    """Instead of its own rule another to join that loss's gradient to the native one."""
-    critic: str | None = None
-    """Instead of its own critic loss another's (pave, l2c2)."""
+    method: Annotated[str, tyro.conf.arg(help=METHOD_LIST)] = "damper"
+    auxiliary: Annotated[str | None, default("the method's own")] = None
+    """The smoothness loss on the actor: temporal, caps, grad-caps, asap, ..."""
+    rule: Annotated[str | None, default("the method's own")] = None
+    """How that loss's gradient joins the actor's own: damper, scalarization, pcgrad, ..."""
+    critic: Annotated[str | None, default("the method's own")] = None
+    """The smoothness loss on the critic: pave, l2c2."""
     seeds: int = 1
-    """How many seeds: the protocol's first ones, or 0, 1, ..."""
-    seed_list: tuple[int, ...] = ()
+    """How many agents that differ in the seed alone: the protocol's first seeds, or 0, 1, ..."""
+    seed_list: SeedList = ()
     """Which seeds, instead."""
-    steps: int | None = None
-    """Environment steps per agent; the paper's budget for its tasks."""
-    protocol: Literal["pave", "damper"] | None = None
-    """Published settings to start from."""
+    steps: Steps = None
+    """Environment steps per agent."""
+    protocol: Protocol = None
+    """Published settings to start from: PAVE's, which the paper follows, or those of DAMPER's authors' code."""
     preset: str = "paper"
     """Which published weights of the method."""
-    out: Path | None = None
+    out: Annotated[Path | None, default("a name under runs/ that is made of the settings")] = None
     """The run's folder."""
     tensorboard: bool = False
     """Write TensorBoard files too."""

@@ -1,0 +1,58 @@
+"""What people read in a terminal or a pipe: sentences that nothing breaks, tables that fit."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+UNBROKEN = 10_000  # columns of a pipe, which has none of its own
+
+
+def console() -> Console:
+    """Standard output; a pipe is as wide as its longest line, unless ``COLUMNS`` says otherwise."""
+    out = Console(highlight=False)
+    return out if out.is_terminal or os.environ.get("COLUMNS") else Console(highlight=False, width=UNBROKEN)
+
+
+def say(sentence: str, style: str | None = None) -> None:
+    """Print a sentence as it is: a terminal may fold it, but no line break is put into a command or a path."""
+    console().print(sentence, style=style, markup=False, soft_wrap=True)
+
+
+def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table that fits, and below it the names of columns for which there is no room."""
+    out = console()
+    table, left_out = fit(header, rows, out)
+    say(title, "italic")
+    out.print(table)
+    if left_out:
+        say(f"not shown at {out.width} columns: {', '.join(left_out)}", "dim")
+
+
+def fit(header: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> tuple[Table, list[str]]:
+    """A table of the first columns that fit, at least two, and the names of the others."""
+    for count in range(len(header), 1, -1):
+        table = Table()
+        for i, name in enumerate(header[:count]):
+            table.add_column(name, justify="left" if i == 0 else "right")
+        for row in rows:
+            table.add_row(*map(Text, row[:count]))
+        if out.measure(table, options=out.options.update(width=UNBROKEN)).maximum <= out.width or count == 2:
+            break
+    return table, list(header[count:])
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """``1 policy``, ``3 policies``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def quoted(path: str | Path) -> str:
+    """A path as a shell takes it."""
+    return shlex.quote(str(path))

@@ -1,0 +1,100 @@
+"""What a user reads before anything runs: every option with its default, methods in a line each, numbers as written."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout
+from dataclasses import fields
+from functools import cache
+
+import pytest
+
+from damper.cli import COMMANDS, main
+from damper.cli.options import EngineOptions, integer
+from damper.engine.settings import Settings, resolve
+from damper.methods import METHODS
+from damper.protocols import PROTOCOLS
+
+AUTOMATIC = {"env_threads": "as many as cores", "graph": "True on a GPU", "device": "a GPU", "compile": "on a GPU"}
+
+
+@cache
+def help_of(command: str) -> str:
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "110")
+        with redirect_stdout(shown), pytest.raises(SystemExit):
+            main([command, "--help"])
+    return shown.getvalue()
+
+
+def options(command: str) -> dict[str, str]:
+    """Each option's help by its names."""
+    found, names = {}, []
+    for line in help_of(command).splitlines():
+        if re.match(r"[|│ ] --?\w", line):
+            names = re.findall(r"--[\w-]+", re.split(r"\s{2,}", line[2:])[0])
+        for name in names:
+            found[name] = found.get(name, "") + " " + line.strip("|│ ")
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_shows_what_happens_where_it_is_left_out(command):
+    shown = options(command)
+    assert len(shown) > 4
+    for name, words in shown.items():
+        if name != "--help":
+            assert re.search(r"\(required\)|\(default: [^\s)]", words), words
+            assert "None" not in words, words
+
+
+def test_what_is_positional_has_a_name():
+    assert "usage: damper train [-h] [OPTIONS] ENV" in help_of("train")
+    assert "usage: damper compare [-h] [OPTIONS] ENV" in help_of("compare")
+    assert "usage: damper evaluate [-h] [OPTIONS] SOURCE" in help_of("evaluate")
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_methods_have_a_line_each_and_eta_is_explained(command):
+    listed = " ".join(help_of(command).split())
+    for name, method in METHODS.items():
+        assert f"{name}: " in listed and method.summary.split(": ")[-1] in listed, name
+    assert "η in [0, 1]" in options(command)["--eta"]
+    assert "(default: 1, the paper's for its tasks)" in options(command)["--eta"]
+
+
+def test_defaults_of_the_engine_are_the_ones_that_hold():
+    shown = options("train")
+    for protocol in PROTOCOLS:
+        for backbone in ("td3", "sac"):
+            settings = resolve("Hopper", backbone, protocol=protocol)
+            for option in fields(EngineOptions):
+                value = getattr(settings, option.name)
+                written = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                left_out = shown["--" + option.name.replace("_", "-")].partition("(default: ")[2]
+                known = AUTOMATIC.get(option.name, written)
+                if not (backbone == "sac" and option.name in ("policy_delay", "action_noise")):
+                    assert known in left_out, (option.name, written)
+    assert {f.name for f in fields(EngineOptions)} <= {f.name for f in fields(Settings)}
+
+
+@pytest.mark.parametrize(("word", "number"), [("1e6", 10**6), ("1_000", 1000), ("7", 7), ("2.5e3", 2500), ("-1", -1)])
+def test_integers_are_read_as_people_write_them(word, number):
+    assert integer(word) == number
+
+
+@pytest.mark.parametrize("word", ["1.5", "many", "inf", "nan", "1e-3"])
+def test_what_is_no_integer_is_told(word):
+    with pytest.raises(ValueError, match="must be a whole number such as 1000 or 1e6, but"):
+        integer(word)
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_errors_point_to_the_help_of_their_command(capsys, monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    for mistake in (["Pendulum-v1", "--eta", "2"], ["Pendulum-v1", "--stpes", "2"], []):
+        with pytest.raises(SystemExit):
+            main([command, *mistake])
+        assert f"damper {command} --help" in capsys.readouterr().err
