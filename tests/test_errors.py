@@ -19,6 +19,10 @@ def import_sb3(tmp_path):
     import damper.sb3  # noqa: F401
 
 
+def import_rsl_rl(tmp_path):
+    import damper.rsl_rl  # noqa: F401
+
+
 @pytest.mark.parametrize(
     ("package", "extra", "use"),
     [
@@ -29,10 +33,11 @@ def import_sb3(tmp_path):
         ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
         ("ray", "ray", lambda _: _connect("local")),
         ("stable_baselines3", "sb3", import_sb3),
+        ("rsl_rl", "rsl-rl", import_rsl_rl),
     ],
 )
 def test_a_missing_extra_is_an_import_error_too(monkeypatch, tmp_path, package, extra, use):
-    for name in [name for name in sys.modules if name == "damper.sb3" or name.startswith("damper.sb3.")]:
+    for name in [name for name in sys.modules if f"{name}.".startswith(("damper.sb3.", "damper.rsl_rl.", "rsl_rl."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf'pip install "damper-rl\[{extra}\]"') as raised:

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from damper.engine.envs.recorded import to_json
 from damper.errors import DamperError
 from damper.losses._interface import Batch, Noise
+from damper.method_args import check_names, check_rule, choose, is_setting
 from damper.methods import Method, find_method
 from damper.rules._span import Rule
 from damper.sb3.convert import env_spec, norm_obs
-from damper.sb3.method_args import check_inputs, check_names, check_rule, choose, is_setting
+from damper.sb3.inputs import check_inputs
 from damper.sb3.networks import has_modes
 from damper.sb3.state import MethodState
 

@@ -1,16 +1,12 @@
-"""Which method, with which settings, and what it needs from SB3's spaces and buffers: mistakes told before training."""
+"""Which method, with which settings, where other libraries' classes take them: mistakes told before training."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
-from torch import nn
 
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, components, compose, find_method, setting_hint
@@ -44,13 +40,15 @@ def is_setting(name: str, method: Method) -> bool:
     return any(name in one.settings() for one in (method, *METHODS.values()))
 
 
-def check_names(method: Method, settings: Mapping[str, Any], arguments: Iterable[str] = ()) -> None:
-    """Refuse what neither SB3's class nor the method knows."""
+def check_names(
+    method: Method, settings: Mapping[str, Any], arguments: Iterable[str] = (), whose: str = "SB3's class"
+) -> None:
+    """Refuse what neither the method knows nor the class that has these arguments."""
     known = method.settings()
     for name in settings:
         if name not in known:
             hint = setting_hint(name, method, arguments)
-            raise DamperError(f"{name} is neither an argument of SB3's class nor a setting of the method: {hint}")
+            raise DamperError(f"{name} is neither an argument of {whose} nor a setting of the method: {hint}")
 
 
 def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
@@ -60,27 +58,3 @@ def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
         # MetaBalance's sizes fit the actor, not this pair.
         fitting = {name: value for name, value in settings.items() if name != "sizes"}
         combine_reported(method.rule, pair[0], pair[1], None, **fitting)
-
-
-def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], model: Any) -> None:
-    """Refuse observations and buffers that the method's losses cannot use."""
-    space = model.observation_space
-    numbers = isinstance(space, gymnasium.spaces.Box) and np.issubdtype(space.dtype, np.floating)
-    if any(noise.like == "obs" for noise in method.noise.values()) and not numbers:
-        raise DamperError(
-            f"method {method.name!r} moves observations by small amounts, so they must be a Box of floats, but the "
-            f"observation space is {space}: choose a method that compares given states, such as 'damper'."
-        )
-    masked = settings["actor"].get("mask_terminal") and not method.critic
-    if method.losses and getattr(model, "optimize_memory_usage", False) and not masked:
-        raise DamperError(
-            f"optimize_memory_usage must be False with method {method.name!r}: that buffer keeps no true observation "
-            "at an episode's end, and this method does not leave those steps out."
-        )
-    activation = getattr(model.policy, "activation_fn", None)
-    if method.critic is not None and method.critic is METHODS["pave"].critic and activation is nn.ReLU:
-        warnings.warn(
-            "PAVE's curvature term does nothing on ReLU critics, which have no second derivative: "
-            "policy_kwargs={'activation_fn': torch.nn.SiLU} is what it was published with.",
-            stacklevel=2,
-        )

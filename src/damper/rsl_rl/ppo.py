@@ -1,0 +1,219 @@
+"""rsl_rl's PPO with one more setting."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import torch
+from rsl_rl import algorithms
+from tensordict import TensorDict
+from torch import Tensor, distributed, nn
+
+from damper._backward import backward_auxiliary
+from damper.errors import DamperError
+from damper.losses._interface import Batch, Noise
+from damper.losses.temporal_ramp import temporal_ramp
+from damper.method_args import check_names, check_rule, choose
+from damper.methods import Method, find_method
+from damper.rsl_rl.storage import Pairs, indexed
+from damper.rules import GradientReport, combine_reported, has_memory
+from damper.rules._span import Rule
+
+
+class PPO(algorithms.PPO):  # type: ignore[misc]
+    """``rsl_rl.algorithms.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is rsl_rl's, bit for bit.
+
+    rsl_rl's whole loss is the primary one. The auxiliary one looks at the mean action at consecutive observations of an
+    environment. They are combined on the actor's parameters; then rsl_rl clips and steps.
+
+    Args:
+        actor: as in rsl_rl, and so are all arguments not named here.
+        critic: likewise.
+        storage: likewise.
+        method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
+        **arguments: the rest of rsl_rl's, and the method's own settings.
+
+    Example:
+        In the runner's configuration:
+
+        >>> algorithm = {"class_name": "damper.rsl_rl:PPO", "eta": 1.0}
+    """
+
+    max_grad_norm: float
+
+    def __init__(
+        self,
+        actor: Any,
+        critic: Any,
+        storage: Any,
+        *positional: Any,
+        method: str | Method = "damper",
+        eta: float = 1.0,
+        rule: str | Rule | None = None,
+        auxiliary: str | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Settings are checked before anything is built."""
+        theirs = inspect.signature(algorithms.PPO.__init__).parameters
+        given = {name: arguments.pop(name) for name in list(arguments) if name not in theirs}
+        given = given if eta == 1.0 else {**given, "eta": eta}
+        self.method = find_method(choose(method, rule, auxiliary))
+        check_names(self.method, given, theirs, "rsl_rl's PPO")
+        self._settings = self.method.route(given)
+        check_rule(self.method, self._settings["rule"])
+        self.method_settings = self.method.settings(given)
+        _check(self.method, actor, storage)
+        super().__init__(actor, critic, storage, *positional, **arguments)
+        self._memory: Any = None
+        # Of its own, so that rsl_rl's draws stay what they are.
+        self._generator = torch.Generator(self.device).manual_seed(torch.initial_seed() % 2**63)
+
+    def update(self) -> dict[str, float]:
+        """rsl_rl's; before each optimizer step the auxiliary gradient joins the one that its loss left."""
+        if not self.method.actor:
+            losses: dict[str, float] = super().update()
+            return losses
+        most: float = self.max_grad_norm
+        seen = _Means()
+        with indexed(self.storage) as pairs:
+
+            def combine_and_clip(*_: Any) -> None:
+                self._add_auxiliary(pairs, seen)
+                nn.utils.clip_grad_norm_(self.actor.parameters(), most)
+                nn.utils.clip_grad_norm_(self.critic.parameters(), most)
+
+            # rsl_rl clips between its backward pass and the step: without a bound, which changes nothing, until then.
+            self.max_grad_norm = math.inf
+            hook = self.optimizer.register_step_pre_hook(combine_and_clip)
+            try:
+                losses = super().update()
+            finally:
+                hook.remove()
+                self.max_grad_norm = most
+        return {**losses, **seen.read()}
+
+    def _add_auxiliary(self, pairs: Pairs, seen: _Means) -> None:
+        """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
+        method, rows = self.method, pairs.kept(self.method.previous_obs)
+        assert method.actor is not None
+        alone = len(rows) == 0
+        if alone and not self.is_multi_gpu:
+            return
+        # Other processes may have pairs, and wait for this one: an observation beside itself has no gradient.
+        rows = pairs.rows[:1] if alone else rows
+        obs, after = pairs.obs(rows), pairs.obs(rows) if alone else pairs.after(rows)
+        before = (obs if alone else pairs.before(rows)) if method.previous_obs else None
+        policy, flat = _Actor(self.actor), any(noise.like == "obs" for noise in method.noise.values())
+        if flat:
+            obs, after, before = (policy.vector(one) for one in (obs, after, before))
+        reward = self.storage.rewards.flatten()[rows]
+        action = self.storage.actions.flatten(0, 1)[rows]
+        batch = Batch(obs, action, reward, after, torch.zeros_like(reward), before)
+        noise = {name: self._noise(kind, batch) for name, kind in method.noise.items()}
+        auxiliary = method.actor(policy, batch, noise, **self._settings["actor"])
+        # A loss to be added is one whose gradient is.
+        rule, settings = (method.rule, self._settings["rule"]) if method.rule else ("scalarization", {"weight": 1.0})
+        group = distributed.group.WORLD if self.is_multi_gpu else None
+        parameters = self.actor.parameters()
+        report = backward_auxiliary(auxiliary, parameters, rule, self._memory, process_group=group, **settings)
+        self._memory = report.state
+        seen.add(auxiliary, report)
+
+    def _noise(self, kind: Noise, batch: Batch) -> Tensor:
+        like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[kind.like]
+        options: dict[str, Any] = {"generator": self._generator, "device": like.device, "dtype": like.dtype}
+        if kind.kind == "normal":
+            return torch.randn(like.shape, **options)
+        uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
+        return uniform if kind.kind == "uniform" else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
+
+    def save(self) -> dict[str, Any]:
+        """rsl_rl's checkpoint; which method it was goes with it, and what its rule remembers."""
+        told = {"method": self.method.name, "settings": self.method_settings}
+        memory = [self._memory] if isinstance(self._memory, Tensor) else list(self._memory or ())
+        return {**super().save(), "damper": {**told, "memory": memory}}
+
+    def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
+        """rsl_rl's; checkpoints of its own class load too."""
+        found: bool = super().load(loaded_dict, load_cfg, strict)
+        told, rule = loaded_dict.get("damper", {}), self.method.rule
+        if told.get("memory") and told["method"] == self.method.name and rule and has_memory(rule):
+            tensors = [tensor.to(self.device) for tensor in told["memory"]]
+            zeros = torch.zeros(sum(p.numel() for p in self.actor.parameters()), device=self.device)
+            form = combine_reported(rule, zeros, zeros, None, **self._settings["rule"])[1].state
+            self._memory = tensors[0] if isinstance(form, Tensor) else type(form)(*tensors)
+        return found
+
+
+def _check(method: Method, actor: Any, storage: Any) -> None:
+    """Refuse what the method cannot do in rsl_rl."""
+    if not method.losses:
+        return
+    if actor.is_recurrent:
+        raise DamperError(
+            f"method {method.name!r} compares two observations, but a recurrent actor's action depends on a memory "
+            "that they do not hold: take an MLPModel as actor, or method='plain'."
+        )
+    if method.critic is not None:
+        fix = "give its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one on the actor"
+        raise DamperError(f"method {method.name!r} has a loss on critics Q(s, a), while PPO's critic is V(s): {fix}.")
+    if method.prediction or method.actor is temporal_ramp:
+        lacks = "a second head on the actor" if method.prediction else "the number of steps of the whole run"
+        raise DamperError(f"method {method.name!r} needs {lacks}, which rsl_rl's PPO does not have: choose another.")
+    if any(noise.like == "obs" for noise in method.noise.values()):
+        for group in actor.obs_groups:
+            if storage.observations[group].ndim != 3:
+                raise DamperError(
+                    f"method {method.name!r} moves observations by small amounts, so they must be vectors, but group "
+                    f"{group!r} is not: choose a method that compares given states, such as 'damper'."
+                )
+    if storage.num_transitions_per_env < 2:
+        raise DamperError(
+            f"num_steps_per_env must be at least 2 for method {method.name!r}, which compares consecutive observations "
+            f"of a rollout, but is {storage.num_transitions_per_env}."
+        )
+
+
+class _Actor:
+    """rsl_rl's actor as the losses see it: mean actions in its own units, at groups or at one vector."""
+
+    stochastic = False  # the distribution that rsl_rl logs stays untouched: losses compare mean actions
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def __call__(self, obs: Any) -> Tensor:
+        if isinstance(obs, Tensor):
+            obs = TensorDict(dict(zip(self.actor.obs_groups, obs.split(self._sizes, -1), strict=True)), len(obs))
+        mean: Tensor = self.actor(obs)
+        return mean
+
+    def vector(self, obs: Any) -> Any:
+        """The actor's groups side by side."""
+        if obs is None:
+            return None
+        parts = [obs[group] for group in self.actor.obs_groups]
+        self._sizes = [part.shape[-1] for part in parts]
+        return torch.cat(parts, -1)
+
+
+class _Means:
+    """Means over an update, read from the device once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+
+    def add(self, loss: Tensor, report: GradientReport) -> None:
+        told = (loss, report.conflict, report.cosine, report.norm_ratio, report.weight)
+        self.rows.append(torch.stack([value.detach().reshape(()).to(loss.dtype) for value in told]))
+
+    def read(self) -> dict[str, float]:
+        if not self.rows:
+            return {}
+        names = ("auxiliary", "conflict_rate", "cosine", "norm_ratio", "weight")
+        return dict(zip(names, torch.stack(self.rows).mean(0).tolist(), strict=True))

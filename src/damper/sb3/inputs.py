@@ -1,0 +1,38 @@
+"""What a method needs from SB3's spaces and buffers: mistakes told before training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from torch import nn
+
+from damper.errors import DamperError
+from damper.methods import METHODS, Method
+
+
+def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], model: Any) -> None:
+    """Refuse observations and buffers that the method's losses cannot use."""
+    space = model.observation_space
+    numbers = isinstance(space, gymnasium.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+    if any(noise.like == "obs" for noise in method.noise.values()) and not numbers:
+        raise DamperError(
+            f"method {method.name!r} moves observations by small amounts, so they must be a Box of floats, but the "
+            f"observation space is {space}: choose a method that compares given states, such as 'damper'."
+        )
+    masked = settings["actor"].get("mask_terminal") and not method.critic
+    if method.losses and getattr(model, "optimize_memory_usage", False) and not masked:
+        raise DamperError(
+            f"optimize_memory_usage must be False with method {method.name!r}: that buffer keeps no true observation "
+            "at an episode's end, and this method does not leave those steps out."
+        )
+    activation = getattr(model.policy, "activation_fn", None)
+    if method.critic is not None and method.critic is METHODS["pave"].critic and activation is nn.ReLU:
+        warnings.warn(
+            "PAVE's curvature term does nothing on ReLU critics, which have no second derivative: "
+            "policy_kwargs={'activation_fn': torch.nn.SiLU} is what it was published with.",
+            stacklevel=2,
+        )
