@@ -14,6 +14,7 @@ import damper
 from damper.cli import main
 from damper.errors import DamperError
 from damper.export import export, open_source
+from damper.filters import LowPass
 from damper.protocols import EVALUATION_SEEDS
 
 pytest.importorskip("stable_baselines3")
@@ -206,6 +207,8 @@ def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_pa
     run = damper.train("Pendulum-v1", out=tmp_path / "run", **small)
     damper.evaluate(run, DESCRIBED["time limit"], episodes=2).save(run.path / "evaluation")
     assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["length"] == 200
+    damper.evaluate(run, episodes=2, filter=LowPass(0.1)).save(run.path / "evaluation")
+    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 1, "no filter is in the file"
     damper.evaluate(run, episodes=2).save(run.path / "evaluation")
     assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
 

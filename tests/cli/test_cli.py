@@ -123,6 +123,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be numbers, or 'auto'"),
         (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use --method pave, or name an auxiliary"),
         (("evaluate", "nowhere"), "must be a policy file"),
+        (("evaluate", "."), ". is no run: it has no manifest.json."),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
         (("report",), "results must be a folder of records, but results does not exist"),

@@ -52,7 +52,7 @@ def test_any_leading_shape_will_do(policy: Policy) -> None:
 
 def test_saved_and_loaded_is_the_same(policy: Policy, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "copy.safetensors"
-    policy.save(path)
+    policy.save(str(path))
     again = Policy.load(str(path))
     assert again.info == policy.info and torch.equal(again.row, policy.row)
     np.testing.assert_array_equal(again(OBS), policy(OBS))

@@ -157,7 +157,7 @@ def test_a_damaged_checkpoint_leaves_a_finished_run_finished(tmp_path: Path) -> 
 
 def test_a_budget_does_not_shrink(tmp_path: Path) -> None:
     Trainer(small.settings(steps=60, keep_checkpoint=True), tmp_path / "run").train()
-    with pytest.raises(DamperError, match="other settings: steps was 60, now 50"):
+    with pytest.raises(DamperError, match=r"other settings: steps was 60, now 50;[^.]*\.$"):
         Trainer(small.settings(steps=50), tmp_path / "run")
 
 

@@ -95,7 +95,7 @@ def test_summary_separates_spread_over_seeds_from_pooled(run):
 
 def test_records_and_traces_come_back(run, tmp_path):
     evaluation = damper.evaluate(run, episodes=2)
-    evaluation.save(tmp_path)
+    evaluation.save(str(tmp_path))
     records, traces = load_records(tmp_path)
     assert len(records) == 8
     assert records[0]["training_seed"] == 0

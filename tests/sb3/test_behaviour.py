@@ -170,12 +170,16 @@ def test_settings_can_change_at_loading(tmp_path):
     assert load(tmp_path / "model", eta=0.75)._settings["rule"]["eta"] == 0.75
     assert load(tmp_path / "model", method="plain")._settings["rule"] == {}
     assert load(tmp_path / "model", rule="pcgrad")._method.rule == "pcgrad"
+    for wrong in ({"lambda_T": 3.0}, {"method": "plain", "eta": 0.75}):
+        with pytest.raises(DamperError, match="is neither an argument of SB3's class nor a setting of the method"):
+            load(tmp_path / "model", **wrong)
 
 
-def test_defaults_are_recorded_and_settings_are_attributes(tmp_path):
+@pytest.mark.parametrize("number", [0.25, np.float32(0.25), torch.tensor(0.25)])
+def test_defaults_are_recorded_and_settings_are_attributes(tmp_path, number):
     model = quiet(make(OURS["td3"]))
     assert model.method_settings["eta"] == 1.0 and model.eta == 1.0
-    model.eta = np.float32(0.25)
+    model.eta = number
     assert model.method_settings["eta"] == 0.25 and model._settings["rule"]["eta"] == 0.25
     model.learn(STEPS).save(tmp_path / "model")
     data = json.loads(zipfile.ZipFile(tmp_path / "model.zip").read("data"))

@@ -79,9 +79,9 @@ class Policy:
         actions = self._low + (mu + 1.0) * 0.5 * (self._high - self._low)
         return actions.reshape(*inputs.shape[:-1], -1).numpy()
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write the file, whole or not at all."""
-        write_tensors(path, {"actor": self.row}, {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)})
+        write_tensors(Path(path), {"actor": self.row}, {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)})
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:

@@ -79,8 +79,9 @@ class Run:
 
     def policies(self) -> list[Policy]:
         """Every agent's."""
-        if self.finished:
-            return [self.policy(agent) for agent in range(len(self.agents))]
+        manifest = self.manifest
+        if manifest.get("finished"):
+            return [self.policy(agent) for agent in range(len(manifest["agents"]))]
         checkpoint = CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         if checkpoint is None or "policies" not in checkpoint.facts:
             raise DamperError(f"{self.path} is not finished: run the same command again to go on.")
@@ -126,7 +127,8 @@ def open_run(path: Path, settings: Settings) -> Run:
         free = (*_FREE, "steps") if run.has_checkpoint and settings.steps > before["steps"] else _FREE
         for name in dict.fromkeys([*record, *now, *before]):
             if name not in free and now.get(name) != before.get(name):
-                more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if name == "steps" else ""
+                longer = name == "steps" and settings.steps > before["steps"]
+                more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
                 raise DamperError(
                     f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
                     f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it.{more}"

@@ -71,8 +71,9 @@ class Evaluation:
             out[label] = {name: _spreads(table) for name, table in tables.items()}
         return out
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """``episodes.json`` with every episode's numbers, ``traces.safetensors`` with its actions."""
+        folder = Path(folder)
         facts = {"env": self.env, "env_spec": self.env_spec, "steps": self.steps, "versions": self.versions}
         write_json(folder / "episodes.json", {**facts, "episodes": self.records()})
         traces = {

@@ -99,8 +99,8 @@ def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     if "target_policy_noise" in data:
         return "TD3"
     raise DamperError(
-        f"{path} must hold a TD3 or SAC model, but holds another algorithm's: pass model.predict to damper.evaluate "
-        "instead."
+        f"{path} must hold a TD3 or SAC model, but holds another algorithm's: load it and pass the model to "
+        "damper.evaluate."
     )
 
 

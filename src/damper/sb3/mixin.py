@@ -123,8 +123,11 @@ class SmoothMixin:
 
     def _use(self, given: Mapping[str, Any]) -> None:
         """Take settings of the method, if they are right."""
-        # NumPy's numbers would be pickled, and a zip's settings are to be read without.
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        # NumPy's and torch's numbers would be pickled, and a zip's settings are to be read without.
+        plain = {
+            name: value.item() if isinstance(value, np.generic | Tensor) and value.ndim == 0 else value
+            for name, value in given.items()
+        }
         settings = self._method.route(plain)
         check_rule(self._method, settings["rule"])
         self._settings = settings
@@ -172,6 +175,13 @@ class SmoothMixin:
         """SB3's; which environment it was goes with it in plain text, for those who read the zip without unpickling."""
         self.env_spec, self.norm_obs = to_json(env_spec(self)), norm_obs(self)
         super().save(*arguments, **keywords)  # type: ignore[misc]
+
+    @classmethod
+    def load(cls, *arguments: Any, **keywords: Any) -> Any:
+        """SB3's, which keeps every keyword as an attribute; one that is a setting of other methods only is refused."""
+        model = super().load(*arguments, **keywords)  # type: ignore[misc]
+        check_names(model._method, {name: keywords[name] for name in keywords if is_setting(name, model._method)})
+        return model
 
     def _excluded_save_params(self) -> list[str]:
         excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]

@@ -140,7 +140,7 @@ class EngineOptions:
     checkpoint_every: Annotated[int | None, default("20000")] = None
     """Steps between checkpoints; 0 for none."""
     keep_checkpoint: bool = False
-    """Keep the last one when the run is finished: a larger --steps then extends it."""
+    """Keep the last one when the run is finished: a larger --steps with the same --out then extends it."""
 
 
 def given(*options: Any) -> dict[str, Any]:
