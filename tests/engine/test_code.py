@@ -65,6 +65,21 @@ def test_a_function_is_its_module_its_name_and_its_source(tmp_path: Path) -> Non
     assert identify(METHODS["caps"].functions["actor"]) == "damper.losses.caps:_caps", "damper's own has no digest"
 
 
+def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
+    text = (
+        "import functools\nGAIN = 0.1\nUNUSED = 1\nclass Base:\n    def unit(self):\n        return 1.0\n"
+        "class Mass(Base):\n    def step(self):\n        return half(self.unit()) * GAIN\n"
+        "def half(x):\n    return x / 2 if x < 9 else half(x)\n"
+        "def make():\n    return (lambda: Mass())()\nmade = functools.partial(make)\n"
+    )
+    edits = [("GAIN = 0.1", "GAIN = 0.2"), ("x / 2", "x / 3"), ("return 1.0", "return 2.0"), ("self.unit()", "1.0")]
+    edited = [module(tmp_path, text.replace(*edit)) for edit in edits]
+    first, same = module(tmp_path, text), module(tmp_path, text.replace("UNUSED = 1", "UNUSED = 2"))
+    for name in ("make", "Mass", "made"):
+        assert identify(getattr(same, name)) == identify(getattr(first, name))
+        assert len({identify(getattr(one, name)) for one in (first, *edited)}) == 1 + len(edits)
+
+
 def test_what_a_function_captures_counts_where_it_is_plain() -> None:
     def enclosed(steps: int) -> Any:
         return lambda: short_pendulum(steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, MethodType
 from typing import Any
@@ -33,9 +33,10 @@ def is_named(function: Callable[..., Any]) -> bool:
 
 
 def identify(function: Callable[..., Any]) -> str:
-    """``module:qualified.name``, and unless it is damper's own a digest of its source and of plain captured values.
+    """``module:qualified.name``, and unless it is damper's own a digest of its source and of what that builds on.
 
-    Numbers and words that a closure, a default or a ``functools.partial`` holds count; other objects do not.
+    Numbers and words count that a closure, a default or a ``functools.partial`` holds, or that it names in its module,
+    and so do functions and classes named there; other objects and other modules do not.
     """
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
@@ -43,7 +44,7 @@ def identify(function: Callable[..., Any]) -> str:
     if is_own(function):
         return name
     plain = [value for value in _captured(function) if isinstance(value, PLAIN)]
-    text = _source(named) + (repr(plain) if plain else "")
+    text = _source(named) + (repr(plain) if plain else "") + "".join(_named_in_module(named, {named}))
     return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
@@ -58,13 +59,38 @@ def _captured(function: Any) -> list[Any]:
     return found
 
 
+def _named_in_module(part: Any, seen: set[Any]) -> Iterator[str]:
+    """What a function or class names in its module, as text: plain values, functions, classes, and what those name."""
+    members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
+    functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
+    home = functions[0].__globals__ if functions else {}
+    names = {name for function in functions for name in _names(function.__code__)}
+    names |= {base.__name__ for base in getattr(part, "__mro__", ())}
+    for name in sorted(names & home.keys()):
+        value = home[name]
+        if isinstance(value, PLAIN) and not name.startswith("__"):
+            yield f"{name} = {value!r}"
+            continue
+        code = inspect.isfunction(value) or inspect.isclass(value)
+        if code and value.__module__ == part.__module__ and value not in seen:
+            seen.add(value)
+            yield _source(value)
+            yield from _named_in_module(value, seen)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Every name that the code looks up outside itself, in functions within it too."""
+    inner = (value for value in code.co_consts if isinstance(value, CodeType))
+    return {*code.co_names, *(name for one in inner for name in _names(one))}
+
+
 def _source(function: Any) -> str:
     """Its text, or where that is not at hand (an interactive session) what it was compiled to."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        return _instructions(code) if code else ""
+        parts = vars(function).values() if inspect.isclass(function) else [function]
+        return " ".join(_instructions(part.__code__) for part in parts if hasattr(part, "__code__"))
 
 
 def _instructions(code: CodeType) -> str:
