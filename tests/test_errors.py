@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from damper.engine.envs.envpool_pool import _import_envpool
-from damper.engine.tensorboard import TensorBoard
+from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
 from damper.experiments.ray_runner import _connect
 from damper.export.files import _extra

@@ -15,7 +15,7 @@ import torch
 
 import damper
 from damper.cli import main
-from damper.engine.policy import Policy
+from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.export import export, open_file, open_source
 from damper.export.check import observations

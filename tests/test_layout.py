@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from damper.engine.provenance import DISTRIBUTION
+from damper.engine.run.provenance import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "damper"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+ENGINE = sorted((PACKAGE / "engine").rglob("*.py"))
 
 # A module imports from its own station and from lines above, never from its neighbours on a line or from below.
 STATIONS = [
-    {"errors", "once", "terminal", "version"},
+    {"activations", "errors", "once", "tasks", "terminal", "version"},
     {"rules"},
+    {"interface"},
     {"losses"},
     {"theory", "metrics", "_backward"},
     {"methods", "protocols"},
@@ -37,6 +39,23 @@ STATIONS = [
     {"__init__", "__main__"},
 ]
 RANK = {station: rank for rank, line in enumerate(STATIONS) for station in line}
+# The same for the rooms of the engine.
+ROOMS = [
+    {"custom_code"},
+    {"settings"},
+    {"envs", "device"},
+    {"data"},
+    {"kernels"},
+    {"networks"},
+    {"gradients"},
+    {"update"},
+    {"run"},
+    {"loop"},
+    {"train"},
+    {"__init__"},
+]
+ROOM_RANK = {room: rank for rank, line in enumerate(ROOMS) for room in line}
+MOST_FILES = 12  # in a room of the engine: with more, a reader no longer finds the way from the tree alone
 PICKLING = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "load_from_pkl", "save_to_pkl"}
 UNPICKLES_WHEN_TRUSTED = {("src/damper/export/sources.py", "load_from_pkl")}  # SB3's VecNormalize has no other form
 
@@ -90,6 +109,51 @@ def test_imports_go_one_way() -> None:
         and RANK[station(dotted)] >= RANK[own_station(path)]
     ]
     assert wrong == [], "a module may import only from stations before its own"
+
+
+def module(path: Path) -> str:
+    return ".".join(("damper", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {module(path) for path in SOURCES}
+
+
+def test_the_engine_s_rooms_are_entered_in_order() -> None:
+    assert {room(path) for path in ENGINE} == set(ROOM_RANK), "a room has no place yet: put it where it belongs"
+    wrong = [
+        f"{name(path)} imports {dotted}"
+        for path in ENGINE
+        for dotted in imported(path)
+        if dotted.startswith("damper.engine.")
+        and (other := dotted.split(".")[2]) != room(path)
+        and ROOM_RANK[other] >= ROOM_RANK[room(path)]
+    ]
+    assert wrong == [], "a module of the engine may import only from rooms before its own"
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE / "engine").parts[0].removesuffix(".py")
+
+
+def test_no_import_is_circular() -> None:
+    # Imports inside functions and under TYPE_CHECKING count: there a circle does no harm until somebody moves them.
+    left = {module(path): {known for dotted in imported(path) for known in known_modules(dotted)} for path in SOURCES}
+    while free := [one for one, needs in left.items() if not needs & (left.keys() - {one})]:
+        for one in free:
+            del left[one]
+    circle = {one: sorted(needs & left.keys()) for one, needs in left.items()}
+    assert circle == {}, "modules import each other: move what both need to a third"
+
+
+def known_modules(dotted: str) -> list[str]:
+    """The module that an imported name is or lies in; packages above it are not asked for."""
+    parent = dotted.rpartition(".")[0]
+    return [one for one in (dotted, parent) if one in MODULES][:1]
+
+
+def test_rooms_are_not_crowded() -> None:
+    counts = {name(folder): len([*folder.glob("[!_]*.py")]) for folder in {path.parent for path in ENGINE}}
+    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}, "make two rooms of it"
 
 
 def test_nothing_is_pickled() -> None:

@@ -26,7 +26,7 @@ OFF = {
     "pave": {"lambda_1": 0.0, "lambda_2": 0.0, "lambda_3": 0.0},
 }
 # Methods that differ in their rule alone: to the agents a rule is a function of rows, whose independence
-# tests/rules/test_batching.py holds for each, and tests/engine/test_population.py trains those with a memory.
+# tests/rules/test_batching.py holds for each, and tests/engine/update/test_population.py trains those with a memory.
 BY_RULE = [name for name in METHODS if name in RULES and name != "damper"]
 WITH_LOSSES = [*(name for name in METHODS if name not in BY_RULE), "damper+grad-caps+pave"]
 TRAINED = ("actor", "actor_target", "critic", "critic_target")
@@ -34,7 +34,7 @@ TRAINED = ("actor", "actor_target", "critic", "critic_target")
 
 def layers(agents, name):
     """The named parameters, without a head that only this method has."""
-    layout = agents.actor_layout if name.startswith("actor") else agents.critic_layout
+    layout = agents.networks.actor_layout if name.startswith("actor") else agents.networks.critic_layout
     split = layout.split(agents.state[name].reshape(-1, layout.size))
     return {layer: tensors for layer, tensors in split.items() if layer != "prediction"}
 
@@ -94,7 +94,7 @@ def test_a_member_equals_itself_alone(name, backbone, dtype, tolerance):
     alone = train(population(name, backbone, SEEDS[1:2], dtype), SEEDS[1:2], updates=30)
     for key in (*TRAINED, "actor_average"):
         if key in alone.state:
-            layout = alone.actor_layout if key.startswith("actor") else alone.critic_layout
+            layout = alone.networks.actor_layout if key.startswith("actor") else alone.networks.critic_layout
             pair = (agents.state[key].reshape(agents.agents, -1, layout.size) for agents in (together, alone))
             ours, theirs = (layout.split(rows[member]) for rows, member in zip(pair, (1, 0), strict=True))
             for layer, tensors in theirs.items():

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from damper.engine.run import Run
+from damper.engine.loop.trainer import Trainer
+from damper.engine.run.folder import Run
 from damper.engine.settings import Settings
-from damper.engine.trainer import Trainer
 from damper.methods import METHODS
 from tests.engine import killed_run, small
 

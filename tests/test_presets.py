@@ -4,7 +4,8 @@ import pytest
 
 from damper.errors import DamperError
 from damper.methods import METHODS
-from damper.presets import PRESETS, preset, task_name
+from damper.presets import PRESETS, preset
+from damper.tasks import task_name
 
 TASKS = ["LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker"]
 # The paper's appendix, rows as printed: method (backbone), setting, then one column per task.

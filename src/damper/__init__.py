@@ -9,9 +9,9 @@ from damper.errors import DamperError
 from damper.version import __version__
 
 if TYPE_CHECKING:  # what editors and type checkers read; at run time ``__getattr__`` imports a name when it is used
-    from damper import metrics, rules, theory
+    from damper import interface, metrics, rules, theory
     from damper._backward import backward
-    from damper.engine.run import Run
+    from damper.engine.run.folder import Run
     from damper.engine.train import train
     from damper.evaluation.evaluate import Evaluation, evaluate
     from damper.losses import temporal_loss
@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # what editors and type checkers read; at run time ``__getatt
     from damper.metrics import smoothness
     from damper.rules import RULES, GradientReport, combine
 
-_MODULES = ("metrics", "rules", "theory")
+_MODULES = ("interface", "metrics", "rules", "theory")
 _HOMES = {
     "backward": "_backward",
-    "Run": "engine.run",
+    "Run": "engine.run.folder",
     "train": "engine.train",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
@@ -47,6 +47,7 @@ __all__ = [
     "backward",
     "combine",
     "evaluate",
+    "interface",
     "metrics",
     "rules",
     "smoothness",

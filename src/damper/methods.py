@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from damper.errors import DamperError
-from damper.losses._interface import Loss, Noise
+from damper.interface import Loss, Noise
 from damper.losses.asap import asap
 from damper.losses.caps import caps
 from damper.losses.grad_caps import grad_caps

@@ -7,15 +7,7 @@ from typing import Any
 
 from damper.errors import DamperError
 from damper.methods import components, find_method
-
-_ENVIRONMENTS = {
-    "LunarLander": ("LunarLander-v3", "LunarLanderContinuous-v3"),
-    "Pendulum": ("Pendulum-v1",),
-    "Reacher": ("Reacher-v5",),
-    "Ant": ("Ant-v5",),
-    "Hopper": ("Hopper-v5",),
-    "Walker": ("Walker2d-v5",),
-}
+from damper.tasks import TASKS, task_name
 
 # A setting's value: one for all tasks, or by task; None stands for every task not named.
 Values = Mapping[str, float | Mapping[str | None, float]]
@@ -23,7 +15,7 @@ Values = Mapping[str, float | Mapping[str | None, float]]
 
 def _row(*values: float) -> dict[str | None, float]:
     """The paper's columns."""
-    return dict(zip(_ENVIRONMENTS, values, strict=True))
+    return dict(zip(TASKS, values, strict=True))
 
 
 def _same(names: tuple[str, ...], values: Values) -> dict[str, Values]:
@@ -88,14 +80,6 @@ PRESETS: dict[str, dict[str, dict[str, Values]]] = {
     "asap-released": {"sac": {"asap": _ASAP_RELEASED}},
     "l2c2-released": {"sac": _same(("l2c2", "l2c2-released"), _L2C2_RELEASED)},
 }
-
-
-def task_name(env_id: str) -> str | None:
-    """The paper's name of an environment's task (LunarLander, ..., Walker); None if it is none of its tasks."""
-    for task, ids in _ENVIRONMENTS.items():
-        if env_id == task or env_id in ids:
-            return task
-    return None
 
 
 def preset(method: str, task: str | None, backbone: str, name: str = "paper") -> dict[str, float]:

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from damper.engine import files, metrics_log
+from damper.engine.loop.trainer import Trainer
+from damper.engine.run import files, metrics_log
 from damper.engine.settings import Settings
-from damper.engine.trainer import Trainer
 from tests.engine import small
 
 COMMON: dict[str, Any] = {"steps": 600, "log_every": 90, "checkpoint_every": 70, "batch_size": 8, "net_arch": (8, 8)}

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from damper.engine.nets import ACTIVATIONS, Layout, leaves, trunk_layers
-from damper.engine.streams import Streams
+from damper.activations import ACTIVATIONS
+from damper.engine.data.random_streams import Streams
+from damper.engine.networks.layout import Layout, leaves, trunk_layers
 
 
 def layout(inputs: int, hidden: Sequence[int], heads: Sequence[str], outputs: int, alignment: int = 8) -> Layout:
@@ -35,7 +36,7 @@ def network(made: Layout, given: Tensor, activation: str, x: Tensor) -> Tensor:
     for name, (weight, bias) in made.split(given).items():
         z = x @ weight + bias
         if name.startswith("trunk."):
-            x = ACTIVATIONS[activation](z)
+            x = ACTIVATIONS[activation].function(z)
         else:
             heads.append(z)
     return torch.cat(heads, -1)

@@ -9,9 +9,9 @@ import torch
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
-from damper.engine.nets import Layout
-from damper.engine.population import Population
-from damper.losses._interface import Batch
+from damper.engine.networks.layout import Layout
+from damper.engine.update.population import Population
+from damper.interface import Batch
 
 OBS, ACT, ARCH, BATCH = 5, 2, (32, 24), 16
 
@@ -55,7 +55,7 @@ def row(linears, layout: Layout) -> torch.Tensor:
 
 def rows(made, population: Population, backbone: str) -> dict[str, torch.Tensor]:
     """SB3's parameters as our state tensors."""
-    actor, critic = population.actor_layout, population.critic_layout
+    actor, critic = population.networks.actor_layout, population.networks.critic_layout
     found = {"actor": row(layers(made.actor), actor)}
     for name in ("critic", "critic_target"):
         found[name] = torch.cat([row(layers(q), critic) for q in getattr(made, name).q_networks])

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from damper.engine.data.random_streams import Streams
 from damper.engine.envs import spec_of
-from damper.engine.learner import Learner
-from damper.engine.nets import leaves
-from damper.engine.population import Population, Shape
+from damper.engine.networks.agents import Shape
+from damper.engine.networks.layout import leaves
 from damper.engine.settings import Settings, resolve
-from damper.engine.streams import Streams
-from damper.losses._interface import Batch, Noise
+from damper.engine.update.learner import Learner
+from damper.engine.update.population import Population
+from damper.interface import Batch, Noise
 from damper.methods import find_method
 
 OBS, ACT, BATCH = 3, 2, 8
@@ -104,7 +105,8 @@ def pieces(made: Population, name: str, agent: int) -> list[Tensor]:
     part, network = rows(made.state, name, [agent]).double(), name.split(".")[0]
     if part.ndim < 2 or not network.startswith(("actor", "critic")):
         return [part]
-    layout = made.actor_layout if network.startswith("actor") else made.critic_layout
+    networks = made.networks
+    layout = networks.actor_layout if network.startswith("actor") else networks.critic_layout
     return leaves(layout.split(part.reshape(-1, layout.size)))
 
 

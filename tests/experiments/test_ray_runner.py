@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from damper.engine.run import Run
+from damper.engine.run.folder import Run
 from damper.errors import DamperError
 from damper.experiments.grids import wanted
 from damper.experiments.packing import Job, pack

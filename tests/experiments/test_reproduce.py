@@ -10,10 +10,10 @@ import pytest
 
 import damper
 from damper.cli import main
-from damper.engine.lock import run_lock
-from damper.engine.metrics_log import MetricsLog
-from damper.engine.provenance import source
-from damper.engine.run import Run
+from damper.engine.run.folder import Run
+from damper.engine.run.lock import run_lock
+from damper.engine.run.metrics_log import MetricsLog
+from damper.engine.run.provenance import source
 from damper.errors import DamperError
 from damper.evaluation import evaluate
 from damper.experiments.grids import wanted

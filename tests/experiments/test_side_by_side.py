@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from damper.engine.lock import run_lock
-from damper.engine.metrics_log import MetricsLog
+from damper.engine.run.lock import run_lock
+from damper.engine.run.metrics_log import MetricsLog
 from damper.experiments import runner
 from damper.experiments.grids import Request
 from damper.experiments.packing import Job, pack

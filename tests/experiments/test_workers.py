@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from damper.engine.run import Run
-from damper.engine.stop import Stopped
+from damper.engine.run.folder import Run
+from damper.engine.run.stop import Stopped
 from damper.errors import DamperError
 from damper.experiments.grids import Request, wanted
 from damper.experiments.packing import Job

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from damper.engine.population import Population, Shape
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
+from damper.engine.networks.agents import Shape
+from damper.engine.update.population import Population
 from damper.losses import Batch
 from damper.methods import Method, find_method
 
@@ -137,20 +138,21 @@ def slope_error(loss: Callable[[], Tensor], parameters: list[Tensor], seed: int 
 
 def actor_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
-    policy = agents.actor(weights=agents.actor_layout.split(row))
+    policy = agents.networks.actor(weights=agents.networks.actor_layout.split(row))
     return agents.method.actor(policy, batch, noise, **agents.settings["actor"])
 
 
 def critic_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.critic(weights=agents.critic_layout.split(row.reshape(2 * agents.agents, -1)))
-    return agents.method.critic(critic, agents.actor(), batch, noise, **agents.settings["critic"])
+    critic = agents.networks.critic(weights=agents.networks.critic_layout.split(row.reshape(2 * agents.agents, -1)))
+    return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.settings["critic"])
 
 
 def numpy_actor(agents: Population, j: int) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     """Agent j's actor written out: heads by name, ``mu`` before its tanh."""
     layers = {
-        name: (w[j].numpy(), b[j].numpy()) for name, (w, b) in agents.actor_layout.split(agents.state["actor"]).items()
+        name: (w[j].numpy(), b[j].numpy())
+        for name, (w, b) in agents.networks.actor_layout.split(agents.state["actor"]).items()
     }
 
     def forward(obs: np.ndarray) -> dict[str, np.ndarray]:

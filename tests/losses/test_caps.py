@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
 from damper.losses.caps import caps
 from tests.losses.helpers import (
     SEEDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
 from damper.methods import METHODS
 from tests.losses.helpers import SEEDS, actor_loss, critic_loss, draws, population, slope_error, stacked_batch
 
@@ -80,9 +80,9 @@ def test_without_a_population_axis_it_is_a_scalar(name, backbone, part):
     batch, noise = stacked_batch(streams, 20), draws(agents, streams, 20)
     rows = {name: value for name, value in batch._asdict().items() if isinstance(value, torch.Tensor)}
     single = batch._replace(**{name: value[0] for name, value in rows.items()})
-    inputs = [Unstacked(agents.actor()), single, {key: draw[0] for key, draw in noise.items()}]
+    inputs = [Unstacked(agents.networks.actor()), single, {key: draw[0] for key, draw in noise.items()}]
     if part == "critic":
-        inputs.insert(0, Unstacked(agents.critic()))
+        inputs.insert(0, Unstacked(agents.networks.critic()))
     loss = getattr(agents.method, part)(*inputs, **agents.settings[part])
     assert loss.shape == ()
     torch.testing.assert_close(loss, LOSSES[part](agents, agents.state[part], batch, noise)[0])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
 from damper.errors import DamperError
 from damper.losses.l2c2 import hellinger, l2c2_actor, l2c2_critic, neighbour
 from damper.methods import METHODS

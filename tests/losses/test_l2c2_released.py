@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
 from damper.losses.l2c2 import neighbour
 from damper.losses.l2c2_released import l2c2_released_actor, log_prob
 from tests.losses.helpers import (

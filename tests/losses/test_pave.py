@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
 from damper.losses.pave import curvature, pave
 from tests.losses.helpers import (
     ACT,
@@ -32,7 +32,7 @@ def single_noise(seed=3):
 def one_critic(agents, j, twin):
     """Agent j's critic written as a function of one state and one action."""
     rows = agents.state["critic"].reshape(len(SEEDS), 2, -1)[j, twin].clone().requires_grad_()
-    layers = list(agents.critic_layout.split(rows.unsqueeze(0)).values())
+    layers = list(agents.networks.critic_layout.split(rows.unsqueeze(0)).values())
 
     def q(s, a):
         x = torch.cat((s, a))
@@ -80,7 +80,7 @@ def test_curvature_is_the_hessians():
     agents, streams = population("pave", "td3"), Streams(SEEDS)
     batch, v = stacked_batch(streams, 0), draws(agents, streams, 0)["pave_direction"]
     a, twin_v = (x.unsqueeze(1).expand(-1, 2, -1, -1) for x in (batch.action, v))
-    bend, gradient = curvature(agents.critic(), batch.obs, a, twin_v)
+    bend, gradient = curvature(agents.networks.critic(), batch.obs, a, twin_v)
     for j in range(len(SEEDS)):
         for twin in (0, 1):
             _, q = one_critic(agents, j, twin)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import damper
 from damper import DamperError
-from damper.losses._interface import Batch
+from damper.interface import Batch
 from damper.losses.temporal import masked_mean, temporal
 from damper.losses.temporal_ramp import temporal_ramp
 

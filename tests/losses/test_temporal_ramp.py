@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
 from damper.losses.temporal import temporal
 from damper.losses.temporal_ramp import temporal_ramp
 from tests.losses.helpers import SEEDS, LinearPolicy, actor_loss, draws, population, single_batch, stacked_batch
@@ -30,4 +30,4 @@ def test_networks_with_a_weight_per_agent(backbone):
     agents, streams = population("temporal-ramp", backbone, weight=weight), Streams(SEEDS)
     batch = stacked_batch(streams, 10)
     losses = actor_loss(agents, agents.state["actor"], batch, draws(agents, streams, 10))
-    torch.testing.assert_close(losses, weight * 0.25 * temporal(agents.actor(), batch, {}))
+    torch.testing.assert_close(losses, weight * 0.25 * temporal(agents.networks.actor(), batch, {}))

@@ -12,7 +12,7 @@ from tensordict import TensorDict
 from torch import distributed, multiprocessing
 
 from damper.errors import DamperError
-from damper.losses._interface import Loss
+from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.rsl_rl import PPO, ppo

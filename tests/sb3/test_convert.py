@@ -15,10 +15,11 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from damper.engine.nets import Layout, leaves
-from damper.engine.policy import Policy, PolicyInfo
-from damper.engine.population import Population, Shape
-from damper.engine.streams import Streams
+from damper.engine.data.random_streams import Streams
+from damper.engine.networks.agents import Shape
+from damper.engine.networks.layout import Layout, leaves
+from damper.engine.run.policy import Policy, PolicyInfo
+from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.methods import METHODS
 from damper.sb3 import from_sb3, to_sb3
@@ -43,7 +44,7 @@ def engine_policy(backbone: str, activation: str, method: str = "damper") -> Pol
         backbone, METHODS[method], Shape(3, 1, (12, 10), activation), Streams([7]),
         {name: torch.tensor([value]) for name, value in hyper.items()}, METHODS[method].route({}),
     )  # fmt: skip
-    layout = population.actor_layout
+    layout = population.networks.actor_layout
     row = Layout(layout.layers).join(leaves(layout.split(population.state["actor"])))[0]
     info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})
     return Policy(info, row)

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
-from damper.engine.nets import Layout, leaves
-from damper.engine.population import Population, Shape
-from damper.engine.streams import Streams
-from damper.losses._interface import Batch
+from damper.engine.data.random_streams import Streams
+from damper.engine.networks.agents import Shape
+from damper.engine.networks.layout import Layout, leaves
+from damper.engine.update.population import Population
+from damper.interface import Batch
 from damper.methods import Method, find_method
 from tests.sb3.models import OURS, quiet
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
-from damper.losses._interface import Loss
+from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from tests.sb3.models import NAMES, OURS, THEIRS, make, optimizer, quiet, taken, weights

@@ -22,7 +22,7 @@ from torch import nn
 
 import damper
 from damper.errors import DamperError
-from damper.losses._interface import Loss
+from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.sb3 import PPO, IndexedRolloutBuffer, ppo

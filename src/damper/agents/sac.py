@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.losses._interface import Batch, Critic, Noise, NoiseDraws, Policy, spread
+from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
+from damper.losses._maths import spread
 
 NAME = "sac"
 HEADS = ("mu", "log_std")

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from damper.losses._interface import Batch, Critic, Noise, NoiseDraws, Policy, spread
+from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
+from damper.losses._maths import spread
 
 NAME = "td3"
 HEADS = ("mu",)

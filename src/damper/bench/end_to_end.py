@@ -14,11 +14,11 @@ from typing import Any
 from damper.bench.found import Found
 from damper.bench.subjects import MODES, How
 from damper.bench.turns import wait
-from damper.engine.device import on_device
+from damper.engine.device.precision import on_device
 from damper.engine.envs import make_pool
+from damper.engine.loop.side_by_side import train_side_by_side
+from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
-from damper.engine.side_by_side import train_side_by_side
-from damper.engine.trainer import Trainer
 from damper.errors import DamperError
 
 SCOPE = (
@@ -141,11 +141,15 @@ def shares(settings: Settings) -> dict[str, float]:
         seeds = [agent["seed"] for agent in settings.agents()]
         pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
         trainer = Trainer(settings, Path(folder) / "run", (start,), pool)
-        learner = trainer.learner
         setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)
-        for part, name in (("start_acting", "acting %"), ("actions", "acting %"), ("learn", "updating %")):
-            setattr(learner, part, _timed(getattr(learner, part), spent, name, settings.device))
+        acting, learner = trainer.acting, trainer.learner
+        for owner, part, name in (
+            (acting, "start", "acting %"),
+            (acting, "actions", "acting %"),
+            (learner, "learn", "updating %"),
+        ):
+            setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
         trainer.train()
     at, step, before = begun[0]
     total = time.perf_counter() - at

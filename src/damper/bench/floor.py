@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from damper.bench.found import Found
 from damper.bench.subjects import How, Transitions, make_learner, networks_step, paper_update
 from damper.bench.turns import Plan, take_turns
-from damper.engine.learner import Learner
+from damper.engine.update.learner import Learner
 
 SCOPE = (
     "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: parameters and both "

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from damper.engine.files import write_bytes
-from damper.engine.provenance import code, hardware, versions
+from damper.engine.run.files import write_bytes
+from damper.engine.run.provenance import code, hardware, versions
 from damper.errors import DamperError
 
 

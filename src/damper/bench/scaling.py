@@ -11,7 +11,7 @@ import torch
 from damper.bench.found import Found
 from damper.bench.subjects import How, Transitions, make_learner, whole_update
 from damper.bench.turns import Plan, take_turns
-from damper.engine.learner import Learner
+from damper.engine.update.learner import Learner
 
 SCOPE = (
     "Whole updates; the methods of one size take turns. State: parameters, targets and moments. Peak: the most that "

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from damper.bench.turns import Subject
+from damper.engine.data.replay import Replay
 from damper.engine.envs import Spec, make_pool
-from damper.engine.learner import Learner
-from damper.engine.replay import Replay
+from damper.engine.envs.spec import unscale_action
 from damper.engine.settings import resolve
+from damper.engine.update.learner import Learner
 
 MODES: dict[str, dict[str, Any]] = {
     "eager": {"compile": False, "graph": False},
@@ -61,7 +62,7 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
     obs, first, rows = pool.reset(), np.array([True]), []
     for _ in range(count):
         action = generator.uniform(-1.0, 1.0, (1, pool.spec.act_dim)).astype(np.float32)
-        step = pool.step(low + (action + 1.0) * 0.5 * (high - low))
+        step = pool.step(unscale_action(action, low, high))
         parts = (obs, action, step.obs_next, step.reward, step.terminated, first)
         rows.append(Replay.pack(*parts))
         obs, first = step.obs, step.terminated | step.truncated

@@ -9,7 +9,7 @@ from damper.bench import peers
 from damper.bench.found import Found
 from damper.bench.subjects import How, Transitions, make_learner, paper_update
 from damper.bench.turns import Plan, Turns, take_turns
-from damper.engine.provenance import code, hardware, versions
+from damper.engine.run.provenance import code, hardware, versions
 from damper.experiments.paper import paper, title
 from damper.experiments.timings import Timing, write_timing
 

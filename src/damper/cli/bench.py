@@ -17,7 +17,7 @@ from damper.bench.turns import Plan
 from damper.bench.update_time import METHODS, update_time, write_timings
 from damper.bench.versus import versus
 from damper.cli.options.bench import Bench
-from damper.engine.files import check_folder
+from damper.engine.run.files import check_folder
 from damper.errors import DamperError, MissingExtraError
 from damper.terminal import quoted, say, show
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.compare import Compare
-from damper.engine.envs import find_task
-from damper.engine.files import check_folder, write_bytes
+from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import MissingExtraError
 from damper.experiments.compare import Comparison, compare
 from damper.report.curves import draw_curves
 from damper.report.tables import markdown_table
 from damper.report.traces import draw_traces
+from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from damper.cli.options.evaluate import Evaluate
-from damper.engine.envs import find_task
-from damper.engine.files import check_folder
-from damper.engine.run import Run
+from damper.engine.run.files import check_folder
+from damper.engine.run.folder import Run
 from damper.errors import MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
 from damper.filters import parse_filter
 from damper.report.traces import draw_traces
+from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
 

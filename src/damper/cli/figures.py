@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from damper.bench.figures import draw_bench_figures
 from damper.cli.options.figures import Figures
-from damper.engine.files import check_folder
+from damper.engine.run.files import check_folder
 from damper.report import theory_figures
 from damper.report.method_pictures import draw_method_pictures
 from damper.terminal import quoted, say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from damper.cli.options.report import Report
-from damper.engine.files import check_folder
+from damper.engine.run.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.store import Store
 from damper.report.build import PAGES, write_report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from damper.cli.options import given
 from damper.cli.options.reproduce import Reproduce
-from damper.engine.files import check_folder
+from damper.engine.run.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.grids import EXPERIMENTS, Request
 from damper.experiments.ray_runner import run_on_ray

@@ -6,7 +6,7 @@ from typing import Any
 
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.train import Train
-from damper.engine.files import check_folder
+from damper.engine.run.files import check_folder
 from damper.engine.train import train
 from damper.errors import DamperError
 from damper.methods import components, compose

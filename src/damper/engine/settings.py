@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from damper.engine.code import identify
-from damper.engine.envs.spec import TASKS, find_task
+from damper.activations import ACTIVATIONS
+from damper.engine.custom_code import identify
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, find_method, setting_hint
-from damper.presets import preset, task_name
+from damper.presets import preset
 from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
 from damper.rules import combine_reported
+from damper.tasks import TASKS, find_task, task_name
 
 PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
 _RANGES: dict[str, tuple[float, float]] = {
@@ -35,7 +36,7 @@ _SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every"), 0) | dict.fro
     ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every"), 1
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {
-    "activation": ("silu", "relu", "tanh"),
+    "activation": tuple(ACTIVATIONS),
     "dtype": ("float32", "float64"),
     "envs": ("gymnasium", "envpool"),
     **dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), (True, False)),

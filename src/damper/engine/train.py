@@ -10,15 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from damper.engine.code import is_named
-from damper.engine.device import on_device
-from damper.engine.lock import run_lock
-from damper.engine.progress import Progress
-from damper.engine.run import Run
+from damper.engine.custom_code import is_named
+from damper.engine.device.precision import on_device
+from damper.engine.device.threads import fitting_threads, threads
+from damper.engine.loop.trainer import Listener, Trainer
+from damper.engine.run.folder import Run
+from damper.engine.run.lock import run_lock
+from damper.engine.run.progress import Progress
+from damper.engine.run.tensorboard import TensorBoard, find_writer
 from damper.engine.settings import Settings, resolve
-from damper.engine.tensorboard import TensorBoard, find_writer
-from damper.engine.threads import fitting_threads, threads
-from damper.engine.trainer import Listener, Trainer
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol

@@ -14,15 +14,16 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
+from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike
 from damper.engine.envs.recorded import to_json
-from damper.engine.files import write_bytes, write_json
-from damper.engine.groups import groups
-from damper.engine.nets import StackedActor
-from damper.engine.policy import Policy
-from damper.engine.provenance import versions
-from damper.engine.run import Run
-from damper.engine.threads import threads
+from damper.engine.envs.spec import unscale_action
+from damper.engine.networks.stacked import StackedActor
+from damper.engine.run.files import write_bytes, write_json
+from damper.engine.run.folder import Run
+from damper.engine.run.groups import groups
+from damper.engine.run.policy import Policy
+from damper.engine.run.provenance import versions
 from damper.errors import DamperError
 from damper.export.sources import find_source, is_model, open_source
 from damper.filters import Filter
@@ -169,7 +170,8 @@ def _stacked(policies: list[Policy]) -> Act:
         stacked = torch.from_numpy(obs).to(rows.dtype).unflatten(0, (count, -1))
         # A diverged policy still has an episode: its actions count as zero, in the middle of the range.
         mu = torch.nan_to_num(StackedActor(weights, first.info.activation)(stacked)).flatten(0, 1)
-        return (low + (mu + 1.0) * 0.5 * (high - low)).numpy()
+        actions: torch.Tensor = unscale_action(mu, low, high)
+        return actions.numpy()
 
     return act
 

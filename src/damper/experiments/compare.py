@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from damper.engine.lock import run_lock
-from damper.engine.run import Run
+from damper.engine.run.folder import Run
+from damper.engine.run.lock import run_lock
 from damper.engine.settings import Settings, resolve
 from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from damper.engine.envs.spec import find_task
-from damper.engine.provenance import versions
+from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, pick_seeds, resolve
 from damper.errors import DamperError
 from damper.experiments.identity import digest, identity, physics
-from damper.experiments.paper import TASKS
-from damper.presets import task_name
+from damper.tasks import TASK_NAMES, find_task, task_name
 
 Variants = Mapping[str, Mapping[str, tuple[float, ...]]]
 
@@ -47,8 +45,8 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "td3-table": Experiment("TD3 results, seven methods", ("td3",), TASKS, _plainly(*TABLE_METHODS)),
-    "sac-table": Experiment("SAC results, seven methods", ("sac",), TASKS, _plainly(*TABLE_METHODS)),
+    "td3-table": Experiment("TD3 results, seven methods", ("td3",), TASK_NAMES, _plainly(*TABLE_METHODS)),
+    "sac-table": Experiment("SAC results, seven methods", ("sac",), TASK_NAMES, _plainly(*TABLE_METHODS)),
     "projection-ablation": Experiment(
         "projection always, never or on conflict",
         ("td3",),
@@ -57,13 +55,16 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "pegrad": Experiment("the PEGrad-based baseline", ("td3",), ABLATION_TASKS, _plainly("damper", "pegrad")),
     "scalarization-sweep": Experiment(
-        "fixed weights 0.05 to 1 against DAMPER", ("td3",), TASKS, {"scalarization": {"weight": WEIGHTS}, "damper": {}}
+        "fixed weights 0.05 to 1 against DAMPER",
+        ("td3",),
+        TASK_NAMES,
+        {"scalarization": {"weight": WEIGHTS}, "damper": {}},
     ),
     "eta-sweep": Experiment("η from 0 to 1", ("td3",), ABLATION_TASKS, {"damper": {"eta": ETAS}}),
     "one-eta": Experiment(
         "DAMPER with η = 1 everywhere: one setting for all tasks",
         ("td3", "sac"),
-        TASKS,
+        TASK_NAMES,
         {"damper": {"eta": (ONE_ETA,)}},
     ),
     "walker-variation": Experiment(

@@ -9,11 +9,10 @@ from typing import Any
 
 import gymnasium
 
-from damper.engine.envs.spec import find_task
 from damper.engine.settings import resolve
 from damper.methods import find_method
-from damper.presets import task_name
 from damper.protocols import recorded_protocol
+from damper.tasks import task_name
 
 # A setting belongs to one of these; a test refuses a new one that nobody has placed.
 PUBLISHED = (

@@ -7,8 +7,6 @@ import json
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-TASKS = ("LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker")
-
 
 class Printed(NamedTuple):
     """A cell as the paper prints it: mean and, where it gives one, standard deviation."""

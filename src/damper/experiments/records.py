@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.provenance import source
-from damper.engine.run import Run
+from damper.engine.run.folder import Run
+from damper.engine.run.provenance import source
 from damper.evaluation.evaluate import Evaluation
 from damper.experiments.identity import EXECUTION, deviations
 from damper.experiments.store import Record

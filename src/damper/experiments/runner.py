@@ -8,11 +8,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from damper.engine.lock import RunLockedError, run_lock
-from damper.engine.provenance import versions
-from damper.engine.run import Run
+from damper.engine.loop.side_by_side import ALIKE, train_side_by_side
+from damper.engine.run.folder import Run
+from damper.engine.run.lock import RunLockedError, run_lock
+from damper.engine.run.provenance import versions
 from damper.engine.settings import Settings, complete
-from damper.engine.side_by_side import ALIKE, train_side_by_side
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate

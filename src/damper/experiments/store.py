@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from damper.engine.files import write_bytes
+from damper.engine.run.files import write_bytes
 from damper.errors import DamperError
 from damper.experiments.identity import digest
 from damper.experiments.timings import read_timings, timing_path

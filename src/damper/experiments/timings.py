@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from damper.engine.files import write_bytes
+from damper.engine.run.files import write_bytes
 from damper.experiments.identity import digest
 
 _LATER = ("source", "origin", "rounds")  # not in timings from before them

@@ -17,7 +17,7 @@ from types import FrameType
 
 import torch
 
-from damper.engine.stop import Stopped, StopSignals
+from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.outcomes import Outcomes
 from damper.experiments.packing import Job

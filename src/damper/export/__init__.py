@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.envs import EnvLike
-from damper.engine.files import disk_error, write_json
+from damper.engine.run.files import disk_error, write_json
 from damper.errors import DamperError
 from damper.export.check import check_finite, compare
 from damper.export.contract import make_contract

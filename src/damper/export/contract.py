@@ -10,13 +10,14 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from damper.engine.envs import EnvLike, Spec, find_task, spec_of
+from damper.engine.envs import EnvLike, Spec, spec_of
 from damper.engine.envs.recorded import gap, to_json
-from damper.engine.provenance import versions
+from damper.engine.run.provenance import versions
 from damper.errors import DamperError
 from damper.export.files import BATCH, INPUT, OUTPUT
 from damper.export.network import Network
 from damper.export.sources import Source
+from damper.tasks import find_task
 
 FORMAT = "damper-policy-1"
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from damper.engine.files import check_folder, write_bytes
+from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import DamperError, MissingExtraError
 from damper.export.network import Array, Module, Network, Step
 

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike, named_spec, spec_of
 from damper.engine.envs.recorded import same_task
-from damper.engine.threads import threads
 from damper.errors import DamperError
 from damper.rollout import Act, evaluation_seeds, rollout
 

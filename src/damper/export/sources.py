@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from damper.engine.envs import EnvLike, Spec, named_spec, spec_of
 from damper.engine.envs.recorded import UNKNOWN
-from damper.engine.policy import Policy
-from damper.engine.run import Run
+from damper.engine.run.folder import Run
+from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.export.files import open_file
 from damper.export.measure import beside, sizes_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy
+from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy
 from damper.losses.temporal import temporal_loss
 
 __all__ = ["Batch", "Critic", "Loss", "Noise", "NoiseDraws", "Policy", "temporal_loss"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting, mean_square
+from damper.interface import Batch, Loss, NoiseDraws, Policy, Setting
+from damper.losses._maths import mean_square
 from damper.losses.grad_caps import zigzag
 
 

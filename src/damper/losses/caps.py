@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.losses._interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting, mean_square, spread
+from damper.interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.losses._maths import mean_square, spread
 
 
 def _caps(

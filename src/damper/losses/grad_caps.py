@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting
+from damper.interface import Batch, Loss, NoiseDraws, Policy, Setting
 
 SHIFT = 1e-4  # keeps the displacement away from zero
 

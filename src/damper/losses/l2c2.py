@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, length, spread
+from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.losses._maths import length, spread
 
 NOISE = {"l2c2": Noise("uniform", "obs")}
 

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from damper.losses._interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting
 from damper.losses.l2c2 import NOISE, check_bounds, l2c2_actor, l2c2_critic, neighbour
 
 DRAWS = 4

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from damper.losses._interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting, mean_square, spread
+from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.losses._maths import mean_square, spread
 
 
 def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:

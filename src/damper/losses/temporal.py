@@ -8,7 +8,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, length
+from damper.interface import Batch, Loss, NoiseDraws, Policy
+from damper.losses._maths import length
 
 Units = Literal["policy", "environment"]
 

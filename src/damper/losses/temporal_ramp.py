@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.losses._interface import Batch, Loss, NoiseDraws, Policy, Setting
+from damper.interface import Batch, Loss, NoiseDraws, Policy, Setting
 from damper.losses.temporal import Units, temporal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from damper.engine.files import write_bytes
+from damper.engine.run.files import write_bytes
 from damper.experiments.grids import ETAS, ONE_ETA
 from damper.experiments.paper import title
 from damper.experiments.store import Store

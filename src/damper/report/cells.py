@@ -13,12 +13,12 @@ import numpy as np
 from damper.errors import DamperError
 from damper.experiments.grids import TABLE_METHODS, WEIGHTS
 from damper.experiments.identity import canonical, digest, without_later
-from damper.experiments.paper import TASKS
 from damper.experiments.store import Record
 from damper.methods import find_method
 from damper.presets import preset
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics import Array, Summary, known, summarise
+from damper.tasks import TASK_NAMES
 
 Settings = Mapping[str, Any]
 MEASURES = {
@@ -216,7 +216,7 @@ def _seed_order(record: Record) -> tuple[int, int]:
 
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
-    task = TASKS.index(cell.task) if cell.task in TASKS else len(TASKS)
+    task = TASK_NAMES.index(cell.task) if cell.task in TASK_NAMES else len(TASK_NAMES)
     method = TABLE_METHODS.index(cell.method) if cell.method in TABLE_METHODS else len(TABLE_METHODS)
     numbers = tuple(v for v in cell.settings.values() if isinstance(v, int | float) and not isinstance(v, bool))
     return (cell.backbone != "td3", task, cell.task, method, cell.method, numbers, digest(cell.settings))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
-from damper.experiments.paper import TASKS, paper, printed, title
+from damper.experiments.paper import paper, printed, title
 from damper.experiments.timings import Timing
 from damper.report.cells import Setup
 from damper.report.comparisons import (
@@ -37,6 +37,7 @@ from damper.report.comparisons import (
     together,
     where,
 )
+from damper.tasks import TASK_NAMES
 
 BACKBONES = ("td3", "sac")
 RIVALS = tuple(method for method in TABLE_METHODS if method not in ("plain", "damper"))
@@ -104,7 +105,7 @@ def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence
 
 def _lower_everywhere(e: Evidence) -> Checks:
     for backbone in BACKBONES:
-        for task in TASKS:
+        for task in TASK_NAMES:
             yield _pair(e, backbone, task, "smoothness", "damper", "plain", "lower")
 
 
@@ -153,7 +154,7 @@ def _sac_tradeoff(e: Evidence) -> Checks:
 def _gradient_regime(e: Evidence) -> Checks:
     """Along training with DAMPER, since only there both gradients are known."""
     for backbone in BACKBONES:
-        for task in TASKS:
+        for task in TASK_NAMES:
             ratio, conflict = (e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict"))
             place = f"{backbone.upper()} {task}"
             yield against(f"{place} n_T/n_R", ratio, WEAK, "lower", f"weak: below {WEAK:g}")
@@ -223,7 +224,7 @@ def _weight(e: Evidence, task: str, weight: float, measure: str) -> Side:
 
 
 def _below_all_weights(e: Evidence) -> Checks:
-    for task in TASKS:
+    for task in TASK_NAMES:
         ours = e.side("td3", task, "damper", "smoothness")
         weights = [_weight(e, task, weight, "smoothness") for weight in WEIGHTS]
         place = where("td3", task, "smoothness")

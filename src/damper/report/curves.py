@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.groups import groups
-from damper.engine.run import Run
+from damper.engine.run.folder import Run
+from damper.engine.run.groups import groups
 from damper.report.traces import COLOURS, pyplot, save
 
 PANELS = {"return": "return", "sm": "sm (training)"}

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS
-from damper.experiments.paper import TASKS, title
+from damper.experiments.paper import title
 from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
 from damper.report.page_data import cell_curve
 from damper.report.statistics import normalised, pareto
 from damper.report.traces import pyplot
+from damper.tasks import TASK_NAMES
 
 STYLE = {
     "plain": ("#6b7280", "s"),
@@ -45,7 +46,7 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
         if tasks:
             figures[f"fronts-{backbone}"] = partial(_fronts, setup, backbone, tasks)
             figures[f"curves-{backbone}"] = partial(_curves, setup, backbone, tasks)
-    swept = [task for task in TASKS if len(setup.sweep(task)) > 1]
+    swept = [task for task in TASK_NAMES if len(setup.sweep(task)) > 1]
     if swept:
         figures["weights"] = partial(_weights, setup, swept)
     etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from damper.engine.files import write_bytes
+from damper.engine.run.files import write_bytes
 from damper.errors import DamperError
 
 PLACE = re.compile(r"(<!-- (\w+): written by damper report -->\n).*?(<!-- \2 ends -->)", re.DOTALL)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from damper.engine.envs.spec import find_task
 from damper.errors import DamperError
 from damper.experiments.paper import title
 from damper.experiments.records import unpack_trace
@@ -18,6 +17,7 @@ from damper.metrics import smoothness
 from damper.report.cells import Setup, setups
 from damper.report.figures import GREY, STYLE
 from damper.report.traces import pyplot
+from damper.tasks import find_task
 
 TASK = "Pendulum"
 Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a record per method

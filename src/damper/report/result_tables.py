@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from damper.experiments.grids import ABLATION_TASKS, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
-from damper.experiments.paper import TASKS, Printed, paper, printed, title
+from damper.experiments.paper import Printed, paper, printed, title
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup, published
 from damper.report.statistics import Summary, probability_of_improvement, relative_change
+from damper.tasks import TASK_NAMES
 
 ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
@@ -136,7 +137,7 @@ def code(cells: Iterable[Cell]) -> str:
 def sweep_rows(setup: Setup) -> list[list[str]]:
     """Per task: the smoothest fixed weight here and in the paper, and DAMPER."""
     rows = []
-    for task in TASKS:
+    for task in TASK_NAMES:
         cells = setup.sweep(task)
         if not cells:
             continue

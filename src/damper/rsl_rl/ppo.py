@@ -13,7 +13,7 @@ from torch import Tensor, distributed, nn
 
 from damper._backward import backward_auxiliary
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Noise
+from damper.interface import Batch, Noise
 from damper.losses.temporal_ramp import temporal_ramp
 from damper.method_args import check_names, check_rule, choose
 from damper.methods import Method, find_method

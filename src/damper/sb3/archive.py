@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import damper.sb3
 from damper.engine.envs.recorded import UNKNOWN
-from damper.engine.policy import Policy
+from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.sb3.convert import Actor, make_policy, read_layers
 

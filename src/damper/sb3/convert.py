@@ -16,14 +16,14 @@ from stable_baselines3.sac.policies import Actor as SacActor
 from stable_baselines3.td3.policies import Actor as Td3Actor
 from torch import Tensor, nn
 
+from damper.activations import ACTIVATIONS
 from damper.engine.envs.recorded import UNKNOWN, named_spec, to_json, unrecorded
-from damper.engine.nets import Layout
-from damper.engine.policy import Policy, PolicyInfo
-from damper.engine.provenance import versions
+from damper.engine.networks.layout import Layout
+from damper.engine.run.policy import Policy, PolicyInfo
+from damper.engine.run.provenance import versions
 from damper.errors import DamperError
 
 _ACTORS = (Td3Actor, SacActor)
-ACTIVATIONS: dict[str, type[nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 class Actor(NamedTuple):
@@ -69,7 +69,7 @@ def read_actor(model: Any) -> Actor:
         raise DamperError(
             f"the observation space must be a Box of shape (n,), but is {space}: only such policies can be converted."
         )
-    names = {kind: name for name, kind in ACTIVATIONS.items()}
+    names = {activation.module: name for name, activation in ACTIVATIONS.items()}
     activation = names.get(getattr(actor, "activation_fn", nn.Identity))
     if activation is None:
         raise DamperError(

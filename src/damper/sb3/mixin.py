@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from damper.engine.envs.recorded import to_json
 from damper.errors import DamperError
-from damper.losses._interface import Batch, Noise
+from damper.interface import Batch, Noise
 from damper.method_args import check_names, check_rule, choose, is_setting
 from damper.methods import Method, find_method
 from damper.rules._span import Rule

@@ -10,7 +10,7 @@ from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor, nn
 
 from damper._backward import backward
-from damper.losses._interface import Batch
+from damper.interface import Batch
 from damper.sb3.buffers import index_rows, neighbours
 from damper.sb3.log import Log
 from damper.sb3.mixin import SmoothMixin

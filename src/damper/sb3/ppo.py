@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from damper._backward import backward_auxiliary
 from damper.errors import DamperError
-from damper.losses._interface import Batch
+from damper.interface import Batch
 from damper.methods import Method
 from damper.rules._span import Rule
 from damper.sb3.buffers import index_rows

@@ -9,9 +9,9 @@ from dataclasses import field, make_dataclass
 from typing import Annotated, Any
 
 from damper.cli.options import Numbers, default
-from damper.engine.envs.spec import TASKS
 from damper.methods import METHODS, Method
 from damper.presets import preset
+from damper.tasks import TASKS
 
 
 def _one_line(name: str, method: Method) -> str:

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 from damper.engine.envs.recorded import named_spec, same_task
 from damper.engine.envs.spec import (
     Spec,
-    Task,
     Transition,
     check_actions,
     check_seeds,
     check_state,
     check_turn,
-    find_task,
     raise_unknown,
     read_spaces,
 )
 from damper.errors import DamperError, MissingExtraError
+from damper.tasks import Task, find_task
 
 LARGEST = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
 

@@ -25,11 +25,11 @@ from damper.engine.envs.spec import (
     check_seeds,
     check_state,
     check_turn,
-    find_task,
     raise_unknown,
     read_spaces,
 )
 from damper.errors import DamperError, MissingExtraError
+from damper.tasks import find_task
 
 Env = gymnasium.Env[Any, Any]
 EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}

@@ -17,7 +17,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
-from damper.engine.envs.spec import find_task
+from damper.tasks import find_task
 
 UNKNOWN = "unknown"  # the id where nothing tells one
 EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]

@@ -1,11 +1,11 @@
-"""What a pool of environments is: its tasks, its spaces, its transitions, and the checks every back end shares."""
+"""What a pool of environments is: its spaces, its transitions, and the checks every back end shares."""
 
 from __future__ import annotations
 
 import difflib
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import gymnasium
@@ -14,35 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from damper.errors import DamperError
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task by its names in both back ends; `steps` is the paper's training budget, `period` its control period."""
-
-    gymnasium_id: str
-    envpool_id: str
-    steps: int | None = None
-    period: float | None = None
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-
-TASKS: dict[str, Task] = {
-    "LunarLander": Task("LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}),
-    "Pendulum": Task("Pendulum-v1", "Pendulum-v1", 100_000, 0.05),
-    "Reacher": Task("Reacher-v5", "Reacher-v5", 500_000, 0.02),
-    "Ant": Task("Ant-v5", "Ant-v5", 1_000_000, 0.05),
-    "Hopper": Task("Hopper-v5", "Hopper-v5", 1_000_000, 0.008),
-    "Walker": Task("Walker2d-v5", "Walker2d-v5", 1_000_000, 0.008),
-}
-
-
-def find_task(env: str) -> Task:
-    """The task of this name or id; an id outside the table stands for itself in both back ends."""
-    for name, task in TASKS.items():
-        if env in (name, task.gymnasium_id, task.envpool_id):
-            return task
-    return Task(env, env)
+from damper.tasks import TASKS
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +111,11 @@ def read_spaces(
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds
     return Spec(name, obs_low.size, low.size, low, high, limit, period, obs_low, obs_high, env_spec)
+
+
+def unscale_action(action: Any, low: Any, high: Any) -> Any:
+    """From the policy's [-1, 1] to the environment's [low, high]; arrays or tensors, as SB3's function of this name."""
+    return low + (action + 1.0) * 0.5 * (high - low)
 
 
 def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:

@@ -1,0 +1,79 @@
+"""The activations that networks may have, with their derivatives: a new one is one more line in ``ACTIVATIONS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Activation(NamedTuple):
+    """An activation f as whoever uses it needs it; every function is elementwise.
+
+    Attributes:
+        function: ``f(z)``, for autograd to differentiate.
+        module: the same as PyTorch's module, which SB3's ``activation_fn`` takes.
+        with_grad: ``f(z)`` and ``f'(z)``, for gradients that are written out.
+        second_derivative: ``f''(z)``.
+        third_derivative: ``f'''(z)``.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    module: type[nn.Module]
+    with_grad: Callable[[Tensor], tuple[Tensor, Tensor]]
+    second_derivative: Callable[[Tensor], Tensor]
+    third_derivative: Callable[[Tensor], Tensor]
+
+
+def _silu(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``z σ(z)`` and its slope ``σ(z) (1 + z (1 − σ(z)))``."""
+    s = torch.sigmoid(z)
+    h = z * s
+    return h, s + h * (1.0 - s)
+
+
+def _relu(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``max(z, 0)`` and its slope."""
+    return F.relu(z), (z > 0).to(z.dtype)
+
+
+def _tanh(z: Tensor) -> tuple[Tensor, Tensor]:
+    """``tanh z`` and its slope ``1 − tanh² z``."""
+    h = torch.tanh(z)
+    return h, 1.0 - h.square()
+
+
+def _silu_second(z: Tensor) -> Tensor:
+    """``f'' = s (1 − s) (2 + z (1 − 2s))`` of ``f = z s`` with ``s = σ(z)``."""
+    s = torch.sigmoid(z)
+    return s * (1.0 - s) * (2.0 + z * (1.0 - 2.0 * s))
+
+
+def _tanh_second(z: Tensor) -> Tensor:
+    """``f'' = −2 f (1 − f²)`` of ``f = tanh z``."""
+    h = torch.tanh(z)
+    return -2.0 * h * (1.0 - h.square())
+
+
+def _silu_third(z: Tensor) -> Tensor:
+    """``f''' = t ((1 − 2s) (3 + z (1 − 2s)) − 2 z t)`` with ``s = σ(z)`` and ``t = s (1 − s)``."""
+    s = torch.sigmoid(z)
+    t, lean = s * (1.0 - s), 1.0 - 2.0 * s
+    return t * (lean * (3.0 + z * lean) - 2.0 * z * t)
+
+
+def _tanh_third(z: Tensor) -> Tensor:
+    """``f''' = −2 (1 − f²) (1 − 3 f²)``."""
+    squared = torch.tanh(z).square()
+    return -2.0 * (1.0 - squared) * (1.0 - 3.0 * squared)
+
+
+# ReLU's second derivative is zero almost everywhere, and autograd says so at its corner too.
+ACTIVATIONS = {
+    "silu": Activation(F.silu, nn.SiLU, _silu, _silu_second, _silu_third),
+    "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like),
+    "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third),
+}

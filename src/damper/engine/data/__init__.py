@@ -1,0 +1,1 @@
+"""What training reads and writes each step: replay, random numbers by counter, episode statistics."""

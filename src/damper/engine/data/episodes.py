@@ -1,0 +1,83 @@
+"""Training episodes as they end: return, length, and how smooth the policy's own actions were along them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.engine.envs.spec import unscale_action
+from damper.metrics import mean_change, smoothness
+
+ROOM = 256  # steps, at first
+
+
+class Episode(NamedTuple):
+    """One finished training episode; ``sm`` and ``change`` are of the deterministic actions, without exploration."""
+
+    agent: int
+    total: float
+    length: int
+    sm: float
+    change: float
+
+
+class Episodes:
+    """What P agents did since the oldest of their current episodes began.
+
+    One row per step of all agents, so that a step is two copies whatever their number; only an episode that ends is
+    looked at by itself.
+    """
+
+    def __init__(self, agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        """All at their first step."""
+        self.low, self.high = low, high
+        self._began, self._steps = np.zeros(agents, np.int64), 0
+        self._means = np.zeros((ROOM, agents, low.size), np.float32)
+        self._rewards = np.zeros((ROOM, agents), np.float32)
+
+    @property
+    def first(self) -> NDArray[np.bool_]:
+        """Which agents stand at their episode's first step."""
+        first: NDArray[np.bool_] = self._began == self._steps
+        return first
+
+    def step(
+        self, mean_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
+    ) -> list[Episode]:
+        """Take one step into account; returns the episodes that it ended."""
+        if self._steps == len(self._means):
+            self.restore(self.state())
+        self._means[self._steps], self._rewards[self._steps] = mean_actions, reward
+        self._steps += 1
+        finished = [self._finish(int(agent)) for agent in np.flatnonzero(ended)]
+        if finished:
+            self._began[ended] = self._steps
+        return finished
+
+    def _finish(self, agent: int) -> Episode:
+        lasted = slice(int(self._began[agent]), self._steps)
+        means = self._means[lasted, agent]  # in [-1, 1], a range of two
+        sent = unscale_action(means, self.low, self.high)
+        total = float(self._rewards[lasted, agent].sum(dtype=np.float64))
+        return Episode(agent, total, len(means), smoothness(sent), mean_change(means) / 2.0)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: nothing from before the oldest current episode."""
+        oldest = int(self._began.min())
+        known = slice(oldest, self._steps)
+        return {
+            "began": self._began - oldest,
+            "means": self._means[known].copy(),
+            "rewards": self._rewards[known].copy(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``, with room for as many steps again."""
+        self._began, self._steps = np.array(state["began"]), len(state["means"])
+        more = max(ROOM, self._steps, len(self._means) - self._steps)
+        self._means, self._rewards = (
+            np.concatenate((kept, np.zeros((more, *kept.shape[1:]), np.float32)))
+            for kept in (state["means"], state["rewards"])
+        )

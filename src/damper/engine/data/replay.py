@@ -1,0 +1,123 @@
+"""Replay on the training device: a ring of packed rows, one per step, all agents side by side.
+
+A row is ``(s, a, s', r, d, first)``, so that storing a step is one copy and a batch is one gather; the critic's input
+``(s, a)`` lies in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from damper.engine.data.random_streams import Streams
+from damper.engine.device.transfers import Upload
+from damper.interface import Batch
+
+
+class Replay:
+    """Transitions of P agents in lockstep; every stored pair is one that its environment made."""
+
+    def __init__(
+        self, capacity: int, agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Allocated once, at full size."""
+        self.capacity, self.agents, self.obs_dim, self.act_dim = capacity, agents, obs_dim, act_dim
+        self.rows = torch.zeros(capacity, agents, self.width(obs_dim, act_dim), device=device, dtype=dtype)
+        # How many steps were ever stored: on the host for bookkeeping, on the device for sampling inside a graph.
+        self.stored = 0
+        self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
+        # What sampling counts on: the steps stored and, once `expect` was called, the one under way.
+        self.expected_on_device = torch.zeros_like(self.stored_on_device)
+        self._agent = torch.arange(agents, device=device).unsqueeze(1)
+        self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
+        self._store: Callable[[], None] = self._take_in
+
+    @staticmethod
+    def width(obs_dim: int, act_dim: int) -> int:
+        """Numbers per transition."""
+        return 2 * obs_dim + act_dim + 3
+
+    @staticmethod
+    def pack(
+        obs: ArrayLike,
+        action: ArrayLike,
+        next_obs: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        first: ArrayLike,
+    ) -> NDArray[Any]:
+        """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
+        wide, scalars = np.asarray(obs), (np.asarray(x)[:, None] for x in (reward, terminated, first))
+        parts = (wide, np.asarray(action), np.asarray(next_obs), *scalars)
+        # Six small arrays: NumPy joins them in a few microseconds, and this is done at every step.
+        return np.concatenate(parts, -1, dtype=wide.dtype, casting="unsafe")
+
+    def add(self, rows: ArrayLike) -> None:
+        """Store one step of all agents, over the oldest one once full."""
+        self._new.room()[...] = rows
+        self._store()
+        self._new.mark()
+        self.stored += 1
+
+    def _take_in(self) -> None:
+        """The device's part of ``add``: everything it needs to know is there, so that it can be recorded."""
+        self._new.send(self._newest[0])
+        self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
+        self.stored_on_device += 1
+        self.expected_on_device.copy_(self.stored_on_device)
+
+    def expect(self) -> None:
+        """Let sampling count the step under way before it is stored.
+
+        Only for batches that do not hold it (``Learner.newest_sampled``): they are then what they would be afterwards.
+        """
+        torch.add(self.stored_on_device, 1, out=self.expected_on_device)
+
+    def fill(self, stored: int) -> None:
+        """Count ``stored`` steps whose rows were written directly."""
+        self.stored = stored
+        self.stored_on_device.fill_(stored)
+        self.expected_on_device.fill_(stored)
+
+    def record(
+        self, recorded: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], tries: int
+    ) -> None:
+        """Store with one launch: ``recorded`` makes a recording of a function, given the tensors that it changes.
+
+        Making it runs the function up to ``tries`` times.
+        """
+
+        def changed() -> dict[str, Tensor]:
+            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(min(tries, self.capacity))}
+            return {**rows, "stored": self.stored_on_device, "expected": self.expected_on_device}
+
+        self._store = recorded(self._take_in, changed)
+
+    def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
+        """A uniform batch per agent, ``[P, B, ·]``; runs inside a CUDA graph."""
+        size = self.expected_on_device.clamp(max=self.capacity)
+        return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
+
+    def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
+        """The transitions at ring positions ``index`` ``[P, B]``."""
+        rows = self._take(index)
+        d, a = self.obs_dim, self.act_dim
+        obs, action, next_obs, scalars = rows.split((d, a, d, 3), -1)
+        reward, terminated, first = scalars.unbind(-1)
+        before = None
+        if previous_obs:
+            # The oldest step's predecessor has been written over: it counts as an episode's first.
+            oldest = (self.expected_on_device > self.capacity) & (index == self.expected_on_device % self.capacity)
+            missing = (first > 0) | oldest
+            before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
+        return Batch(obs, action, reward, next_obs, terminated, before)
+
+    def _take(self, index: Tensor) -> Tensor:
+        flat = (index * self.agents + self._agent).flatten()
+        taken: Tensor = self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)
+        return taken

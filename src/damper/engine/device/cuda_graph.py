@@ -1,0 +1,72 @@
+"""A function on fixed tensors as a CUDA graph: recorded once, then replayed with one launch."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+WARM_UP = 3  # runs before recording, so that lazy set-up, autotuning and workspaces are done
+
+
+class Graphed:
+    """Runs ``function`` (no arguments, in-place on captured tensors) as a graph from the first call on.
+
+    Warm-up and recording run the function, so the tensors that it changes (``state()``) are put back before the first
+    real replay: a graphed run computes what an eager one does.
+    """
+
+    def __init__(self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]) -> None:
+        """Recording waits for the first call, when everything the function reads exists."""
+        self.function, self.state = function, state
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.output: Any = None
+
+    def __call__(self) -> Any:
+        """Replay; the output tensors are the same at every call."""
+        if self.graph is None:
+            self.graph = self._record()
+        self.graph.replay()
+        return self.output
+
+    def _record(self) -> torch.cuda.CUDAGraph:
+        before = {name: tensor.clone() for name, tensor in self.state().items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self.function()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with _no_collection(), torch.cuda.graph(graph, stream=_own_stream()):
+            self.output = self.function()
+        for name, tensor in self.state().items():
+            tensor.copy_(before[name])
+        return graph
+
+
+def _own_stream() -> torch.cuda.Stream | None:
+    """The current stream, if it is not the common one, to record on.
+
+    Recordings made on one stream share the matrix library's workspace. That is harmless while they are replayed one
+    after another; whoever replays on a stream of its own must have recorded there.
+    """
+    stream = torch.cuda.current_stream()
+    return None if stream == torch.cuda.default_stream() else stream
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect garbage now and not while recording: a graph that dies then would spoil the recording."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

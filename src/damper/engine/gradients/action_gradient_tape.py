@@ -1,0 +1,186 @@
+"""A critic's field of action gradients that is kept, so that a loss of it can go back to the parameters.
+
+``field.action_field`` and its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a dot
+the tangents along v at the first B of R rows; slopes are ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from damper.activations import ACTIVATIONS
+from damper.engine.gradients.tape import in_groups
+from damper.engine.kernels import dense
+from damper.engine.kernels.layer import Dense
+from damper.engine.networks.layout import Layout
+
+
+class FieldTape:
+    """The field of M stacked critics: ``gradient = ∇ₐq``, ``[M, R, A]``, and ``curvature = vᵀ∇²ₐₐq v``, ``[M, B]``.
+
+    Values only: nothing here is seen by autograd.
+    """
+
+    def __init__(self, layout: Layout, rows: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
+        """Run the critics forwards, their tangents beside them, and their slopes backwards.
+
+        Args:
+            layout: their layers.
+            rows: their parameters ``[M, n]``.
+            activation: f.
+            x: inputs ``[M, R, d + A]``, observations before actions, or ``[M/2, R, d + A]`` where two share theirs.
+            v: directions ``[M or M/2, B, A]`` at x's first B rows.
+        """
+        *self.hidden, self.head = layout.dense
+        self.rows, self.activation = rows, ACTIVATIONS[activation]
+        self.R, (self.B, self.A) = x.shape[1], v.shape[1:]
+        self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
+        self.above: list[Tensor] = []
+        for i, layer in enumerate(self.hidden):
+            z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R, columns=False)
+            self.above.append(z)
+            if i + 1 < len(self.hidden):
+                self.below.append(torch.cat(self._activated(z), 1))
+        self._slopes_back(v)
+
+    def _activated(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        h, slope = self.activation.with_grad(z[:, : self.R])
+        return h, slope[:, : self.B] * z[:, self.R :]
+
+    def _slope(self, i: int) -> Tensor:
+        return self.activation.with_grad(self.above[i][:, : self.R])[1]
+
+    def _bend(self, i: int) -> Tensor:
+        return self.activation.second_derivative(self.above[i][:, : self.R])
+
+    def _slopes_back(self, v: Tensor) -> None:
+        """``u_L = w``, ``p_l = u_l s_l``, ``u_{l-1} = p_l W_lᵀ``, and the curvature ``Σ_l u_l · b_l``."""
+        u, bent = self.head.weights(self.rows).mT, []
+        self.u: list[Tensor] = []
+        self.p: list[Tensor] = []
+        for i in reversed(range(len(self.hidden))):
+            bent.append(u[:, : self.B] * self._bent(i))
+            self.u.insert(0, u)
+            self.p.insert(0, u * self._slope(i))
+            layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
+            given = (self.rows, layer, x, self.p[0])
+            back = dense.backward(*given, first=self.R, group_sizes=(self.R,), columns=False)
+            assert back is not None
+            u = back
+        self.gradient, self.curvature = u, torch.cat(bent, -1).sum(-1)
+
+    def _bent(self, i: int) -> Tensor:
+        return self._bend(i)[:, : self.B] * self.above[i][:, self.R :].square()
+
+    def gradients(self, gradient_bar: Tensor, curvature_bar: Tensor) -> Tensor:
+        """Rows ``[M, n]`` for a loss's slopes by ``gradient`` and by ``curvature``.
+
+        Every layer's weights take part in three sweeps: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
+        biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.
+        """
+        c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
+        joint = self.R % self.B == 0 and in_groups(self.rows, total, self.B)
+        group_sizes = [self.B] * (total // self.B) if joint else [self.R + self.B]
+        found = [dense.alloc_grads(self.rows, len(group_sizes)), *([] if joint else [dense.alloc_grads(self.rows, 1)])]
+        inputs, p_bars, w_bar = self._through_slopes(gradient_bar, c_bar, joint)
+        for i in range(0 if joint else len(self.hidden)):
+            self._back(i, inputs[i], self.p[i], [self.R], found[1], input_grad_rows=False, biased=False)
+        back: Tensor | None = None
+        for i in reversed(range(len(self.hidden))):
+            x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
+            if joint:
+                x, d = inputs[i], [*d, self.p[i]]
+            input_grad_rows = self.R + self.B if i else False
+            back = self._back(i, x, torch.cat(d, 1), group_sizes, found[0], input_grad_rows, self.R)
+        return self._joined(found, w_bar)
+
+    def _back(
+        self,
+        i: int,
+        x: Tensor,
+        d: Tensor,
+        group_sizes: list[int],
+        found: Any,
+        input_grad_rows: bool | int,
+        biased: bool | int,
+    ) -> Tensor | None:
+        return dense.backward(
+            self.rows,
+            self.hidden[i],
+            x,
+            d,
+            first=sum(group_sizes),
+            group_sizes=group_sizes,
+            gradients=found,
+            input_grad_rows=input_grad_rows,
+            biased=biased,
+            columns=False,
+        )
+
+    def _through_slopes(
+        self, gradient_bar: Tensor, c_bar: Tensor, joint: bool
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """``p̄_l = ū_{l-1} W_l`` and ``ū_l = p̄_l s_l + c̄ b_l``, from ``ū_0``, ḡ at the actions.
+
+        Returns:
+            ``ū_{l-1}`` of every layer, behind ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``, and ``w̄ = Σ ū_L``.
+        """
+        below, padded = self.below[0], F.pad(gradient_bar, (self.below[0].shape[-1] - self.A, 0))
+        each = len(self.rows) // len(below)
+        inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
+        u_bar, p_bars = gradient_bar, []
+        for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
+            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False, columns=False)
+            p_bars.append(p_bar)
+            u_bar = p_bar * self._slope(i) + self._padded(c_bar * self._bent(i))
+            if i + 1 == len(self.hidden):
+                break
+            if joint:
+                # Activated anew: the compiler then writes all three parts at once instead of copying two of them.
+                inputs.append(torch.cat((*self._activated(self.above[i]), u_bar), 1))
+                u_bar = inputs[-1][:, self.R + self.B :]  # written once, for this product and the weights'
+            else:
+                inputs.append(u_bar)
+        return inputs, p_bars, u_bar.sum(1)
+
+    def _through_layer(self, i: int, p_bar: Tensor, c_bar: Tensor, back: Tensor | None) -> tuple[Tensor, Tensor]:
+        """``z̄ = s̄ f'' + h̄ s`` and, of the tangents' rows, ``b̄ f''' ż² + ḣ̄ f'' ż``; ``ż̄ = 2 b̄ f'' ż + ḣ̄ s``.
+
+        Here ``s̄ = p̄ u`` and ``b̄ = c̄ u``; ``back`` are h̄ and ḣ̄, zero behind the last layer.
+        """
+        z, dz = self.above[i].split((self.R, self.B), 1)
+        slope, bend, u = self._slope(i), self._bend(i), self.u[i]
+        b_bar, own = c_bar * u[:, : self.B], bend[:, : self.B] * dz
+        z_bar, extra = p_bar * u * bend, b_bar * self.activation.third_derivative(z[:, : self.B]) * dz.square()
+        dz_bar = 2.0 * b_bar * own
+        if back is not None:
+            h_bar, dh_bar = back.split((self.R, self.B), 1)
+            z_bar, extra = z_bar + h_bar * slope, extra + dh_bar * own
+            dz_bar = dz_bar + dh_bar * slope[:, : self.B]
+        return z_bar + self._padded(extra), dz_bar
+
+    def _padded(self, first: Tensor) -> Tensor:
+        return F.pad(first, (0, 0, 0, self.R - self.B))
+
+    def _joined(self, found: Sequence[Any], w_bar: Tensor) -> Tensor:
+        """All layers' rows; the value's own bias takes no part in the field."""
+        size, start = self.rows.shape[1], self.head.weight
+        if isinstance(found[0], list):
+            found[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
+        rows = functools.reduce(torch.add, [group for part in found for group in dense.collect_grads(part, size)])
+        if isinstance(found[0], list):
+            return rows
+        value = F.pad(w_bar, (start, size - start - self.head.inputs))
+        return torch.where(torch.arange(size, device=rows.device) < start, rows, value)
+
+
+def _last_inputs(layer: Dense, count: int) -> Dense:
+    """The layer as its last inputs see it."""
+    return replace(layer, inputs=count, weight=layer.weight + (layer.inputs - count) * layer.group)

@@ -1,0 +1,84 @@
+"""Gradients by autograd: any loss, eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from damper.engine.gradients.backend import CriticGradient
+from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives
+from damper.engine.networks.agents import AgentNetworks
+from damper.engine.networks.layout import Layout, Weights, leaves, rebuild
+
+Network = TypeVar("Network")
+
+
+class AutogradBackend:
+    """PyTorch differentiates; see ``GradientBackend``."""
+
+    def __init__(self, networks: AgentNetworks) -> None:
+        """Of these networks."""
+        self.networks = networks
+
+    def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
+        """See ``GradientBackend``."""
+        networks, method = self.networks, objectives.method
+        with torch.no_grad():
+            y = objectives.target(networks.actor(networks.target_policy), networks.critic("critic_target"))
+
+        def loss(critic: Any) -> LossAndLogs:
+            value = objectives.critic_loss(critic, y)
+            if method.critic and not (without_smoothness and method.critic_apart):
+                value = value + objectives.critic_smoothness(critic, networks.actor())
+            return value, {"critic_loss": value}
+
+        return self._by_critics(loss)
+
+    def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
+        """See ``GradientBackend``."""
+
+        def loss(critic: Any) -> LossAndLogs:
+            value = objectives.critic_smoothness(critic, self.networks.actor())
+            return value, {"critic_loss": value}
+
+        return self._by_critics(loss)
+
+    def _by_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
+        networks = self.networks
+        rows = networks.twins("critic")
+        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
+        return CriticGradient(gradient.view(networks.agents, -1), logs["critic_loss"])
+
+    def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
+        """See ``GradientBackend``; nothing is saved here."""
+        networks, method = self.networks, objectives.method
+        critic = networks.critic()
+        losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.native(policy, critic)]
+        if method.actor is not None and method.rule:
+            losses.append(objectives.auxiliary)
+        elif method.actor is not None:
+            losses = [lambda policy: objectives.both(policy, critic)]
+        return differentiate(losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"])
+
+
+def differentiate(
+    losses: Sequence[Callable[[Network], LossAndLogs]], bind: Callable[[Weights], Network], layout: Layout, rows: Tensor
+) -> tuple[list[Tensor], Logs]:
+    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the rows, and all their logs.
+
+    Each loss takes the network that ``bind`` makes of the rows' layers, and all share its forward pass.
+    """
+    tensors = [tensor.detach().requires_grad_() for tensor in leaves(layout.split(rows))]
+    with torch.enable_grad():
+        network = bind(rebuild(layout, tensors))
+        values, logs = zip(*(loss(network) for loss in losses), strict=True)
+        gradients = [
+            layout.join(
+                torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True)
+            )
+            for i, value in enumerate(values)
+        ]
+    return gradients, {name: value.detach() for part in logs for name, value in part.items()}

@@ -1,0 +1,49 @@
+"""Gradients by ``torch.func``, which ``torch.compile`` traces into one graph; ``autograd.grad`` would break it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from damper.engine.gradients.objectives import Logs, LossAndLogs
+from damper.engine.networks.layout import Layout, Weights, leaves, rebuild
+
+Network = TypeVar("Network")
+
+
+def differentiate(
+    losses: Sequence[Callable[[Network], LossAndLogs]], bind: Callable[[Weights], Network], layout: Layout, rows: Tensor
+) -> tuple[list[Tensor], Logs]:
+    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the rows, and all their logs.
+
+    Each loss runs its own forward pass: a shared one would have to send zeros backwards through the other's graph.
+    """
+    tensors = tuple(leaves(layout.split(rows)))
+    gradients: list[Tensor] = []
+    found: Logs = {}
+    for loss in losses:
+
+        def total(*own: Tensor, loss: Callable[[Network], LossAndLogs] = loss) -> LossAndLogs:
+            value, logs = loss(bind(rebuild(layout, own)))
+            return value.sum(), logs
+
+        gradient, logs = torch.func.grad(total, argnums=tuple(range(len(tensors))), has_aux=True)(*tensors)
+        gradients.append(layout.join(gradient))
+        found |= logs
+    return gradients, found
+
+
+def output_gradients(
+    loss: Callable[[Sequence[Tensor]], LossAndLogs], outputs: Sequence[Tensor]
+) -> tuple[tuple[Tensor, ...], Logs]:
+    """``∂ Σ L / ∂ outputs`` of a loss that is a function of networks' outputs, and its logs."""
+
+    def total(*given: Tensor) -> LossAndLogs:
+        value, logs = loss(given)
+        return value.sum(), logs
+
+    found, logs = torch.func.grad(total, argnums=tuple(range(len(outputs))), has_aux=True)(*outputs)
+    return found, logs

@@ -1,0 +1,58 @@
+"""What one update descends: the backbone's and the method's losses as functions of networks alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from damper.interface import Batch, Critic, NoiseDraws, Policy
+from damper.methods import Method
+
+Logs = dict[str, Tensor]  # what the log shows of a loss, [P] by name
+LossAndLogs = tuple[Tensor, Logs]  # a loss, one value per agent [P], and its logs
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Losses with batch, noise and settings bound."""
+
+    backbone: Any
+    method: Method
+    settings: Mapping[str, dict[str, Any]]
+    batch: Batch
+    noise: NoiseDraws
+    hyper: Mapping[str, Tensor]
+
+    def target(self, policy: Policy, critic: Critic) -> Tensor:
+        """The critics' target y."""
+        y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hyper)
+        return y
+
+    def critic_loss(self, critic: Critic, y: Tensor) -> Tensor:
+        """The backbone's loss of the critics."""
+        value: Tensor = self.backbone.critic_loss(critic, self.batch, y)
+        return value
+
+    def critic_smoothness(self, critic: Critic, policy: Policy) -> Tensor:
+        """The method's loss of the critics."""
+        assert self.method.critic is not None
+        return self.method.critic(critic, policy, self.batch, self.noise, **self.settings["critic"])
+
+    def native(self, policy: Policy, critic: Critic) -> LossAndLogs:
+        """The backbone's loss of the actor."""
+        value, logs = self.backbone.actor_loss(policy, critic, self.batch, self.noise, self.hyper)
+        return value, {**logs, "actor_loss": value}
+
+    def auxiliary(self, policy: Policy) -> LossAndLogs:
+        """The method's loss of the actor."""
+        assert self.method.actor is not None
+        value = self.method.actor(policy, self.batch, self.noise, **self.settings["actor"])
+        return value, {"auxiliary_loss": value}
+
+    def both(self, policy: Policy, critic: Critic) -> LossAndLogs:
+        """Their sum, for methods without a rule."""
+        (first, logs), (second, more) = self.native(policy, critic), self.auxiliary(policy)
+        return first + second, {**logs, **more}

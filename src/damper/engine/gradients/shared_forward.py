@@ -1,0 +1,255 @@
+"""Gradients from shared forward passes, written out layer by layer, for ``torch.compile``.
+
+Each network runs once, on all inputs that the losses ask for, and all losses go back through that one pass. A loss that
+needs more than a network's outputs goes through ``torch.func`` instead, and its gradient is added.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.engine.gradients.action_gradient_tape import FieldTape
+from damper.engine.gradients.backend import CriticGradient
+from damper.engine.gradients.functional import differentiate, output_gradients
+from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives
+from damper.engine.gradients.recording import (
+    InputRecorder,
+    LinearizedCritic,
+    OutputReplay,
+    RecordedActionGradients,
+    RecordedCritic,
+    RecordedPolicy,
+    Source,
+)
+from damper.engine.gradients.tape import Tape
+from damper.engine.kernels import dense
+from damper.engine.networks.action_gradients import field_inputs, of_twins
+from damper.engine.networks.agents import AgentNetworks
+from damper.errors import DamperError
+
+ActorLoss = Callable[..., LossAndLogs]  # of a policy and a critic
+
+
+class SharedForwardBackend:
+    """One forward pass per network for all losses; see ``GradientBackend``."""
+
+    def __init__(self, networks: AgentNetworks) -> None:
+        """Of these networks."""
+        self.networks = networks
+
+    # --- critics ------------------------------------------------------------------------------------------------
+
+    def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
+        """See ``GradientBackend``; the actors' pass is saved where the target reads the actors themselves (SAC)."""
+        networks, method = self.networks, objectives.method
+        y, saved_activations = self._target(objectives)
+
+        def loss(source: Source) -> LossAndLogs:
+            critic = RecordedCritic(source)
+            value = objectives.critic_loss(critic, y)
+            if method.critic is not None and not method.critic_apart:
+                value = value + objectives.critic_smoothness(critic, networks.actor())
+            return value, {"critic_loss": value}
+
+        inputs: list[tuple[Any, ...]] = []
+        loss(InputRecorder(inputs, _two_values))
+        tape = _critic_tape(networks, "critic", inputs)
+        values = tape.output.view(networks.agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
+        cotangents, logs = output_gradients(lambda outputs: loss(OutputReplay(outputs)), values)
+        rows = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
+        gradient, value = rows.view(networks.agents, -1), logs["critic_loss"]
+        if method.critic_apart and not without_smoothness:
+            other = self.critic_smoothness(objectives)
+            gradient, value = gradient + other.gradient, value + other.loss
+        return CriticGradient(gradient, value, saved_activations)
+
+    def _target(self, objectives: Objectives) -> tuple[Tensor, Sequence[Tensor]]:
+        networks = self.networks
+
+        def values(obs: Tensor, action: Tensor) -> Tensor:
+            output = _critic_tape(networks, "critic_target", [(obs, action)], keep=False).output
+            return output.view(networks.agents, 2, -1)
+
+        if networks.target_policy == "actor":
+            actor = _ActorPass(networks, objectives)
+            policy, saved_activations = actor.policy(actor.target_inputs), actor.tape.saved_activations
+        else:
+            source = _actor_source(networks, networks.target_policy)
+            policy, saved_activations = RecordedPolicy(_heads(networks), source), []
+        return objectives.target(policy, RecordedCritic(values)), saved_activations
+
+    def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
+        """See ``GradientBackend``; of a critic's action gradients written out, of anything else by ``torch.func``."""
+        networks, method = self.networks, objectives.method
+        assert method.critic is not None
+        if method.critic.by_field:
+            return self._action_gradient_smoothness(objectives)
+
+        def loss(critic: Any) -> LossAndLogs:
+            value = objectives.critic_smoothness(critic, networks.actor())
+            return value, {"critic_loss": value}
+
+        rows = networks.twins("critic")
+        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
+        return CriticGradient(gradient.view(networks.agents, -1), logs["critic_loss"])
+
+    def _action_gradient_smoothness(self, objectives: Objectives) -> CriticGradient:
+        networks = self.networks
+        tapes: list[FieldTape] = []
+
+        def run(observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
+            x = field_inputs(observations, action)
+            layout, rows = networks.critic_layout, networks.twins("critic")
+            tapes.append(FieldTape(layout, rows, networks.shape.activation, x, v))
+            return of_twins(tapes[-1].gradient, tapes[-1].curvature, len(observations))
+
+        def replayed(outputs: Sequence[Tensor]) -> LossAndLogs:
+            fields = iter(zip(outputs[::2], outputs[1::2], strict=True))
+            critic = RecordedActionGradients(lambda observations, action, v: of_twins(*next(fields), len(observations)))
+            value = objectives.critic_smoothness(critic, networks.actor())
+            return value, {"critic_loss": value}
+
+        objectives.critic_smoothness(RecordedActionGradients(run), networks.actor())
+        if not tapes:
+            raise DamperError(
+                f"by_field must be left out of method {objectives.method.name!r}, whose critic's loss reads no field."
+            )
+        outputs = [part for tape in tapes for part in (tape.gradient, tape.curvature)]
+        cotangents, logs = output_gradients(replayed, outputs)
+        parts = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
+        return CriticGradient(functools.reduce(torch.add, parts).view(networks.agents, -1), logs["critic_loss"])
+
+    # --- actors -------------------------------------------------------------------------------------------------
+
+    def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
+        """See ``GradientBackend``."""
+        networks, method = self.networks, objectives.method
+        actor = _ActorPass(networks, objectives, saved_activations)
+        both, first = LinearizedCritic(self._both_critics), LinearizedCritic(self._first_critic)
+        # Only the first loss asks the critics, and what it asks depends on what the actor answers.
+        asks_critics, inputs = actor.losses[0]
+        asks_critics(actor.policy(inputs), RecordedCritic(both, first))
+        cotangents: list[Tensor] = []
+        logs: Logs = {}
+        for loss, inputs in actor.losses:
+
+            def replayed(outputs: Sequence[Tensor], loss: ActorLoss = loss) -> LossAndLogs:
+                return loss(actor.policy_of(outputs), RecordedCritic(both.again(), first.again()))
+
+            found, more = output_gradients(replayed, actor.outputs_at(inputs))
+            cotangents.append(actor.by_rows(found, inputs))
+            logs |= more
+        gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
+        if method.actor is not None and not method.actor.by_value:
+            rows = networks.parameters["actor"]
+            (other,), more = differentiate([objectives.auxiliary], networks.bound_actor, networks.actor_layout, rows)
+            gradients = [*gradients, other] if method.rule else [gradients[0] + other]
+            logs |= more
+        return gradients, logs
+
+    def _both_critics(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        tape = _critic_tape(self.networks, "critic", [(obs, action)])
+        shape = (self.networks.agents, 2, obs.shape[1], -1)
+        return tape.output.view(shape).squeeze(-1), tape.input_gradients().view(shape)[..., obs.shape[-1] :]
+
+    def _first_critic(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        tape = _critic_tape(self.networks, "critic", [(obs, action)], stride=2)
+        return tape.output.squeeze(-1), tape.input_gradients()[..., obs.shape[-1] :]
+
+
+class _ActorPass:
+    """The actors' forward pass of one update, on every observation that one of its losses asks for.
+
+    ``losses`` are those on the actors' outputs, each with the positions of its inputs among all; ``target_inputs`` are
+    those of the critics' target, where it reads these actors.
+    """
+
+    def __init__(
+        self, networks: AgentNetworks, objectives: Objectives, saved_activations: Sequence[Tensor] = ()
+    ) -> None:
+        """Run the actors, or take up the pass of this update whose activations another function saved."""
+        self.networks, self.heads = networks, _heads(networks)
+        self.averages: list[Tensor] = []
+        inputs: list[tuple[Any, ...]] = []
+        zeros = RecordedCritic(lambda obs, action: obs.new_zeros(_two_values(obs, action)))
+        self.losses: list[tuple[ActorLoss, list[int]]] = []
+        for loss in _actor_losses(objectives):
+            self.losses.append((loss, self._inputs_of(inputs, functools.partial(loss, critic=zeros))))
+        if networks.target_policy == "actor":
+            self.target_inputs = self._inputs_of(inputs, lambda policy: objectives.target(policy, zeros))
+        layout, rows = networks.actor_layout, networks.parameters["actor"]
+        if saved_activations:
+            self.tape = Tape.from_saved(layout, rows, saved_activations)
+        else:
+            self.tape = Tape(layout, rows, networks.shape.activation, dense.cat_rows([obs for (obs,) in inputs]))
+        self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
+
+    def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
+        """Which observations a loss asks for; what the actors' average says of them is computed on the way."""
+        width = self.networks.actor_layout.dense[-1].outputs
+        recorder = InputRecorder(inputs, lambda obs: (*obs.shape[:-1], width))
+
+        def average(obs: Tensor) -> Tensor:
+            self.averages.append(_actor_source(self.networks, "actor_average")(obs))
+            return self.averages[-1]
+
+        loss(RecordedPolicy(self.heads, recorder, average))
+        return recorder.order
+
+    def outputs_at(self, inputs: Sequence[int]) -> list[Tensor]:
+        """The actors' outputs at some of the inputs."""
+        return [self.outputs[i] for i in inputs]
+
+    def policy(self, inputs: Sequence[int]) -> RecordedPolicy:
+        """The policy as a loss sees it that asks for these inputs."""
+        return self.policy_of(self.outputs_at(inputs))
+
+    def policy_of(self, outputs: Sequence[Tensor]) -> RecordedPolicy:
+        """The same with given outputs, to be differentiated by them."""
+        averages = iter(self.averages)
+        return RecordedPolicy(self.heads, OutputReplay(outputs), lambda obs: next(averages))
+
+    def by_rows(self, found: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
+        """A loss's gradients by its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""
+        known = dict(zip(inputs, found, strict=True))
+        return dense.cat_rows([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)])
+
+
+def _actor_losses(objectives: Objectives) -> list[ActorLoss]:
+    """The losses that read the actors' outputs only: native and auxiliary for a rule, otherwise their sum."""
+    method = objectives.method
+    if method.actor is None or not method.actor.by_value:
+        return [objectives.native]
+    if not method.rule:
+        return [objectives.both]
+    return [objectives.native, lambda policy, critic: objectives.auxiliary(policy)]
+
+
+def _heads(networks: AgentNetworks) -> tuple[str, ...]:
+    return tuple(name for name, _, _ in networks.actor_layout.layers if not name.startswith("trunk."))
+
+
+def _actor_source(networks: AgentNetworks, name: str) -> Source:
+    layout, rows, activation = networks.actor_layout, networks.parameters[name], networks.shape.activation
+    return lambda obs: Tape(layout, rows, activation, obs, keep=False).output
+
+
+def _critic_tape(
+    networks: AgentNetworks, name: str, inputs: Sequence[tuple[Any, ...]], stride: int = 1, keep: bool = True
+) -> Tape:
+    x = torch.cat([torch.cat(pair, -1) for pair in inputs], 1)
+    return Tape(networks.critic_layout, networks.twins(name), networks.shape.activation, x, keep, stride)
+
+
+def _common_length(parts: Sequence[Tensor], axis: int = 1) -> int:
+    return math.gcd(*(part.shape[axis] for part in parts))
+
+
+def _two_values(obs: Tensor, action: Tensor) -> tuple[int, ...]:
+    return (len(obs), 2, obs.shape[1])

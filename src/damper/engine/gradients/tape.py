@@ -1,0 +1,116 @@
+"""A forward pass whose activations are saved, so that any number of losses can go back through it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.engine.kernels import dense
+from damper.engine.networks.layout import Layout
+
+MANY = 16  # networks
+SOME = 8  # groups
+
+
+class Tape:
+    """M stacked networks ``f(x W + b)``, the last layer without f, run on inputs, with their activations saved.
+
+    Values only: nothing here is seen by autograd.
+    """
+
+    def __init__(
+        self, layout: Layout, rows: Tensor, activation: str, x: Tensor, keep: bool = True, stride: int = 1
+    ) -> None:
+        """Run the networks.
+
+        Args:
+            layout: their layers.
+            rows: their parameters ``[M, n]``.
+            activation: f.
+            x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
+            keep: whether what a backward pass needs is saved.
+            stride: 2 runs the first, third, ... network only.
+        """
+        self.layers, self.rows, self.stride = layout.dense, rows, stride
+        self.inputs: list[Tensor] = []
+        self.slopes: list[Tensor | None] = [None]
+        self.kernels = dense.fused_head(rows, self.layers, activation)
+        last = len(self.layers) - 1
+        for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
+            self.inputs.append(x)
+            x, slope = dense.forward(rows, layer, x, None if i == last else activation, keep, stride)
+            self.slopes.append(slope)
+        if self.kernels is not None:
+            self.inputs.append(x)
+            given = (rows, self.layers[-2], x, activation, keep, stride)
+            h, slope, x = self.kernels.forward(*given, head=self.layers[-1])
+            self.inputs.append(h)
+            self.slopes += [slope, None]
+        self.output = x
+
+    @property
+    def saved_activations(self) -> list[Tensor]:
+        """What ``from_saved`` needs: each layer's inputs and activation gradients, and the output."""
+        return [*self.inputs, *(slope for slope in self.slopes if slope is not None), self.output]
+
+    @classmethod
+    def from_saved(cls, layout: Layout, rows: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
+        """The same tape where another function ran the networks and returned its ``saved_activations``."""
+        tape, count = cls.__new__(cls), len(layout.dense)
+        tape.layers, tape.rows, tape.stride, tape.kernels = layout.dense, rows, 1, None
+        *between, tape.output = saved_activations
+        tape.inputs, tape.slopes = between[:count], [None, *between[count:], None]
+        return tape
+
+    def gradients(self, cotangents: Sequence[Tensor], span: int) -> list[Tensor]:
+        """Rows ``[M, n]`` for each of one or two losses' ``∂L/∂output``, given for the output's first rows.
+
+        Every loss has a multiple of ``span`` rows.
+        """
+        sizes = [c.shape[1] for c in cotangents]
+        grouped = in_groups(self.rows, sum(sizes), span)
+        group_sizes = [span] * (sum(sizes) // span) if grouped else sizes
+        found = dense.alloc_grads(self.rows, len(group_sizes), self.stride)
+        self._back(dense.cat_rows(cotangents), sizes[0], group_sizes, found)
+        count = sizes[0] // group_sizes[0] if grouped else 1
+        rows = dense.collect_grads(found, self.rows.shape[1])
+        return [functools.reduce(torch.add, share) for share in (rows[:count], rows[count:]) if share]
+
+    def input_gradients(self) -> Tensor:
+        """``∂ Σ output / ∂x``, ``[M, R, inputs]``: every row's own, since rows do not meet."""
+        d = torch.ones_like(self.output)
+        return self._back(d, d.shape[1], (d.shape[1],), None)
+
+    def _back(self, d: Tensor, first: int, group_sizes: Sequence[int], found: Any) -> Tensor:
+        begin = len(self.layers) - 1
+        if self.kernels is not None:
+            begin -= 1
+            d = self.kernels.backward(
+                self.rows, self.layers[begin], self.inputs[begin], d, first, group_sizes, self.slopes[begin], found,
+                begin > 0 or found is None, self.stride, head=self.layers[-1], h=self.inputs[-1], steep=self.slopes[-2],
+            )  # fmt: skip
+            begin -= 1
+        for i in range(begin, -1, -1):
+            back = dense.backward(
+                self.rows,
+                self.layers[i],
+                self.inputs[i],
+                d,
+                first=first,
+                group_sizes=group_sizes,
+                slope=self.slopes[i],
+                gradients=found,
+                input_grad_rows=i > 0 or found is None,
+                stride=self.stride,
+            )
+            d = d if back is None else back
+        return d
+
+
+def in_groups(rows: Tensor, total: int, span: int) -> bool:
+    """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
+    return rows.is_cuda and len(rows) < MANY and total <= SOME * span

@@ -1,0 +1,156 @@
+"""A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat rows.
+
+Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
+(``triton_layers``). The same sums in plain PyTorch are in ``cpu_columns`` for a CPU and in ``reference`` for all
+else: other devices, dtypes and activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from damper.engine.kernels.layer import NARROW, Dense, Pieces
+
+HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
+OLDEST = (8, 0)  # Ampere, the first with TF32
+
+
+def alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
+    """Where ``backward`` leaves gradients: rows ``[groups, M, n]`` for kernels to write to, otherwise pieces.
+
+    A compiler cannot vectorise what is written into slices of one tensor, so pieces are joined in the end.
+    """
+    if _kernels(rows) is None:
+        return [{} for _ in range(groups)]
+    return rows.new_empty(groups, len(rows) // stride, rows.shape[1])
+
+
+def collect_grads(found: Tensor | list[Pieces], size: int) -> list[Tensor]:
+    """Each group's gradient as rows ``[M, size]``, zero where no layer lies."""
+    if isinstance(found, Tensor):
+        return list(found.unbind())
+    return [_join(pieces, size) for pieces in found]
+
+
+def _join(pieces: Pieces, size: int) -> Tensor:
+    parts: list[Tensor] = []
+    filled = 0
+    for start in (*sorted(pieces), size):
+        if start > filled:
+            some = next(iter(pieces.values()))
+            parts.append(some.new_zeros(len(some), start - filled))
+        if start < size:
+            parts.append(pieces[start])
+            filled = start + pieces[start].shape[1]
+    return torch.cat(parts, 1)
+
+
+def forward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    activation: str | None = None,
+    keep: bool = True,
+    stride: int = 1,
+    biased: bool | int = True,
+    columns: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
+
+    Args:
+        rows: parameters ``[M, n]``.
+        layer: where the layer lies in them.
+        x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
+        activation: f; None for none, and then there are no slopes.
+        keep: whether the slopes are wanted.
+        stride: 2 takes the first, third, ... network only.
+        biased: whether b is added, or to how many of the first rows.
+        columns: whether a CPU may run ``cpu_columns``: not where the result meets much that lies by rows.
+    """
+    if (kernels := _kernels(rows, activation)) is not None:
+        return kernels.forward(rows, layer, x, activation, keep, stride, biased)[:2]  # type: ignore[no-any-return]
+    return _sums(rows, columns).forward(rows, layer, x, activation, keep, stride, biased)  # type: ignore[no-any-return]
+
+
+def backward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    d: Tensor,
+    *,
+    first: int,
+    group_sizes: Sequence[int],
+    slope: Tensor | None = None,
+    gradients: Tensor | list[Pieces] | None = None,
+    input_grad_rows: bool | int = True,
+    stride: int = 1,
+    biased: bool | int = True,
+    columns: bool = True,
+) -> Tensor | None:
+    """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
+
+    Args:
+        rows: parameters ``[M, n]``.
+        layer: where the layer lies in them.
+        x: what went in, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
+        d: ``[M, D, outputs]``; its first rows are of one loss, the others of a second, and each loss's rows belong to
+            x's rows from its first on.
+        first: how many rows of d are of the first loss.
+        group_sizes: the groups of rows into which d falls, each with a gradient of its own: all of one length, or one
+            per loss.
+        slope: slopes of the activation that made x, or None where x comes from outside.
+        gradients: from ``alloc_grads``, one per group, where to leave the parameters' gradients; None for nowhere.
+        input_grad_rows: whether the inputs' are wanted, or of how many of d's first rows.
+        stride: as in ``forward``.
+        biased: whether rows had b, or how many of d's first.
+        columns: as in ``forward``.
+
+    Returns:
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D or input_grad_rows, inputs]``, if wanted.
+    """
+    given = (rows, layer, x, d, first, group_sizes, slope, gradients, input_grad_rows, stride, biased)
+    return (_kernels(rows) or _sums(rows, columns)).backward(*given)  # type: ignore[no-any-return]
+
+
+def cat_rows(parts: Sequence[Tensor]) -> Tensor:
+    """``[M, R, F]`` of parts with some of the rows each, as the layers best take it."""
+    if parts[0].is_cpu and _kernels(parts[0]) is None:
+        return torch.cat([part.mT for part in parts], 2).mT
+    return torch.cat(tuple(parts), 1)
+
+
+def fused_head(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
+    """The kernels that run a network's last two layers as one, where the last has a single output."""
+    last = layers[-1]
+    return _kernels(rows, activation) if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW else None
+
+
+_too_old = False
+
+
+def check_capability(device: torch.device) -> None:
+    """Leave the kernels alone from here on if a device is too old for them: a compiled function cannot ask it."""
+    global _too_old
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
+        _too_old = True
+
+
+def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
+    """The GPU's kernels, where they can do it: in float32, and whatever the activation except for tanh forwards."""
+    if not rows.is_cuda or rows.dtype != torch.float32 or activation == "tanh" or not HAS_TRITON or _too_old:
+        return None
+    from damper.engine.kernels import triton_layers
+
+    return triton_layers
+
+
+def _sums(rows: Tensor, columns: bool) -> ModuleType:
+    """The layers in plain PyTorch, as the device is best asked for them."""
+    from damper.engine.kernels import cpu_columns, reference
+
+    return cpu_columns if columns and rows.is_cpu else reference

@@ -1,0 +1,90 @@
+"""Where a linear layer lies in flat rows of parameters, and what all ways of running it share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+NARROW = 16  # outputs
+Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start in a row
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Where a layer lies in a flat row: weights ``[inputs, outputs]`` from ``weight`` on, biases from ``bias`` on.
+
+    Several heads of ``group`` outputs each count as one layer; each lies ``jump`` numbers after the one before.
+    ``gaps`` are the unused numbers behind the weights and behind the biases of each.
+    """
+
+    inputs: int
+    outputs: int
+    weight: int
+    bias: int
+    group: int
+    jump: int = 0
+    gaps: tuple[int, int] = (0, 0)
+
+    @property
+    def heads(self) -> int:
+        """How many layers lie side by side."""
+        return self.outputs // self.group
+
+    def weights(self, rows: Tensor) -> Tensor:
+        """``[M, inputs, outputs]`` from rows ``[M, n]``."""
+        parts = [rows[:, a:b].unflatten(1, (self.inputs, self.group)) for a, b in self._spans(self.weight, self.inputs)]
+        return parts[0] if self.heads == 1 else torch.cat(parts, -1)
+
+    def biases(self, rows: Tensor) -> Tensor:
+        """``[M, 1, outputs]`` from rows ``[M, n]``."""
+        parts = [rows[:, a:b] for a, b in self._spans(self.bias, 1)]
+        return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
+
+    def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
+        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start in a row."""
+        found = {}
+        for start, inputs, values in ((self.weight, self.inputs, weights), (self.bias, 1, biases.unsqueeze(1))):
+            for (a, _), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
+                found[a] = part.flatten(1)
+        return found
+
+    def _spans(self, start: int, inputs: int) -> list[tuple[int, int]]:
+        starts = [start + head * self.jump for head in range(self.heads)]
+        return [(a, a + inputs * self.group) for a in starts]
+
+
+def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
+    """``x W + b`` for stacked inputs ``[M, B, in]``."""
+    weight, bias = layer
+    if x.is_cpu and weight.shape[-1] < NARROW:
+        # A CPU's batched product with few columns is several times slower than one product after the other.
+        agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
+        return torch.stack([F.linear(*agent) for agent in agents])
+    if x.is_cpu and not torch.compiler.is_compiling():
+        return torch.baddbmm(bias, x, weight)
+    # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
+    return torch.bmm(x, weight) + bias
+
+
+def row_count(rows: bool | int, x: Tensor) -> int:
+    """All rows of x, none of them, or so many of the first."""
+    return rows * x.shape[1] if isinstance(rows, bool) else rows
+
+
+def group_slices(group_sizes: Sequence[int], first: int, biased: int) -> list[tuple[slice, slice, slice]]:
+    """Of each group in ``backward``: its rows of x, its rows of d, and those of them that had a bias."""
+    found, begin = [], 0
+    for length in group_sizes:
+        seen, end = begin if begin < first else begin - first, begin + length
+        found.append((slice(seen, seen + length), slice(begin, end), slice(begin, min(end, max(begin, biased)))))
+        begin = end
+    return found
+
+
+def expand_shared(x: Tensor, rows: Tensor) -> Tensor:
+    """Inputs for every network, where two share theirs."""
+    return x if len(x) == len(rows) else x.repeat_interleave(2, 0)

@@ -1,0 +1,63 @@
+"""The layers of ``dense`` in plain PyTorch, for every device: what the other ways of running them must equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from damper.activations import ACTIVATIONS
+from damper.engine.kernels.layer import Dense, Pieces, expand_shared, group_slices, linear, row_count
+
+
+def forward(
+    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, stride: int, biased: bool | int
+) -> tuple[Tensor, Tensor | None]:
+    """``dense.forward``."""
+    rows = rows[::stride]
+    z = _product(expand_shared(x, rows), layer.weights(rows), layer.biases(rows), biased)
+    if activation is None:
+        return z, None
+    h, slope = ACTIVATIONS[activation].with_grad(z)
+    return h, slope if keep else None
+
+
+def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: bool | int) -> Tensor:
+    if biased is True:
+        return linear(x, (weights, biases))
+    z = torch.bmm(x, weights)
+    if not biased:
+        return z
+    have = torch.arange(z.shape[1], device=z.device) < biased
+    return z + torch.where(have[:, None], biases, 0.0)
+
+
+def backward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    d: Tensor,
+    first: int,
+    group_sizes: Sequence[int],
+    slope: Tensor | None,
+    gradients: list[Pieces] | None,
+    input_grad_rows: bool | int,
+    stride: int,
+    biased: bool | int,
+) -> Tensor | None:
+    """``dense.backward``."""
+    rows, input_grad_rows, biased = rows[::stride], row_count(input_grad_rows, d), row_count(biased, d)
+    for pieces, (seen, part, with_bias) in zip(gradients or (), group_slices(group_sizes, first, biased), strict=False):
+        inputs = expand_shared(x[:, seen], rows)
+        pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, part]), d[:, with_bias].sum(1)))
+    if not input_grad_rows:
+        return None
+    d = d[:, :input_grad_rows]
+    # A single output needs no product: that is an outer one, which joins the multiplication by the slopes.
+    back = layer.weights(rows).mT
+    dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
+    if slope is None:
+        return dx
+    second = input_grad_rows - first
+    return dx * (torch.cat((slope[:, :first], slope[:, :second]), 1) if second > 0 else slope[:, :input_grad_rows])

@@ -1,0 +1,164 @@
+"""``dense`` as GPU kernels: product, bias, activation and slopes in one; both gradients of a layer in another.
+
+Every size is a constant of its kernel: a population's shapes never change. Each network's numbers are read by its own
+blocks alone, so what is not finite in one stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from damper.engine.kernels.layer import Dense, row_count
+from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
+
+CODES = {None: 0, "silu": 1, "relu": 2}
+MULTIPROCESSORS = 128  # about as many as a large GPU has
+FEW = 32  # inputs or outputs
+
+
+class Tile(NamedTuple):
+    """A block of the output, the stretch of the sum it reads at a time, and how many threads work on it.
+
+    Two warps, because four or more would choose the tensor cores' asynchronous products, which take TF32 only with the
+    summed axis in one piece and so would shuffle every factor.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
+# The fastest of about thirty on an H200 at 1, 5 and 35 agents. The larger the tile, the fewer numbers are read twice,
+# as long as there are enough blocks; what a large one keeps for the way back would not fit into registers.
+LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
+ENOUGH = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
+FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
+
+
+def forward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    activation: str | None,
+    keep: bool,
+    stride: int,
+    biased: bool | int = True,
+    head: Dense | None = None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """See ``dense.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
+    x = _rows_in_one_piece(x)
+    nets, batch = len(rows) // stride, x.shape[1]
+    h = x.new_empty(nets, batch, layer.outputs) if head is None or keep else None
+    slope = x.new_empty(nets, batch, layer.outputs) if keep and activation else None
+    tile = FEW_OUTPUTS if layer.outputs <= FEW else FEW_INPUTS if layer.inputs <= FEW else WIDE
+    if tile is WIDE:
+        tile = _largest((WIDE, SPREAD) if keep else (LARGE, WIDE, SPREAD), nets, [(batch, layer.outputs)])
+    columns = narrow(tile.columns, layer.outputs)
+    across = triton.cdiv(layer.outputs, columns)
+    parts = x.new_empty(nets, across, batch) if head else None
+    forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
+        x, rows, *(_written(part, x) for part in (h, slope, parts)),
+        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride, ROWS=batch, **_place(layer),
+        HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE=h is not None,
+        KEEP=slope is not None, JOIN=head is not None, BIASED=row_count(biased, x), TF32=tf32(),
+        BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+    if head is None or parts is None:
+        return h, slope, None
+    return h, slope, parts.sum(1).unsqueeze(-1) + head.biases(rows[::stride])
+
+
+def backward(
+    rows: Tensor,
+    layer: Dense,
+    x: Tensor,
+    d: Tensor,
+    first: int,
+    group_sizes: Sequence[int],
+    slope: Tensor | None,
+    gradients: Tensor | None,
+    input_grad_rows: bool | int,
+    stride: int,
+    biased: bool | int = True,
+    head: Dense | None = None,
+    h: Tensor | None = None,
+    steep: Tensor | None = None,
+) -> Tensor | None:
+    """See ``dense.backward``; both products in one launch, since neither needs the other.
+
+    With a ``head``, d is of its single output, and ``h`` and ``steep`` are what went into it and the slopes there.
+    """
+    x, d = _rows_in_one_piece(x), d.contiguous()
+    nets, batch, input_grad_rows = len(rows) // stride, d.shape[1], row_count(input_grad_rows, d)
+    dx = d.new_empty(nets, input_grad_rows, layer.inputs) if input_grad_rows else None
+    groups = 0 if gradients is None else len(gradients)
+    even = all(length == group_sizes[0] for length in group_sizes)
+    assert even or tuple(group_sizes) == (first, batch - first), "groups of one length, or one per loss"
+    tile = FEW_OUTPUTS_BACK
+    if layer.outputs > FEW:
+        products = groups * [(layer.inputs, layer.outputs)] + [(input_grad_rows, layer.inputs)]
+        tile = _largest((LARGE, WIDE), nets, products)
+    across, out = narrow(tile.columns, layer.inputs), narrow(tile.columns, layer.outputs)
+    down = narrow(tile.rows, layer.inputs)
+    dx_tiles = triton.cdiv(input_grad_rows, tile.rows) * triton.cdiv(layer.inputs, across)
+    dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
+    backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
+        _read(x if groups else None, rows), _read(slope, rows), d, rows,
+        _written(gradients, d), _written(dx, d), _read(h, rows), _read(steep, rows),
+        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride,
+        G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
+        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
+        ROWS=batch, FIRST=first, **_place(layer),
+        HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
+        HEAD_W_GAP=head.gaps[0] if head else 0, HEAD_B_GAP=head.gaps[1] if head else 0,
+        SHARE=nets // len(x), SLOPE=slope is not None, LENGTH=group_sizes[0], EVEN=even,
+        GRADIENTS=groups > 0, WANTED=input_grad_rows, BIASED=row_count(biased, d), JOIN=head is not None, TF32=tf32(),
+        BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
+        num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+    return dx
+
+
+def _read(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """A kernel takes no None: what it never reads may be any tensor."""
+    return other if tensor is None else tensor
+
+
+def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
+    """The same of what it never writes; one of its own, lest the compiler keep copies of what it takes for changed."""
+    return like.new_empty(1) if tensor is None else tensor
+
+
+def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int]]) -> Tile:
+    """The first tile of which these products make enough blocks, otherwise the last."""
+
+    def blocks(tile: Tile) -> int:
+        return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
+
+    return next((tile for tile in tiles if nets * blocks(tile) >= ENOUGH[tile]), tiles[-1])
+
+
+def narrow(size: int, needed: int) -> int:
+    """No wider than what is there, but at least the 16 that a tensor core's product takes."""
+    return min(size, max(16, 1 << (needed - 1).bit_length()))
+
+
+def tf32() -> bool:
+    """Whether products may round their factors to ten bits; otherwise three such products make a float32's."""
+    return bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def _place(layer: Dense) -> dict[str, int]:
+    return {"WEIGHT": layer.weight, "BIAS": layer.bias, "IN": layer.inputs, "OUT": layer.outputs,
+            "GROUP": layer.group, "JUMP": layer.jump}  # fmt: skip
+
+
+def _rows_in_one_piece(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()

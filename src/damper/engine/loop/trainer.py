@@ -1,0 +1,392 @@
+"""The training loop: environments step, the population acts and learns, nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from damper.agents import BACKBONES
+from damper.engine.data.episodes import Episode, Episodes
+from damper.engine.data.replay import Replay
+from damper.engine.envs import Pool, Transition, spec_of
+from damper.engine.envs.halves import Halves, fitting_pool, joined
+from damper.engine.envs.recorded import to_json
+from damper.engine.loop.acting import Acting
+from damper.engine.loop.halves import Half
+from damper.engine.networks.agents import Shape, layouts
+from damper.engine.networks.layout import Layout
+from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
+from damper.engine.run.folder import Run, left_to_train, open_run
+from damper.engine.run.metrics_log import MetricsLog, episode_means, take_diagnostics
+from damper.engine.run.policy import Policy, PolicyInfo, describe
+from damper.engine.run.provenance import memory_available, source, versions
+from damper.engine.run.stop import Stopped, StopSignals
+from damper.engine.settings import Settings
+from damper.engine.update.learner import Learner
+from damper.errors import DamperError
+from damper.methods import find_method
+
+Listener = Callable[[dict[str, Any]], None]
+PEAK = 3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
+
+
+class Trainer:
+    """One population on its way to its budget; a killed one goes on from its last checkpoint."""
+
+    def __init__(
+        self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = (), pool: Pool | None = None
+    ) -> None:
+        """Build everything, then open the run's folder and go on from its checkpoint if it has one.
+
+        ``pool`` is given where the environments are shared with other trainers.
+        """
+        self.settings, self.listeners = settings, listeners
+        self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
+        if not left_to_train(Run(out), settings):
+            self.run = open_run(out, settings)
+            return
+        self.spec = spec_of(settings.env, settings.envs)
+        check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
+        seeds = [agent["seed"] for agent in settings.agents()]
+        self.pool = pool or fitting_pool(settings, seeds)
+        with ExitStack() as failing:
+            failing.callback(self.pool.close)
+            self._begin_or_go_on(out)
+            failing.pop_all()
+
+    def _begin_or_go_on(self, out: Path) -> None:
+        settings = self.settings
+        self.learner = Learner(settings, self.spec)
+        self.acting = Acting(self.learner)
+        self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
+        self.recent: list[Episode] = []
+        # What the last step brought that is not in the replay yet, nor in the episodes' sums.
+        self._unstored: tuple[NDArray[Any], ...] | None = None
+        self._unnoted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
+        self.step, self.due, self.seconds_before = 0, 0, 0.0
+        # Gradient steps done while the environments still step; whether those of the next step must wait for it.
+        self._ahead, self._waits = 0, True
+        self.stop, self.last = StopSignals(), settings.steps
+        # The folder is claimed last: what cannot be trained leaves no run behind.
+        self.run = open_run(out, settings)
+        self.run.update_manifest(env_spec=to_json(self.spec.env_spec), halves=isinstance(self.pool, Halves))
+        self.obs = self._resume()
+        self.run.extend(settings.steps)
+
+    # --- the loop -----------------------------------------------------------------------------------------------
+
+    def train(self) -> Run:
+        """Step and learn until the budget is spent, then write the policies."""
+        if self.run.finished:
+            if not self.run.manifest.get("kept_checkpoint"):
+                self.store.clear()  # of a kill between the last two writes
+            return self.run
+        self.start()
+        try:
+            with StopSignals() as self.stop:
+                if isinstance(self.pool, Halves) and self.settings.overlap:
+                    self._train_in_halves(self.pool)
+                else:
+                    self._train_in_lockstep()
+                self.finish()
+        finally:
+            self.pool.close()
+        raise_if_stopped([self])
+        return self.run
+
+    def _train_in_lockstep(self) -> None:
+        while not self.done:
+            self.begin()
+            self.pool.send(self.send())
+            self.learn_ahead()
+            self.note()
+            self.receive(self.pool.receive())
+
+    def _train_in_halves(self, pool: Halves) -> None:
+        """Where everything is to be saved, both halves wait for each other."""
+        places = zip(pool.pools, pool.places, strict=True)
+        first, second = (Half(Acting(self.learner, place), part, self.obs[place]) for part, place in places)
+        resting = True
+        while not self.done:
+            if resting:
+                first.start()
+            second.start()
+            self.catch_up()
+            if resting:
+                first.send()
+            second.send()
+            self.note()
+            resting, made = self.rests_next, first.receive()
+            if not resting:
+                first.start()
+                first.send()
+            obs, action, mean, *transition = joined((made, second.receive()))
+            self.take(obs, action, mean, Transition(*transition))
+
+    def start(self) -> None:
+        """Start the clock."""
+        self.clock, self.started_at = time.perf_counter(), self.step
+
+    @property
+    def done(self) -> bool:
+        """Whether its last step was taken: the budget is spent, or it was asked to stop."""
+        return self.step >= self.last
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it took its last step with budget left."""
+        return self.done and self.step < self.settings.steps
+
+    @property
+    def rests_next(self) -> bool:
+        """Whether nothing may be under way after the next step: it is the last, or everything is saved."""
+        return self.step + 1 >= self.last or self._saved_at(self.step + 1)
+
+    def _saved_at(self, step: int) -> bool:
+        every = self.settings.checkpoint_every
+        return every > 0 and step % every == 0
+
+    def begin(self) -> None:
+        """Begin one step of every agent."""
+        self.acting.start(self.obs)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due.
+
+        Asked to stop, it makes the next step the last.
+        """
+        if self.stop.received is not None:
+            self.last = min(self.last, self.step + 1)
+        self._store()
+        if self.settings.overlap:
+            self.learner.publish()
+            self._learn()
+
+    def send(self) -> NDArray[np.float32]:
+        """The actions for the environments."""
+        sent, self._action, self._mean = self.acting.actions()
+        return sent
+
+    def receive(self, transition: Transition) -> None:
+        """Take in what the environments did with the actions that ``send`` gave."""
+        self.take(self.obs, self._action, self._mean, transition)
+
+    def take(self, obs: NDArray[Any], action: NDArray[Any], mean: NDArray[np.float32], transition: Transition) -> None:
+        """Take in one step of every agent; learn, log and save where that is due."""
+        settings = self.settings
+        parts = (obs, action, transition.obs_next, transition.reward, transition.terminated)
+        self._unstored = (*parts, self.episodes.first)
+        self._unnoted = (mean, transition.reward, transition.terminated | transition.truncated)
+        self.obs = transition.obs
+        self.step += 1
+        self.due += self._updates_after(self.step) - self._ahead
+        self._ahead = 0
+        if self.due and not settings.overlap:
+            self._store()
+            self._learn()
+        if self.step % settings.log_every == 0 or self.step >= settings.steps:
+            self._log()
+        if self._saved_at(self.step):
+            self.checkpoint()
+
+    def learn_ahead(self) -> None:
+        """Do the gradient steps of the step under way now, where their batches do not hold it.
+
+        They are the same now as after the step: a batch of 256 from a million steps seldom holds the newest one.
+        """
+        if self.settings.overlap or self.settings.train_freq > 1:
+            return
+        step = self.step + 1
+        updates = self._updates_after(step)
+        if not self._waits:
+            for _ in range(updates):
+                self.learner.learn_ahead()
+            self._ahead = updates
+        # Looked up here, where the host has time, for the step after this one.
+        first = self.learner.updates + updates - self._ahead
+        after = range(first, first + self._updates_after(step + 1))
+        self._waits = any(self.learner.newest_sampled(step + 1, update) for update in after)
+
+    def _updates_after(self, step: int) -> int:
+        """How many gradient steps follow this step."""
+        follows = step > self.settings.learning_starts and step % self.settings.train_freq == 0
+        return self.settings.gradient_steps if follows else 0
+
+    def finish(self) -> None:
+        """The gradient steps that are left, and the policies; a checkpoint where it is to go on some day."""
+        if (self.stopped or self.settings.keep_checkpoint) and not self._saved_at(self.step):
+            self.checkpoint()
+        if self.stopped:
+            return
+        self._store()
+        self._learn()
+        self._finish()
+
+    def _learn(self) -> None:
+        while self.due:
+            self.learner.learn()
+            self.due -= 1
+
+    def note(self) -> None:
+        """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
+        if self._unnoted is not None:
+            self.recent += self.episodes.step(*self._unnoted)
+            self._unnoted = None
+
+    def _seconds(self) -> float:
+        """Spent on this run, before it was resumed too."""
+        return self.seconds_before + time.perf_counter() - self.clock
+
+    def _store(self) -> None:
+        """Put the last step into the replay, if that is not done."""
+        if self._unstored is not None:
+            self.learner.replay.add(Replay.pack(*self._unstored))
+            self._unstored = None
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Everything needed to go on as if nothing had happened."""
+        self._store()
+        self.note()
+        tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
+        facts: dict[str, Any] = {
+            "step": self.step,
+            "updates": self.learner.updates,
+            "due": self.due,
+            "seconds": self._seconds(),
+        }
+        facts["metrics_offset"] = self.log.sync()
+        host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
+        facts["host"] = split_arrays(host, "host", tensors)
+        facts["recent"] = [list(episode) for episode in self.recent]
+        infos, tensors["policies"] = self._policies()
+        facts["policies"] = [asdict(info) for info in infos]
+        self.store.save(self.step, facts, tensors, self.learner.replay)
+
+    def _resume(self) -> NDArray[np.float32]:
+        """Start anew, or put back the newest whole checkpoint."""
+        checkpoint = self.store.newest()
+        if checkpoint is None:
+            self.log.rewind(0)
+            return self.pool.reset()
+        facts = checkpoint.facts
+        self.store.fill(self.learner.replay, checkpoint)
+        for name, tensor in self.learner.state().items():
+            kept = checkpoint.tensors.get(f"learner.{name}")
+            if kept is None or kept.shape != tensor.shape:
+                raise DamperError(
+                    f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
+                    "fit: finish the run with the version that began it, or choose another folder."
+                )
+            tensor.copy_(kept)
+        self.step, self.learner.updates, self.due = facts["step"], facts["updates"], facts["due"]
+        self.seconds_before = facts["seconds"]
+        self.log.rewind(facts["metrics_offset"])
+        host = join_arrays(facts["host"], checkpoint.tensors)
+        self.episodes.restore(host["episodes"])
+        self.recent = [Episode(*values) for values in facts["recent"]]
+        obs = self.pool.restore(host["pool"])
+        exact = self.pool.exact_resume
+        if not exact:
+            self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
+        event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
+        manifest = self.run.manifest
+        if source() != manifest.get("source"):
+            event["source"] = source()  # other code goes on than began
+        self.run.update_manifest(resumed=[*manifest["resumed"], event])
+        return obs
+
+    def _log(self) -> None:
+        self.note()
+        speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
+        line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
+        line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
+        line |= episode_means(self.recent, self.learner.agents) | take_diagnostics(self.learner.population)
+        line["frozen"] = [int(at) for at in self.learner.state()["died_at"].tolist()]
+        self.recent = []
+        self.log.write(line)
+        for listener in self.listeners:
+            listener(line)
+
+    def _finish(self) -> None:
+        """One policy file per agent; then the checkpoints are no longer needed, unless they are to be kept."""
+        infos, rows = self._policies()
+        for index, (info, row) in enumerate(zip(infos, rows, strict=True)):
+            Policy(info, row.clone()).save(self.run.policy_path(index))
+        died = {i: int(at) for i, at in enumerate(self.learner.state()["died_at"].tolist()) if at >= 0}
+        kept = self.settings.keep_checkpoint
+        self.run.update_manifest(finished=True, frozen=died, seconds=round(self._seconds(), 1), kept_checkpoint=kept)
+        if not kept:
+            self.store.clear()
+
+    def _policies(self) -> tuple[list[PolicyInfo], torch.Tensor]:
+        """Every agent's policy as it is now: what its file says, and the parameters of all, ``[P, n]``."""
+        settings, (layout, rows) = self.settings, self._deployed()
+        shared = {"versions": versions(), **describe(self.spec, layout)}
+        infos = []
+        for agent in settings.agents():
+            method = find_method(agent.get("method", settings.method))
+            given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
+            given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
+            info = PolicyInfo(
+                backbone=settings.backbone,
+                method=method.name,
+                seed=agent["seed"],
+                steps=self.step,
+                activation=settings.activation,
+                settings=method.settings(given),
+                **shared,
+            )
+            infos.append(info)
+        return infos, rows
+
+    def _deployed(self) -> tuple[Layout, torch.Tensor]:
+        """The actors' layers that act, without gaps: a second head serves training only."""
+        trained = self.learner.population.networks.actor_layout
+        weights = trained.split(self.learner.state()["actor"].to("cpu", torch.float32))
+        layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
+        return layout, layout.join([tensor for name, _, _ in layout.layers for tensor in weights[name]])
+
+
+def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
+    """Tell where those that were asked to stop go on."""
+    stopped = [trainer for trainer in trainers if trainer.stopped]
+    if stopped:
+        places = ", ".join(f"{one.run.path} at step {one.step:,} of {one.settings.steps:,}" for one in stopped)
+        number = stopped[0].stop.received
+        raise Stopped(f"stopped {places}; the same command goes on from there.", number or signal.SIGINT)
+
+
+def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
+    """Refuse a population that cannot fit, before anything is trained."""
+    device = torch.device(settings.device)
+    needed = needed_memory(settings, obs_dim, act_dim, PEAK if device.type == "cuda" else 1.0)
+    available = memory_available(device)
+    if available is not None and needed > 0.95 * available:
+        agents = len(settings.agents())
+        raise DamperError(
+            f"buffer_size={settings.buffer_size} with {agents} agents needs at least {needed / 2**30:.1f} GiB on "
+            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
+        )
+
+
+def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
+    """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
+    method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
+    actor, critic = layouts(settings.backbone, method, shape)
+    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction + settings.overlap
+    replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
+    numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)
+    size: int = getattr(torch, settings.dtype).itemsize
+    return int(size * numbers * len(settings.agents()))

@@ -1,0 +1,88 @@
+"""The networks of P agents: their shapes, their parameters as flat rows, and actors and critics bound to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from damper.agents import BACKBONES
+from damper.engine.data.random_streams import Streams
+from damper.engine.networks.layout import Layout, Weights, trunk_layers
+from damper.engine.networks.stacked import StackedActor, StackedCritic
+from damper.methods import Method
+
+ALIGNMENT = 32  # numbers: a GPU's 128-byte line in float32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What fixes the networks' shapes: a population shares it."""
+
+    obs_dim: int
+    act_dim: int
+    net_arch: tuple[int, ...] = (256, 256)
+    activation: str = "silu"
+
+
+class AgentNetworks:
+    """Actors and twin critics of P agents, with their target and averaged copies.
+
+    ``parameters`` holds a row per agent by name: ``actor`` and the copies the backbone or the method needs
+    (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and ``critic_target``, ``[P, 2n]``. They are changed
+    in place.
+    """
+
+    def __init__(self, backbone: str, method: Method, shape: Shape, streams: Streams, dtype: torch.dtype) -> None:
+        """Fresh networks, one agent per seed of ``streams``."""
+        self.shape, self.agents = shape, len(streams.seeds)
+        self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
+        actor = self.actor_layout.initial(streams, "actor", dtype)
+        twins = [self.critic_layout.initial(streams, f"critic.{j}", dtype) for j in (0, 1)]
+        critic = torch.stack(twins, 1).flatten(1)
+        self.parameters = {"actor": actor, "critic": critic, "critic_target": critic.clone()}
+        if BACKBONES[backbone].HAS_ACTOR_TARGET:
+            self.parameters["actor_target"] = actor.clone()
+        if method.prediction:
+            self.parameters["actor_average"] = actor.clone()
+
+    @property
+    def target_policy(self) -> str:
+        """Name of the actor whose actions the critics' target values: its target copy where the backbone has one."""
+        return "actor_target" if "actor_target" in self.parameters else "actor"
+
+    def actor(self, name: str = "actor", weights: Weights | None = None) -> StackedActor:
+        """The actors with the named parameters bound, or with the given weights."""
+        average = self.actor("actor_average") if name == "actor" and "actor_average" in self.parameters else None
+        split = self.actor_layout.split(self.parameters[name]) if weights is None else weights
+        return StackedActor(split, self.shape.activation, average)
+
+    def critic(self, name: str = "critic", weights: Weights | None = None) -> StackedCritic:
+        """The critics with the named parameters bound, or with the given weights."""
+        split = self.critic_layout.split(self.twins(name)) if weights is None else weights
+        return StackedCritic(split, self.shape.activation)
+
+    def bound_actor(self, weights: Weights) -> StackedActor:
+        """The actors with given weights."""
+        return self.actor(weights=weights)
+
+    def bound_critic(self, weights: Weights) -> StackedCritic:
+        """The critics with given weights."""
+        return self.critic(weights=weights)
+
+    def twins(self, name: str) -> Tensor:
+        """The named critics' parameters, ``[2P, n]``: rows 2j and 2j+1 belong to agent j."""
+        return self.parameters[name].view(2 * self.agents, -1)
+
+
+def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout]:
+    """The actor's and one critic's layers."""
+    heads = BACKBONES[backbone].HEADS + (("prediction",) if method.prediction else ())
+    last = shape.net_arch[-1]
+    actor = trunk_layers(shape.obs_dim, shape.net_arch) + tuple((head, last, shape.act_dim) for head in heads)
+    critic = (*trunk_layers(shape.obs_dim + shape.act_dim, shape.net_arch), ("q", last, 1))
+    made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
+    for layout in made:
+        _ = layout.dense  # found now, because torch.compile cannot follow a property that is cached at first use
+    return made

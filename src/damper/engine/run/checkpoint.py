@@ -1,0 +1,148 @@
+"""Checkpoints: complete, verified, never half-written; the replay is appended to, not rewritten.
+
+A checkpoint is ``step-N.json`` (facts, and the SHA-256 of every file it stands on), written last, beside
+``step-N.safetensors``; replay rows lie in ``rows-A-B.safetensors`` that several checkpoints share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from damper.engine.data.replay import Replay
+from damper.engine.run.files import digest, write_json, write_tensors
+from damper.errors import DamperError
+
+KEPT = 2  # the newest, and the one before it in case the newest is damaged
+
+
+class Checkpoint(NamedTuple):
+    """What was read back: plain facts, tensors by name, and the files that hold the replay's rows."""
+
+    facts: dict[str, Any]
+    tensors: dict[str, Tensor]
+    rows: list[dict[str, Any]]
+
+
+class CheckpointStore:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is made when first written to."""
+        self.folder = folder
+        self._segments: list[dict[str, Any]] = []
+
+    def save(self, step: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], replay: Replay) -> None:
+        """Append the new replay rows, write the tensors, and last the facts that make it a checkpoint."""
+        self._append(replay)
+        name = f"step-{step:012d}"
+        sums = {"tensors": write_tensors(self.folder / f"{name}.safetensors", tensors)}
+        content = {"step": step, "facts": dict(facts), "sums": sums, "rows": self._segments}
+        write_json(self.folder / f"{name}.json", {"content": content, "sum": _sum(content)})
+        self._tidy(f"{name}.json")
+
+    def _append(self, replay: Replay) -> None:
+        start = max(self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity)
+        end = replay.stored
+        if end > start:
+            positions = torch.arange(start, end, device=replay.rows.device) % replay.capacity
+            name = f"rows-{start:012d}-{end:012d}.safetensors"
+            total = write_tensors(self.folder / name, {"rows": replay.rows[positions]})
+            self._segments.append({"file": name, "start": start, "end": end, "sum": total})
+        self._segments = [s for s in self._segments if s["end"] > end - replay.capacity]
+
+    def _tidy(self, newest: str) -> None:
+        """Remove what no kept checkpoint stands on; any that claims to be newer was refused."""
+        checkpoints = sorted(self.folder.glob("step-*.json"))
+        kept = [path for path in checkpoints if path.name <= newest][-KEPT:]
+        needed = {path.with_suffix(".safetensors").name for path in kept} | {path.name for path in kept}
+        for path in kept:
+            try:
+                needed |= {segment["file"] for segment in json.loads(path.read_text())["content"]["rows"]}
+            except (ValueError, KeyError):
+                continue
+        for path in [*checkpoints, *self.folder.glob("*.safetensors"), *self.folder.glob(".*.tmp")]:
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+
+    def newest(self, with_rows: bool = True) -> Checkpoint | None:
+        """The newest whole checkpoint; a damaged one is named in a warning and passed over.
+
+        Who needs no replay asks for one ``with_rows=False``, and spares reading it.
+        """
+        paths = sorted(self.folder.glob("step-*.json"), reverse=True)
+        for path in paths:
+            try:
+                checkpoint = self._read(path, with_rows)
+            except DamperError as error:
+                warnings.warn(f"{error} The one before it is used.", stacklevel=2)
+                continue
+            self._segments = list(checkpoint.rows)
+            return checkpoint
+        if paths:
+            raise DamperError(f"no checkpoint in {self.folder} is whole: delete the folder to start the run anew.")
+        return None
+
+    def _read(self, path: Path, with_rows: bool) -> Checkpoint:
+        try:
+            written = json.loads(path.read_text())
+            content = written["content"]
+            if written["sum"] != _sum(content):
+                raise ValueError("its facts were altered")
+            tensors = path.with_suffix(".safetensors")
+            rows = content["rows"] if with_rows else []
+            sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in rows}
+            for name, expected in sums.items():
+                if digest(self.folder / name) != expected:
+                    raise ValueError(f"{name} was altered")
+            return Checkpoint(content["facts"], load_file(tensors), rows)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DamperError(f"checkpoint {path.stem} is damaged ({error}) and was refused.") from error
+
+    def clear(self) -> None:
+        """Remove all checkpoints, of a run that is finished."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def fill(self, replay: Replay, checkpoint: Checkpoint) -> None:
+        """Put the rows back where they were in the ring."""
+        for segment in checkpoint.rows:
+            rows = load_file(self.folder / segment["file"])["rows"]
+            positions = torch.arange(segment["start"], segment["end"]) % replay.capacity
+            keep = slice(-replay.capacity, None)
+            replay.rows[positions[keep].to(replay.rows.device)] = rows[keep].to(replay.rows)
+            replay.fill(segment["end"])
+
+
+def _sum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def split_arrays(tree: Any, path: str, arrays: dict[str, Tensor]) -> Any:
+    """A nested value with its numpy arrays moved to ``arrays``, leaving their names."""
+    if isinstance(tree, np.ndarray):
+        arrays[path] = torch.from_numpy(np.ascontiguousarray(tree))
+        return {"array": path}
+    if isinstance(tree, Mapping):
+        return {key: split_arrays(value, f"{path}.{key}", arrays) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [split_arrays(value, f"{path}.{i}", arrays) for i, value in enumerate(tree)]
+    return tree.item() if isinstance(tree, np.generic) else tree
+
+
+def join_arrays(tree: Any, arrays: Mapping[str, Tensor]) -> Any:
+    """The inverse of ``split_arrays`` (tuples come back as lists)."""
+    if isinstance(tree, Mapping):
+        if set(tree) == {"array"}:
+            return arrays[tree["array"]].numpy()
+        return {key: join_arrays(value, arrays) for key, value in tree.items()}
+    return [join_arrays(value, arrays) for value in tree] if isinstance(tree, list) else tree

@@ -1,0 +1,159 @@
+"""A run's folder: manifest, metrics, checkpoints while it lasts, one policy file per agent when it is done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from damper.engine.envs.recorded import named_spec, to_json
+from damper.engine.run.checkpoint import CheckpointStore
+from damper.engine.run.files import write_json
+from damper.engine.run.lock import LOCK
+from damper.engine.run.metrics_log import read_metrics
+from damper.engine.run.policy import Policy, PolicyInfo
+from damper.engine.run.provenance import code, hardware, versions
+from damper.engine.settings import Settings, complete
+from damper.errors import DamperError
+from damper.tasks import find_task
+
+# Settings that say where and how, not what: a resumed run may change them.
+_FREE = ("device", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint", "env_threads")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not."""
+
+    path: Path
+
+    def __init__(self, path: str | Path) -> None:
+        """The run in this folder."""
+        object.__setattr__(self, "path", Path(path))
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """All settings, seeds, versions, hardware and the code that ran, and what happened."""
+        try:
+            manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
+        except FileNotFoundError as error:
+            raise DamperError(f"{self.path} is no run: it has no manifest.json.") from error
+        except ValueError as error:
+            raise DamperError(f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run.") from error
+        return manifest
+
+    @property
+    def agents(self) -> list[dict[str, Any]]:
+        """One row per agent: seed, and what differs between agents."""
+        agents: list[dict[str, Any]] = self.manifest["agents"]
+        return agents
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is complete."""
+        return (self.path / "manifest.json").exists() and bool(self.manifest.get("finished"))
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return any((self.path / "checkpoints").glob("step-*.json"))
+
+    def policy_path(self, agent: int) -> Path:
+        """Where an agent's policy lies."""
+        return self.path / "policies" / f"agent-{agent:04d}.safetensors"
+
+    def policy(self, agent: int = 0) -> Policy:
+        """An agent's deterministic policy; of an unfinished run, as it was at the newest checkpoint."""
+        if not 0 <= agent < len(self.agents):
+            raise DamperError(f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given.")
+        if not self.finished:
+            return self.policies()[agent]
+        policy = Policy.load(self.policy_path(agent))
+        made_by, info = self.manifest["settings"]["env"], policy.info
+        if info.env_spec is None and find_task(made_by) != find_task(info.env):
+            # Before specs were recorded: a callable may have changed the environment whose id it carries.
+            unknown = replace(named_spec(info.env), entry_point=None)
+            policy = Policy(replace(info, env_spec=to_json(unknown)), policy.row)
+        return policy
+
+    def policies(self) -> list[Policy]:
+        """Every agent's."""
+        manifest = self.manifest
+        if manifest.get("finished"):
+            return [self.policy(agent) for agent in range(len(manifest["agents"]))]
+        checkpoint = CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
+        if checkpoint is None or "policies" not in checkpoint.facts:
+            raise DamperError(f"{self.path} is not finished: run the same command again to go on.")
+        found = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
+        return [Policy(PolicyInfo(**info), row.clone()) for info, row in found]
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Training metrics, one row per logging interval."""
+        return read_metrics(self.path / "metrics.jsonl")
+
+    def extend(self, steps: int) -> None:
+        """Note a larger budget, with which the run is not finished; nothing if it is the one it has."""
+        manifest = self.manifest
+        settings = manifest["settings"]
+        if steps > settings["steps"]:
+            extended = [*manifest.get("extended", []), {"from": settings["steps"], "to": steps}]
+            self.update_manifest(settings={**settings, "steps": steps}, finished=False, extended=extended)
+
+    def update_manifest(self, **facts: Any) -> None:
+        """Add facts to the manifest."""
+        write_json(self.path / "manifest.json", {**self.manifest, **facts})
+
+
+def left_to_train(run: Run, settings: Settings) -> bool:
+    """Whether the run is new or unfinished, or has a checkpoint from which a larger budget can go on."""
+    return not run.finished or (run.has_checkpoint and settings.steps > run.manifest["settings"]["steps"])
+
+
+def open_run(path: Path, settings: Settings) -> Run:
+    """The run in this folder: a new one, or the same one to go on with; another one there is refused.
+
+    Given a larger budget, a run that has a checkpoint is the same one.
+    """
+    run = Run(path)
+    record, custom = json.loads(json.dumps(settings.record(), default=str)), settings.custom_code()
+    if (path / "manifest.json").exists():
+        manifest = run.manifest
+        # A run from before code was recorded is taken at its word.
+        before, now = (
+            complete(old) | {f"code of {part}": who for part, who in its.items()}
+            for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
+        )
+        free = (*_FREE, "steps") if run.has_checkpoint and settings.steps > before["steps"] else _FREE
+        for name in dict.fromkeys([*record, *now, *before]):
+            if name not in free and now.get(name) != before.get(name):
+                longer = name == "steps" and settings.steps > before["steps"]
+                more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
+                raise DamperError(
+                    f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
+                    f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it.{more}"
+                )
+        if not run.finished:
+            _sweep(path, "**/.*.tmp")
+        return run
+    _sweep(path, ".manifest.json.*.tmp")
+    if path.exists() and any(other.name != LOCK for other in path.iterdir()):
+        raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
+    facts = {
+        "settings": record,
+        "custom_code": custom,
+        "agents": settings.agents(),
+        "versions": versions(),
+        "hardware": hardware(settings.device),
+        **code(),
+        "finished": False,
+        "resumed": [],
+    }
+    write_json(path / "manifest.json", facts)
+    return run
+
+
+def _sweep(path: Path, pattern: str) -> None:
+    """Remove what a run killed within a write has left."""
+    for leftover in path.glob(pattern):
+        leftover.unlink()

@@ -1,0 +1,84 @@
+"""Append-only training metrics: one JSON line per interval, values per agent."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from damper.engine.data.episodes import Episode
+from damper.engine.run.files import disk_error
+from damper.engine.update.population import Population
+
+EPISODE_VALUES = ("return", "length", "sm", "change")
+
+
+class MetricsLog:
+    """The file ``metrics.jsonl`` of a run."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is written before the first line."""
+        self.path = path
+
+    def sync(self) -> int:
+        """Make the lines written so far last, and return their length: what a checkpoint may vouch for."""
+        if not self.path.exists():
+            return 0
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+        return self.path.stat().st_size
+
+    def rewind(self, offset: int) -> None:
+        """Forget lines that a resumed run will write again."""
+        if self.path.exists() and self.path.stat().st_size > offset:
+            os.truncate(self.path, offset)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append one line."""
+        try:
+            with open(self.path, "a") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a metrics file."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def episode_means(episodes: list[Episode], agents: int) -> dict[str, list[float | None]]:
+    """Means per agent over the episodes of an interval; None where an agent finished none."""
+    table: list[list[Episode]] = [[] for _ in range(agents)]
+    for episode in episodes:
+        table[episode.agent].append(episode)
+    columns = {name: i + 1 for i, name in enumerate(EPISODE_VALUES)}
+    return {
+        name: [_number(float(np.mean([e[i] for e in own]))) if own else None for own in table]
+        for name, i in columns.items()
+    }
+
+
+def _number(value: float) -> float | None:
+    """None for what is not finite: JSON has no other word for it."""
+    return value if math.isfinite(value) else None
+
+
+def take_diagnostics(population: Population) -> dict[str, list[float | None]]:
+    """Means per agent of what the updates saw since last asked; waits for the device."""
+    sums, counts = population.state["diagnostics"].tolist(), population.state["diagnosed"].tolist()
+    population.state["diagnostics"].zero_()
+    population.state["diagnosed"].zero_()
+    means = {}
+    for name, row in zip(population.diagnostics, sums, strict=False):
+        count = counts[0] if name == "critic_loss" else counts[1]
+        if count:
+            means[name] = [_number(value / count) for value in row]
+    return means

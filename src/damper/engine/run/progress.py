@@ -1,0 +1,101 @@
+"""Training as people watch it: a live table in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from damper.engine.run.groups import groups, mean
+from damper.engine.settings import Settings
+from damper.terminal import console as standard_output
+from damper.terminal import fit
+
+COLUMNS = {
+    "return": ("return", "{:.1f}"),
+    "sm": ("sm", "{:.3f}"),
+    "change": ("mean|Δa|", "{:.4f}"),
+    "conflict": ("conflict", "{:.0%}"),
+    "cosine": ("cosine", "{:+.2f}"),
+    "norm_ratio": ("n_T/n_R", "{:.2g}"),
+    "weight": ("weight", "{:.2f}"),
+}
+QUIET_SECONDS = 15.0
+
+
+class Progress:
+    """A listener of the trainer; use as a context manager."""
+
+    def __init__(self, settings: Settings, console: Console | None = None, live: bool = True) -> None:
+        """Rows are the population's groups; without ``live`` a terminal gets lines too."""
+        self.settings, self.console = settings, console or standard_output()
+        self.groups = groups(settings.agents())
+        self.latest: dict[str, list[float | None]] = {}
+        self.live = Live(console=self.console, auto_refresh=False) if live and self.console.is_terminal else None
+        self.shown_at = 0.0
+
+    def __enter__(self) -> Progress:
+        """Start drawing."""
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last table standing."""
+        if self.live:
+            self.live.stop()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        """Show one metrics line; an agent without a finished episode keeps its last value."""
+        for name in COLUMNS:
+            values = line.get(name)
+            if values is not None:
+                kept = self.latest.get(name) or [None] * len(values)
+                self.latest[name] = [new if new is not None else old for new, old in zip(values, kept, strict=True)]
+        if self.live:
+            self.live.update(self._table(line), refresh=True)
+        elif time.monotonic() - self.shown_at > QUIET_SECONDS or line["step"] >= self.settings.steps:
+            self.shown_at = time.monotonic()
+            self.console.print(self._sentence(line), highlight=False, soft_wrap=True)
+
+    def _table(self, line: dict[str, Any]) -> Table:
+        header = ["agents" if len(self.groups) == 1 else "group", *(COLUMNS[name][0] for name in self.latest)]
+        rows = []
+        for label, members in self.groups.items():
+            cells = [_cell(mean(values, members), COLUMNS[name][1]) for name, values in self.latest.items()]
+            rows.append([f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells])
+        table, _ = fit(header, rows, self.console)
+        table.title, table.title_justify = self._title(line), "left"
+        return table
+
+    def _title(self, line: dict[str, Any]) -> str:
+        settings, speed = self.settings, line["steps_per_second"]
+        left = (settings.steps - line["step"]) / speed if speed else 0.0
+        frozen = sum(at >= 0 for at in line["frozen"])
+        note = f", {frozen} frozen (not finite)" if frozen else ""
+        return (
+            f"{settings.env_id} {settings.backbone} {settings.method}: step {line['step']:,} of {settings.steps:,}, "
+            f"{speed:,.0f} steps/s, {_duration(left)} left{note}"
+        )
+
+    def _sentence(self, line: dict[str, Any]) -> str:
+        everyone = range(len(line["frozen"]))
+        values = {name: mean(self.latest[name], list(everyone)) for name in ("return", "sm") if name in self.latest}
+        shown = ", ".join(f"{name} {_cell(value, COLUMNS[name][1])}" for name, value in values.items())
+        return f"{self._title(line)}; {shown}" if shown else self._title(line)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {seconds:02d}s"

@@ -1,0 +1,142 @@
+"""Where a result came from: versions of every library and physics engine, hardware, and the code itself."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import torch
+
+from damper.version import __version__
+
+DISTRIBUTION = "damper-rl"  # what pip knows the package by; "damper" is somebody else's there
+PACKAGE = Path(__file__).resolve().parents[2]
+_PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "box2d", "envpool", "stable-baselines3", "safetensors")
+_DECIDING = (".py", ".json")
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what can move a result."""
+    found = {"python": platform.python_version(), "damper": __version__}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {**found, "torch": torch.__version__}
+
+
+def hardware(device: str) -> dict[str, str | int]:
+    """The machine in words."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = names[0] if names else cpu
+    facts: dict[str, str | int] = {"cpu": cpu, "cores": os.cpu_count() or 1, "threads": torch.get_num_threads()}
+    if device.startswith("cuda"):
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def code() -> dict[str, str | None]:
+    """The code that runs: a digest of its source, its commit, and without one where it was installed from."""
+    named = commit()
+    return {"source": source(), "commit": named, "origin": None if named else origin()}
+
+
+@functools.cache
+def source() -> str:
+    """The package's digest: two results with the same one come from the same code, with git or without."""
+    return digest_of(PACKAGE)
+
+
+def digest_of(package: Path) -> str:
+    """80 bits of BLAKE2b over the sorted relative paths and the text of what decides results, ``.py`` and ``.json``.
+
+    The same in a checkout, an installation and a bare copy, whatever the line endings.
+    """
+    found = hashlib.blake2b(digest_size=10)
+    files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.suffix in _DECIDING}
+    for name in sorted(files):
+        text = files[name].read_text(encoding="utf-8").encode()
+        found.update(f"{name}\0{len(text)}\0".encode() + text)
+    return found.hexdigest()
+
+
+def commit() -> str | None:
+    """The commit of the checkout that this code is run from, marked if the package was changed since.
+
+    None where there is none: an installed or vendored copy names no commit of the repository that it happens to lie
+    in. A copy without its history can be told its commit in the environment variable ``DAMPER_COMMIT``.
+    """
+    if told := os.environ.get("DAMPER_COMMIT"):
+        return told
+    try:
+        root, head = _git("rev-parse", "--show-toplevel", "HEAD").splitlines()
+        _git("ls-files", "--error-unmatch", "__init__.py")
+        project = tomllib.loads((Path(root) / "pyproject.toml").read_text(encoding="utf-8"))
+        changes = _git("status", "--porcelain", ".")
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return None
+    if (Path(root) / "src" / "damper").resolve() != PACKAGE or project.get("project", {}).get("name") != DISTRIBUTION:
+        return None
+    return head + ("+changes" if changes else "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def origin() -> str | None:
+    """Where pip installed this code from, as it writes requirements; None for code that it did not install.
+
+    ``name==version`` from an index, ``git+url@commit``, an archive's address with its hash. Of a local folder or file
+    only the name is told: its path means nothing on another machine.
+    """
+    for found in importlib.metadata.distributions(name=DISTRIBUTION):
+        told = json.loads(found.read_text("direct_url.json") or "{}")
+        place = Path(str(found.locate_file("damper")))
+        if told.get("dir_info", {}).get("editable"):
+            place = Path(url2pathname(urlsplit(told["url"]).path), "src", "damper")
+        if place.resolve() == PACKAGE:  # else it is another copy than the one that runs
+            return _requirement(told) if told else f"{DISTRIBUTION}=={found.version}"
+    return None
+
+
+def _requirement(told: Mapping[str, Any]) -> str:
+    """An installation's ``direct_url.json`` (PEP 610) as a requirement."""
+    url, vcs, hashes = told["url"], told.get("vcs_info"), told.get("archive_info", {}).get("hashes", {})
+    if url.startswith("file:"):
+        url = f"file:{PurePosixPath(urlsplit(url).path).name}"
+    if vcs:
+        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return "#".join([url, *(f"{name}={value}" for name, value in hashes.items())])
+
+
+def memory_available(device: torch.device) -> int | None:
+    """Bytes that can still be allocated there, where the system tells."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    bounds = []
+    info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    if info.exists():
+        lines = (line.split() for line in info.read_text().splitlines())
+        bounds += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    if limit.exists() and limit.read_text().strip().isdigit():
+        bounds.append(int(limit.read_text()))  # a container may have less than the machine
+    return min(bounds, default=None)

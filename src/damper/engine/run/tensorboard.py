@@ -1,0 +1,53 @@
+"""Training metrics for TensorBoard, a run per group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from damper.engine.run.groups import groups, mean
+from damper.engine.settings import Settings
+from damper.errors import MissingExtraError
+
+
+def find_writer() -> Any:
+    """Torch's ``SummaryWriter``, if TensorBoard is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingExtraError('tensorboard needs its package: pip install "damper-rl[tensorboard]".') from error
+    return SummaryWriter
+
+
+class TensorBoard:
+    """A listener of the trainer that writes each group's means under ``folder``; use as a context manager."""
+
+    def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
+        """Needs the ``tensorboard`` extra. What was written after ``step``, where a run goes on, is purged."""
+        writer = find_writer()
+        self.groups = groups(settings.agents())
+        self.writers = {
+            label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1) for label in self.groups
+        }
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the files."""
+        for writer in self.writers.values():
+            writer.close()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        """Write one metrics line."""
+        for label, members in self.groups.items():
+            for name, values in line.items():
+                if isinstance(values, list) and name != "frozen":
+                    value = mean(values, members)
+                    if value is not None:
+                        self.writers[label].add_scalar(f"train/{name}", value, line["step"])
+            self.writers[label].add_scalar("train/steps_per_second", line["steps_per_second"], line["step"])
+            self.writers[label].flush()

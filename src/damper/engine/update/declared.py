@@ -1,0 +1,84 @@
+"""A loss's word on what it reads (``Loss.by_value``, ``by_field``), tried once: untrue, it would be silently wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.engine.data.random_streams import Streams
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.objectives import Objectives
+from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.networks.agents import Shape
+from damper.engine.update.population import Population
+from damper.errors import DamperError
+from damper.interface import Batch
+from damper.methods import Method
+
+ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
+
+
+READS = {"by_value": "values", "by_field": "the field of action gradients"}
+
+
+def check_declared(
+    backbone: str, method: Method, shape: Shape, hyper: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
+) -> None:
+    """Compare the gradients of the written-out update with autograd's, for one small agent in float64 on the CPU.
+
+    Args:
+        backbone: "td3" or "sac".
+        method: whose losses are tried.
+        shape: of the networks that will be trained; their hidden layers do not matter here.
+        hyper: as ``Population`` takes them; the first agent's are used.
+        settings: likewise.
+    """
+    if not any(loss.by_value or loss.by_field for loss in method.losses):
+        return
+    if method.actor is not None and method.actor.by_field:
+        raise DamperError(f"by_field must be left out of the actor's loss of method {method.name!r}: it is a critic's.")
+    own = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
+    small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
+    numbers = {name: _first(value) for name, value in hyper.items()}
+    streams = Streams([0])
+    agent = Population(backbone, method, small, streams, numbers, own, torch.float64)
+    objectives = Objectives(agent.backbone, method, own, *_drawn(agent, streams), agent.hyper)
+    written, reference = SharedForwardBackend(agent.networks), AutogradBackend(agent.networks)
+    if method.critic is not None and method.critic.by_value:
+        ours, theirs = ([backend.critic(objectives).gradient] for backend in (written, reference))
+        _compare(method.name, "critic", "by_value", ours, theirs)
+    if method.actor is not None and method.actor.by_value:
+        ours, theirs = (backend.actor(objectives)[0] for backend in (written, reference))
+        _compare(method.name, "actor", "by_value", ours, theirs)
+    if method.critic is not None and method.critic.by_field:
+        ours, theirs = ([backend.critic_smoothness(objectives).gradient] for backend in (written, reference))
+        _compare(method.name, "critic", "by_field", ours, theirs)
+
+
+def _compare(method: str, network: str, word: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        if not bool((mine - other).norm() <= TOLERANCE * other.norm()):
+            raise DamperError(
+                f"{word} must be left out of the {network}'s loss of method {method!r}, which reads more than "
+                f"{READS[word]} at inputs made of batch and noise: read that way, its gradient is another one."
+            )
+
+
+def _first(value: Any) -> Any:
+    """The first agent's value."""
+    return value.reshape(-1)[:1].to("cpu", torch.float64) if isinstance(value, Tensor) else value
+
+
+def _drawn(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
+    """Any batch, and the noise that the losses ask for."""
+    sizes = (ROWS, agent.networks.shape.obs_dim), (ROWS, agent.networks.shape.act_dim)
+    obs, move, before = (streams.normal(name, 0, sizes[0], torch.float64) for name in ("obs", "move", "before"))
+    action, reward = (
+        streams.uniform("given", 0, sizes[1], torch.float64),
+        streams.normal("reward", 0, (ROWS,), torch.float64),
+    )
+    batch = Batch(obs, action, reward, obs + 0.1 * move, torch.zeros_like(reward), obs - 0.1 * before, 0.5)
+    return batch, agent.noise(streams, 0, ROWS)

@@ -1,0 +1,224 @@
+"""A population that learns on its device: replay sampling, noise and update without host round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.engine.custom_code import is_own
+from damper.engine.data.random_streams import Streams
+from damper.engine.data.replay import Replay
+from damper.engine.device.compilation import own_code
+from damper.engine.device.cuda_graph import WARM_UP, Graphed
+from damper.engine.device.side_stream import SideStream
+from damper.engine.envs.spec import Spec
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import CriticGradient
+from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.kernels import dense
+from damper.engine.networks.agents import Shape
+from damper.engine.settings import Settings
+from damper.engine.update.declared import check_declared
+from damper.engine.update.population import Population
+from damper.interface import Batch, NoiseDraws
+from damper.methods import Method, find_method
+
+
+class Learner:
+    """A population with its replay and random streams; every number it needs is on the device."""
+
+    def __init__(self, settings: Settings, spec: Spec, method: Method | None = None) -> None:
+        """Fresh agents for the environment described by ``spec``."""
+        self.settings, self.spec = settings, spec
+        self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
+        if self.device.type == "cuda" and self.device.index is not None:
+            torch.cuda.set_device(self.device)  # streams, events and recordings are the current device's
+        self.method = method or find_method(settings.method)
+        self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
+        self._host_streams = Streams(self.streams.seeds)
+        self.agents = len(self.streams.seeds)
+        shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
+        hyper, routed = settings.hyper(), settings.routed(self.device, self.dtype)
+        automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
+        if settings.compile:
+            check_declared(settings.backbone, self.method, shape, hyper, routed)
+        self.population = Population(
+            settings.backbone,
+            self.method,
+            shape,
+            self.streams,
+            hyper,
+            routed,
+            self.dtype,
+            automatic,
+            SharedForwardBackend if settings.compile else AutogradBackend,
+        )
+        capacity = min(settings.buffer_size, settings.steps)
+        self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
+        self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
+        self.updates = 0
+        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # of each, as parts act apart
+        # The policies that act. With overlap they are a copy, so that acting need not wait for an update under way.
+        # A learner that goes on from a checkpoint shows its policies again: where they had been shown, they are equal.
+        actor = self.population.state["actor"]
+        self.shown, self._unseen = (actor.clone() if settings.overlap else actor), True
+        on_gpu = self.device.type == "cuda"
+        self.act_stream = torch.cuda.Stream(self.device, priority=-1) if settings.overlap and on_gpu else None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Choose how acting and learning run."""
+        dense.check_capability(self.device)
+        # Keys are hashed on the host, which neither torch.compile nor a recording can follow.
+        for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
+            self.streams.key(purpose)
+        # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
+        self._sample = self.compiled(self.sample)
+        self._learn = {with_actor: self.graphed(self._learning(with_actor)) for with_actor in (False, True)}
+        self.replay.record(self.graphed, WARM_UP)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function through ``torch.compile``, where that is asked for."""
+        if not self.settings.compile:
+            return function
+        # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
+        # Nor does anything else in damper's code that it would make sure of at every call, for a fifth of a millisecond
+        # each time. A loss or rule of the user's own may read what changes.
+        own = all(is_own(function) for function in self.method.functions.values())
+        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)} if own else {}
+        if self.device.type == "cpu":
+            # Between kernels of some microseconds each, Python's own time and its checks of sizes count.
+            options |= {"cpp_wrapper": True, "size_asserts": False}
+        return torch.compile(own_code(function), fullgraph=True, dynamic=False, options=options)
+
+    def graphed(
+        self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
+    ) -> Callable[[], Any]:
+        """A function of fixed tensors as a CUDA graph, by default on a GPU.
+
+        ``changed`` are the tensors that it changes, the population's if nothing is given.
+        """
+        graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
+        return Graphed(function, changed or (lambda: self.population.state)) if graph else function
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that acting or learning changes, except the replay's rows."""
+        shown = {"shown": self.shown} if self.settings.overlap else {}
+        return {**self.population.state, **shown, "acted": self.acted}
+
+    def publish(self) -> None:
+        """With ``overlap``: act from here on with what was learned so far, whatever is learned after this call."""
+        if not self._unseen:
+            return
+        self._unseen, actor = False, self.population.state["actor"]
+        if self.act_stream is None:
+            self.shown.copy_(actor)
+            return
+        learning = torch.cuda.current_stream(self.device)
+        learning.wait_stream(self.act_stream)
+        self.shown.copy_(actor)
+        self.act_stream.wait_stream(learning)
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self) -> None:
+        """One gradient step of every agent on its own batch."""
+        self.updates += 1
+        delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
+        self._learn[not delayed]()
+        self._unseen |= not delayed
+
+    def newest_sampled(self, steps: int, update: int) -> bool:
+        """Whether any agent's batch for the given update, with so many steps stored, holds the newest of them.
+
+        Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
+        """
+        capacity = self.replay.capacity
+        drawn = self._host_streams.integers("replay", update, (self.settings.batch_size,), min(steps, capacity))
+        return bool((drawn == (steps - 1) % capacity).any())
+
+    def learn_ahead(self) -> None:
+        """``learn`` while the environments still step; only where the batch does not hold that step."""
+        self.replay.expect()
+        self.learn()
+
+    def _learning(self, with_actor: bool) -> Callable[[], None]:
+        update = self.updating(with_actor)
+
+        def learning() -> None:
+            fields, noise = self._sample()
+            update(Batch(*fields), noise)
+
+        return learning
+
+    def updating(self, with_actor: bool, targets: bool = True) -> Callable[[Batch, NoiseDraws], None]:
+        """An update, compiled where that is asked for; without its target copies where only its steps are timed.
+
+        Critics and actors are compiled apart: in one piece, the critics' new parameters would be written twice, once
+        for the actors to read and once in their place. So is the temperature: a compiler that sees where its one sum
+        comes from finds every term anew within it, and may choose to do so four at a time.
+        """
+        population = self.population
+
+        def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
+            return population.update_actor(self._informed(batch), noise, saved_activations, targets)
+
+        first, second = self._critics(with_actor, targets), self.compiled(actor)
+        third = self.compiled(population.update_temperature)
+
+        def update(batch: Batch, noise: NoiseDraws) -> None:
+            saved_activations = first(batch, noise)
+            if with_actor and (log_prob := second(batch, noise, saved_activations)) is not None:
+                third(log_prob)
+
+        return update
+
+    def _critics(self, with_actor: bool, targets: bool) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+        """The critics' half; compiled, a term that shares no pass is found beside the rest of it."""
+        population = self.population
+
+        def whole(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            return population.update_critic(self._informed(batch), noise, with_actor, targets)
+
+        if not (self.settings.compile and self.method.critic_apart):
+            return self.compiled(whole)
+
+        def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
+            return population.critic_smoothness(self._informed(batch), noise)
+
+        def rest(batch: Batch, noise: NoiseDraws) -> CriticGradient:
+            return population.critic_gradient(self._informed(batch), noise, without_smoothness=True)
+
+        def step(found: Sequence[Tensor], smoothness: Sequence[Tensor]) -> None:
+            (gradient, loss), (other, value) = found, smoothness
+            population.step_critic(gradient + other, loss + value, with_actor, targets)
+
+        side = SideStream(self.device)
+        find_smoothness, find_rest, take_step = (self.compiled(part) for part in (smoothness, rest, step))
+
+        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            with side.begin():
+                smoothness: CriticGradient = find_smoothness(batch, noise)
+            found: CriticGradient = find_rest(batch, noise)
+            side.join()
+            take_step(found[:2], smoothness[:2])
+            return found.saved_activations
+
+        return critic
+
+    def _informed(self, batch: Batch) -> Batch:
+        progress = self.replay.expected_on_device / self.settings.steps
+        return batch._replace(progress=progress, action_scale=self._action_scale)
+
+    def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
+        """The fields of a batch and the noise for the next update."""
+        count = self.population.state["updates"]
+        size, previous = self.settings.batch_size, self.method.previous_obs
+        return tuple(self.replay.sample(self.streams, count, size, previous)), self.noise(count, size)
+
+    def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
+        """Every draw of one update."""
+        return self.population.noise(self.streams, count, batch_size)

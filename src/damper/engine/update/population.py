@@ -1,0 +1,228 @@
+"""P agents of one backbone and one method as stacked tensors, and their update.
+
+Whatever differs between agents is a ``[P]`` tensor. Losses come back as ``[P]`` and are summed before differentiation,
+so each agent gets exactly its own gradient. Nothing here reads a tensor's value: the update runs eagerly, compiled, or
+inside a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from damper.agents import BACKBONES, sac
+from damper.engine.data.random_streams import Streams
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import CriticGradient, GradientBackend
+from damper.engine.gradients.objectives import Objectives
+from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.update.optimiser import Adam, polyak
+from damper.interface import Batch, NoiseDraws
+from damper.methods import Method
+from damper.rules import apply_reported, apply_rows, combine_reported, find, has_memory
+
+AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
+DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ratio", "conflict", "weight", "guard")
+
+
+class Population:
+    """The parameters of P agents and the functions that change them.
+
+    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``diagnosing`` says whether
+    updates add to the sums behind the log; timings switch it off, before the first update that is compiled.
+    """
+
+    def __init__(
+        self,
+        backbone: str,
+        method: Method,
+        shape: Shape,
+        streams: Streams,
+        hyper: Mapping[str, Tensor],
+        settings: Mapping[str, dict[str, Any]],
+        dtype: torch.dtype = torch.float32,
+        automatic_entropy: bool = False,
+        backend: Callable[[AgentNetworks], GradientBackend] = AutogradBackend,
+    ) -> None:
+        """Fresh agents, one per seed of ``streams``.
+
+        Args:
+            backbone: "td3" or "sac".
+            method: which smoothness losses and rule.
+            shape: the networks' shapes.
+            streams: the agents' random streams (initialisation).
+            hyper: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
+            settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
+            dtype: of parameters and arithmetic.
+            automatic_entropy: SAC: learn the temperature, starting at ``hyper["ent_coef"]``.
+            backend: how gradients are found.
+        """
+        self.backbone, self.method = BACKBONES[backbone], method
+        self.rule = find(method.rule) if method.rule else None
+        self.settings, self.automatic_entropy, self.diagnosing = settings, automatic_entropy, True
+        self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
+        self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
+        self.networks = AgentNetworks(backbone, method, shape, streams, dtype)
+        self.gradients = backend(self.networks)
+        self.state: dict[str, Tensor] = {**self.networks.parameters}
+        self._initialise()
+        self.noise_kinds = {**self.backbone.NOISE, **method.noise}
+
+    def _initialise(self) -> None:
+        state = self.state
+        self.optimisers = {"actor": Adam.like(state["actor"]), "critic": Adam.like(state["critic"])}
+        if self.automatic_entropy:
+            state["log_ent_coef"] = self.hyper["ent_coef"].log().unsqueeze(1)
+            self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"])
+        for name, adam in self.optimisers.items():
+            state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
+        state["alive"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
+        state["died_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
+        state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
+        state["diagnostics"] = torch.zeros(len(DIAGNOSTICS), self.agents, dtype=torch.float64, device=self.device)
+        state["diagnosed"] = torch.zeros(2, dtype=torch.float64, device=self.device)
+        self._memory = self._initial_memory()
+        state |= {f"memory.{i}": value for i, value in enumerate(_memory_tensors(self._memory))}
+
+    def _initial_memory(self) -> Any:
+        """The rule's memory before its first step, in the rule's own form; None for a rule without."""
+        if not (self.method.rule and has_memory(self.method.rule)):
+            return None
+        zeros = torch.zeros_like(self.state["actor"])
+        _, seen = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
+        fresh = [tensor.clone() for tensor in _memory_tensors(seen.state)]
+        return fresh[0] if isinstance(seen.state, Tensor) else type(seen.state)(*fresh)
+
+    def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
+        """Every draw of the count-th update."""
+        sizes = {"obs": (self.networks.shape.obs_dim,), "action": (self.networks.shape.act_dim,), None: ()}
+        return {
+            name: getattr(streams, noise.kind)(name, count, (batch_size, *sizes[noise.like]), self.dtype)
+            for name, noise in self.noise_kinds.items()
+        }
+
+    def _hyper(self) -> dict[str, Tensor]:
+        if not self.automatic_entropy:
+            return self.hyper
+        return {**self.hyper, "ent_coef": self.state["log_ent_coef"].squeeze(1).exp()}
+
+    # --- the update ---------------------------------------------------------------------------------------------
+
+    def update(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
+        """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
+        saved_activations = self.update_critic(batch, noise, with_actor)
+        if with_actor:
+            self.update_temperature(self.update_actor(batch, noise, saved_activations))
+
+    def update_critic(
+        self, batch: Batch, noise: NoiseDraws, with_actor: bool, targets: bool = True
+    ) -> Sequence[Tensor]:
+        """An update's first half: all of it, unless the actors' follows; returns what that may reuse.
+
+        ``targets=False`` leaves every Polyak copy where it is, for timings of the steps alone.
+        """
+        found = self.critic_gradient(batch, noise)
+        self.step_critic(found.gradient, found.loss, with_actor, targets)
+        return found.saved_activations
+
+    def update_actor(
+        self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = (), targets: bool = True
+    ) -> Tensor | None:
+        """Its second half; returns what ``update_temperature`` takes."""
+        log_prob = self.step_actor(batch, noise, saved_activations)
+        if targets:
+            if self.backbone.HAS_ACTOR_TARGET:
+                self._follow("actor", "actor_target", self.hyper["tau"])
+            self._move_average()
+        return log_prob
+
+    def update_temperature(self, log_prob: Tensor | None) -> None:
+        """SAC's last step, where its temperature is learned, after all that reads the temperature."""
+        if log_prob is not None:
+            target_entropy = -float(self.networks.shape.act_dim)
+            self._step("log_ent_coef", sac.temperature_gradient(log_prob, target_entropy).unsqueeze(1))
+
+    def critic_gradient(self, batch: Batch, noise: NoiseDraws, without_smoothness: bool = False) -> CriticGradient:
+        """See ``GradientBackend.critic``."""
+        return self.gradients.critic(self._objectives(batch, noise), without_smoothness)
+
+    def critic_smoothness(self, batch: Batch, noise: NoiseDraws) -> CriticGradient:
+        """See ``GradientBackend.critic_smoothness``."""
+        return self.gradients.critic_smoothness(self._objectives(batch, noise))
+
+    def step_critic(self, gradient: Tensor, loss: Tensor, with_actor: bool, targets: bool = True) -> None:
+        """The critics' optimiser step, and what moves with it."""
+        self.state["updates"] += 1
+        self._step("critic", gradient)
+        self._diagnose(0, {"critic_loss": loss})
+        if targets and with_actor:
+            # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
+            self._follow("critic", "critic_target", self.hyper["tau"])
+        elif targets:
+            self._move_average()
+
+    def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
+        """The same for the actors, after the critics' step; ``log π`` of their actions for a temperature to learn."""
+        gradients, logs = self.gradients.actor(self._objectives(batch, noise), saved_activations)
+        gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
+        self._step("actor", gradient)
+        self._diagnose(1, logs)
+        return logs["log_prob"] if self.automatic_entropy else None
+
+    def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
+        return Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
+
+    def _move_average(self) -> None:
+        """ASAP's average of the actors moves at every update."""
+        if "actor_average" in self.state:
+            self._follow("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
+
+    def _follow(self, name: str, copy: str, rate: Tensor) -> None:
+        polyak(self.state[copy], self.state[name], rate, self.state["alive"])
+
+    def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
+        """The rule's gradient; its memory moves on in place."""
+        assert self.rule is not None
+        (g_R, g_T), settings = gradients, self.settings["rule"]
+        quick = None if torch.compiler.is_compiling() else apply_rows(self.rule, g_R, g_T, **settings)
+        memory = self._memory
+        combined, told = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
+        for old, new in zip(_memory_tensors(memory), _memory_tensors(told.state), strict=True):
+            old.copy_(new)
+        logs |= {name: getattr(told, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
+        return combined
+
+    def _step(self, name: str, gradient: Tensor) -> None:
+        """An optimiser step for the agents whose gradient is finite; the others are frozen from here on.
+
+        Its squares must be finite too: an infinite second moment would hold the agent still without a word.
+        """
+        state = self.state
+        state["alive"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
+        newly = ~state["alive"] & (state["died_at"] < 0)
+        state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
+        self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
+
+    @property
+    def diagnostics(self) -> tuple[str, ...]:
+        """Which of ``DIAGNOSTICS`` this method fills: the first few."""
+        return DIAGNOSTICS[: 2 if self.method.actor is None else 3 if self.method.rule is None else None]
+
+    def _diagnose(self, kind: int, logs: Mapping[str, Tensor]) -> None:
+        """Add the logs to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
+        if not self.diagnosing:
+            return
+        names = self.diagnostics[1:] if kind else self.diagnostics[:1]
+        told = torch.stack([logs[name].detach().to(torch.float64) for name in names])
+        self.state["diagnostics"][kind : kind + len(names)] += told
+        self.state["diagnosed"][kind] += 1
+
+
+def _memory_tensors(state: Any) -> tuple[Tensor, ...]:
+    """A rule's memory is a tensor or a tuple of them."""
+    if state is None:
+        return ()
+    return (state,) if isinstance(state, Tensor) else tuple(state)

@@ -1,0 +1,140 @@
+"""The contract between losses and whoever trains with them: ``Batch``, ``Policy``, ``Critic``, ``Noise``, ``Loss``.
+
+The same functions serve the engine (a leading population axis P) and a single agent (none): every loss reduces over
+the batch and what stands behind it, and returns one value per agent.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
+
+from torch import Tensor
+
+from damper.errors import DamperError
+from damper.rules._settings import check_choice, check_range
+
+Setting = float | Tensor  # one value, or one per agent [P]
+NoiseDraws = Mapping[str, Tensor]  # by the name under which a loss asked for it
+
+
+class Batch(NamedTuple):
+    """Transitions ``(s, a, r, s', d)``, each ``[..., B, ·]`` (reward and terminated ``[..., B]``).
+
+    ``next_obs`` is the true successor, also at an episode's end; ``previous_obs`` is the observation before ``obs``
+    (``obs`` itself at an episode's first step), None unless a loss asks for it; ``progress`` is the share of the
+    budget already spent, in [0, 1]; ``action_scale`` is half the width of the environment's action range, ``[A]``:
+    so much longer is a change of the action there than in the policy's own scale.
+    """
+
+    obs: Any
+    action: Tensor
+    reward: Tensor
+    next_obs: Any
+    terminated: Tensor
+    previous_obs: Any = None
+    progress: Tensor | float = 0.0
+    action_scale: Tensor | float = 1.0
+
+
+class Policy(Protocol):
+    """The actor with its weights bound; repeated calls on one observation tensor share one forward pass."""
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether it has a distribution (SAC) or only an action (TD3)."""
+
+    def __call__(self, obs: Any) -> Tensor:
+        """Deterministic action ``μ(s)`` in the actor's own scale, [-1, 1]."""
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before the tanh (stochastic actors)."""
+
+    def prediction(self, obs: Any) -> Tensor:
+        """The second head's guess of the next action, before any tanh (only where a loss asks for the head)."""
+
+    def averaged_prediction(self, obs: Any) -> Tensor:
+        """The same from the Polyak average of the whole actor, without gradient."""
+
+
+class Critic(Protocol):
+    """Twin critics with their weights bound."""
+
+    def __call__(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1, Q_2`` at ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
+
+        An action of ``[..., 2, B, A]`` gives each critic its own copy to be differentiated by.
+        """
+
+    def first(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1`` alone, ``[..., B]``."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A draw that a loss needs: its distribution, and which tensor's last axis it matches (None: one per sample)."""
+
+    kind: Literal["normal", "uniform", "rademacher"]
+    like: Literal["obs", "action"] | None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss function with what it needs from whoever calls it.
+
+    Attributes:
+        function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
+            for the critic; returns one value per agent.
+        noise: draws by name, each from its own random stream; the function gets them as a mapping.
+        previous_obs: whether ``batch.previous_obs`` must be filled.
+        prediction: whether the actor needs a second head and its Polyak average.
+        by_value: whether it reads networks only at inputs made of batch and noise, and only their values: no derivative
+            by an input, no output as an input. Such losses share passes where the update is compiled.
+        by_field: of a loss on the critics: whether it reads them only as ``losses.pave.field`` does, at inputs made of
+            batch and noise. The engine then writes its gradient out where the update is compiled.
+        relation: refuses settings that do not go together; called with all of them where they enter a run.
+    """
+
+    function: Callable[..., Tensor]
+    noise: Mapping[str, Noise] = field(default_factory=dict)
+    previous_obs: bool = False
+    prediction: bool = False
+    by_value: bool = False
+    by_field: bool = False
+    relation: Callable[..., None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse two words of which only one can be true."""
+        if self.by_value and self.by_field:
+            raise DamperError("by_value and by_field must not both be given: a loss reads values, or a critic's field.")
+
+    def __call__(self, *inputs: Any, **settings: Any) -> Tensor:
+        """Call the function."""
+        return self.function(*inputs, **settings)
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The function's settings with their defaults: its keyword-only parameters."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse values that a setting's annotation rules out: numbers are finite and not negative."""
+        hints = get_type_hints(getattr(self.function, "func", self.function))
+        # Settings enter a run once, so that reading them from the device costs nothing later.
+        values: dict[str, Any] = {
+            name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()
+        }
+        for name, value in values.items():
+            hint = hints.get(name)
+            if hint == Setting:
+                check_range(name, value, 0.0)
+            elif get_origin(hint) is Literal:
+                check_choice(name, value, get_args(hint))
+            elif hint is bool and not isinstance(value, bool):
+                raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
+        if self.relation:
+            self.relation(**values)

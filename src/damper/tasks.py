@@ -1,0 +1,43 @@
+"""The paper's tasks: their ids in Gymnasium and EnvPool, training budgets and control periods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task by its names in both back ends; `steps` is the paper's training budget, `period` its control period."""
+
+    gymnasium_id: str
+    envpool_id: str
+    steps: int | None = None
+    period: float | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+TASKS: dict[str, Task] = {
+    "LunarLander": Task("LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}),
+    "Pendulum": Task("Pendulum-v1", "Pendulum-v1", 100_000, 0.05),
+    "Reacher": Task("Reacher-v5", "Reacher-v5", 500_000, 0.02),
+    "Ant": Task("Ant-v5", "Ant-v5", 1_000_000, 0.05),
+    "Hopper": Task("Hopper-v5", "Hopper-v5", 1_000_000, 0.008),
+    "Walker": Task("Walker2d-v5", "Walker2d-v5", 1_000_000, 0.008),
+}
+TASK_NAMES = tuple(TASKS)
+
+
+def find_task(env: str) -> Task:
+    """The task of this name or id; an id outside the table stands for itself in both back ends."""
+    name = task_name(env)
+    return Task(env, env) if name is None else TASKS[name]
+
+
+def task_name(env: str) -> str | None:
+    """The paper's name of an environment's task (LunarLander, ..., Walker); None if it is none of its tasks."""
+    for name, task in TASKS.items():
+        if env in (name, task.gymnasium_id, task.envpool_id):
+            return name
+    return None

@@ -1,0 +1,58 @@
+"""Arrays between host and device keep their numbers, whenever they are read or written over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from damper.engine.device.transfers import Download, Upload
+
+
+def test_what_is_sent_arrives_and_may_be_written_over() -> None:
+    device = torch.device("cpu")
+    upload, target = Upload((2, 3), device, torch.float32), torch.zeros(4, 2, 3)
+    for step in range(4):
+        upload.room()[...] = np.full((2, 3), step + 1, np.float64)
+        upload.send(target[step])
+        upload.mark()
+    assert target[:, 0, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_what_was_fetched_stays() -> None:
+    download, source = Download((2,), torch.device("cpu"), torch.float64), torch.ones(2, dtype=torch.float64)
+    download.start(source)
+    download.mark()
+    first = download.wait()
+    source.zero_()
+    assert download.wait().tolist() == [1.0, 1.0], "as it was when the copy began"
+    download.start(source)
+    download.mark()
+    assert download.wait().tolist() == [0.0, 0.0] and first.tolist() == [1.0, 1.0], "an array of its own"
+
+
+@pytest.mark.gpu
+def test_a_busy_device_neither_holds_up_the_host_nor_gets_the_wrong_numbers() -> None:
+    device = torch.device("cuda")
+    upload, download = Upload((64,), device, torch.float32), Download((64,), device, torch.float32)
+    targets, work = torch.zeros(50, 64, device=device), torch.randn(4096, 4096, device=device)
+    torch.cuda.synchronize()
+    with torch.cuda.device(device):
+        busy = torch.cuda.Event()
+        for _ in range(20):
+            work = work @ work
+        busy.record()
+        upload.room()[...] = 0.0
+        upload.send(targets[0])
+        upload.mark()
+        assert not busy.query(), "the host is ahead of the device"
+        download.start(targets[0])
+        download.mark()
+        for step in range(1, 50):
+            upload.room()[...] = step
+            upload.send(targets[step])
+            upload.mark()
+        for _ in range(20):
+            work = work @ work
+    assert download.wait().tolist() == [0.0] * 64
+    assert torch.equal(targets.cpu(), torch.arange(50.0).unsqueeze(1).expand(-1, 64))

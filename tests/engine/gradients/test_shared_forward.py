@@ -1,0 +1,271 @@
+"""The passes that are written out for the compiler give autograd's gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from damper.engine.gradients import shared_forward
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import CriticGradient
+from damper.engine.gradients.objectives import Logs, Objectives
+from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.networks.agents import Shape
+from damper.engine.networks.layout import Layout, leaves
+from damper.engine.update.population import Population
+from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.losses._maths import mean_square
+from damper.losses.pave import pave
+from damper.methods import METHODS, Method
+from tests.engine import small
+
+SEEDS, MEMBER = (5, 3, 8), 1
+TOLERANCE, ROUNDING = 1e-10, 1e-13
+Gradients = tuple[list[Tensor], Logs]
+COMPOSED = ("damper+grad-caps+pave", "damper+caps", "damper+asap", "scalarization+l2c2")
+BACKBONES = ("td3", "sac")
+
+
+def build(backbone: str, method: str | Method) -> tuple[Population, Objectives]:
+    """Agents whose copies have moved away from what they copy, and what one update descends."""
+    made = small.population(backbone, method, SEEDS, torch.float64)  # type: ignore[arg-type]
+    for factor, name in enumerate(("actor_target", "critic_target", "actor_average"), start=2):
+        if name in made.state:
+            made.state[name] *= 1.0 + 0.1 * factor
+    batch, noise = small.inputs(made, SEEDS, 0)
+    return made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper)
+
+
+def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
+    (gradients, seen), (expected, known) = ours, theirs
+    assert len(gradients) == len(expected) and set(seen) == set(known)
+    for a, b in zip(gradients, expected, strict=True):
+        assert a.shape == b.shape and b.norm() > 0
+        tensors = zip(*(leaves(layout.split(rows.reshape(-1, layout.size))) for rows in (a, b)), strict=True)
+        for part, other in tensors:
+            # A bias that a loss of differences does not feel has a gradient of nothing but rounding errors.
+            assert (part - other).norm() <= TOLERANCE * other.norm() + ROUNDING * b.norm()
+    for name in seen:
+        assert seen[name].shape == known[name].shape
+        assert (seen[name] - known[name]).norm() <= TOLERANCE * known[name].norm(), name
+
+
+def as_gradients(found: CriticGradient) -> Gradients:
+    return [found.gradient], {"critic_loss": found.loss}
+
+
+def check_backends(made: Population, objectives: Objectives) -> None:
+    networks = made.networks
+    shared, reference = SharedForwardBackend(networks), AutogradBackend(networks)
+    whole, found = as_gradients(reference.critic(objectives)), shared.critic(objectives)
+    check_same(networks.critic_layout, as_gradients(found), whole)
+    if made.method.critic_apart:
+        other = shared.critic_smoothness(objectives)
+        for backend in (shared, reference):
+            rest = backend.critic(objectives, without_smoothness=True)
+            both = CriticGradient(rest.gradient + other.gradient, rest.loss + other.loss)
+            check_same(networks.critic_layout, as_gradients(both), whole)
+    expected = reference.actor(objectives)
+    assert len(expected[0]) == (2 if made.method.rule else 1)
+    check_same(networks.actor_layout, shared.actor(objectives), expected)
+    # An update is two functions: what the first has run already is handed to the second.
+    saved, layers = found.saved_activations, networks.actor_layout.dense
+    assert len(saved) == (0 if networks.target_policy == "actor_target" else 2 * len(layers))
+    check_same(networks.actor_layout, shared.actor(objectives, saved), expected)
+
+
+@pytest.mark.parametrize("method", [*METHODS, *COMPOSED])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_shared_forward_passes_give_autograd_s_gradients(backbone: str, method: str) -> None:
+    check_backends(*build(backbone, method))
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize(("backbone", "method"), [("td3", "damper"), ("sac", "damper+asap")])
+def test_other_activations(backbone: str, method: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, (10, 8), activation))
+    check_backends(*build(backbone, method))
+
+
+@pytest.mark.parametrize("hidden", [(9,), (10, 8), (7, 17, 6)], ids=len)
+@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_field_of_other_critics(
+    backbone: str, activation: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, hidden, activation))
+    check_backends(*build(backbone, "damper+pave"))
+
+
+def test_values_per_agent_reach_their_agent() -> None:
+    own = {"lambda_T": [0.0, 0.5, 2.0], "sigma": [0.1, 0.0, 0.4]}
+    made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
+    batch, noise = small.inputs(made, SEEDS, 0)
+    check_backends(made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper))
+
+
+def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Asks for some of the rows only, and first for those that the backbone's loss does not."""
+    return policy(batch.next_obs[:, 3:]).square().sum((1, 2)) - policy(batch.obs[:, :2]).mean((1, 2))
+
+
+def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Asks for nothing that the backbone's loss asks for."""
+    return policy(batch.next_obs).square().sum((1, 2))
+
+
+@pytest.mark.parametrize("function", [_part, _after])
+@pytest.mark.parametrize("rule", ["damper", None])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_loss_may_ask_for_what_it_likes(backbone: str, rule: str | None, function: Callable[..., Tensor]) -> None:
+    check_backends(*build(backbone, Method("own", actor=Loss(function, by_value=True), rule=rule)))
+
+
+def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Reads the first critic alone, where nobody reads it and where the backbone's loss reads both."""
+    near = batch.obs + 0.1
+    change = critic.first(near, batch.action) - critic.first(batch.obs, batch.action)
+    return batch.progress * (change.square() + critic(near, batch.action).amin(-2)).mean(-1)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_critic_loss_may_read_the_first_alone(backbone: str) -> None:
+    check_backends(*build(backbone, Method("own", critic=Loss(_one, by_value=True))))
+
+
+def _repeated(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """Asks for what it asked for before: the batch's, its own, and the average's."""
+    near = batch.obs + 0.1
+    change = policy(near) - policy(batch.obs) * policy(near)
+    pull = policy.averaged_prediction(near) - policy.averaged_prediction(batch.obs) * policy.prediction(batch.obs)
+    return mean_square(change) + mean_square(pull) + mean_square(policy(batch.obs + 0.1))
+
+
+@pytest.mark.parametrize("rule", ["damper", None])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_loss_may_ask_twice(backbone: str, rule: str | None) -> None:
+    check_backends(*build(backbone, Method("own", actor=Loss(_repeated, prediction=True, by_value=True), rule=rule)))
+
+
+# --- one network run each ------------------------------------------------------------------------------------------
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, made: Population, objectives: Objectives) -> list[int]:
+    """On how many batches each run of a network works, critics first."""
+    rows: list[int] = []
+    original = shared_forward.Tape
+
+    class Counted(original):  # type: ignore[misc, valid-type]
+        def __init__(self, *given: Any, **options: Any) -> None:
+            rows.append(given[3].shape[1] // small.BATCH)
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(shared_forward, "Tape", Counted)
+    backend = SharedForwardBackend(made.networks)
+    backend.actor(objectives, backend.critic(objectives).saved_activations)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("backbone", "method", "expected"),
+    [
+        # Target actor, target critics, critics; actor at s, critic at s.
+        ("td3", "plain", [1, 1, 1, 1, 1]),
+        # Actor at s and s' for both losses.
+        ("td3", "damper", [1, 1, 1, 2, 1]),
+        # Actor at s for the update and at s' for the target and the smoothness, once for both functions.
+        ("sac", "damper", [2, 1, 1, 1]),
+        # A neighbour more, for the critics and for the actor.
+        ("td3", "l2c2", [1, 1, 2, 2, 1]),
+    ],
+)
+def test_each_network_runs_once_at_all_inputs_together(
+    backbone: str, method: str, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs(monkeypatch, *build(backbone, method)) == expected
+
+
+# --- agents apart --------------------------------------------------------------------------------------------------
+
+NETWORKS = ("actor", "critic", "actor_target", "critic_target", "actor_average")
+
+
+def outcome(made: Population, objectives: Objectives) -> list[Tensor]:
+    """All gradients and logs, each with one row per agent."""
+    backend = SharedForwardBackend(made.networks)
+    both = (as_gradients(backend.critic(objectives)), backend.actor(objectives))
+    return [tensor for gradients, logs in both for tensor in (*gradients, *logs.values())]
+
+
+@pytest.mark.parametrize("method", ["plain", "damper", "damper+asap", "damper+grad-caps+pave"])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
+    made, objectives = build(backbone, method)
+    clean, others = outcome(made, objectives), [j for j in range(len(SEEDS)) if j != MEMBER]
+    for name in NETWORKS:
+        if name not in made.state:
+            continue
+        good = made.state[name].clone()
+        made.state[name][MEMBER, 4] = float("nan")
+        spoiled = outcome(made, objectives)
+        assert any(tensor[MEMBER].isnan().any() for tensor in spoiled), f"{name} is used"
+        assert all(torch.equal(ours[others], theirs[others]) for ours, theirs in zip(spoiled, clean, strict=True)), name
+        made.state[name].copy_(good)
+
+
+# --- losses that need more than values -----------------------------------------------------------------------------
+
+
+def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting = 0.5) -> Tensor:
+    """``mean (vᵀ ∂μ/∂s)²``: how steep a random combination of the action's parts is."""
+    change = torch.func.grad(lambda obs: (noise["direction"] * policy(obs)).sum())(batch.obs)
+    return weight * mean_square(change)
+
+
+STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
+
+
+@pytest.mark.parametrize(("word", "expected"), [(True, []), (False, [1])])
+def test_a_loss_of_the_field_needs_no_autograd_through_critics(
+    word: bool, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pave.by_field
+    made, objectives = build("td3", Method("own", critic=dataclasses.replace(pave, by_field=word)))
+    check_backends(made, objectives)
+    calls = counted(monkeypatch)
+    SharedForwardBackend(made.networks).critic(objectives)
+    assert calls == expected
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many losses each call of autograd through networks takes, from now on."""
+    calls: list[int] = []
+    original = shared_forward.differentiate
+
+    def count(losses: Any, *given: Any) -> Any:
+        calls.append(len(losses))
+        return original(losses, *given)
+
+    monkeypatch.setattr(shared_forward, "differentiate", count)
+    return calls
+
+
+@pytest.mark.parametrize("rule", ["damper", None])
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_derivative_of_the_policy_takes_the_other_path(
+    backbone: str, rule: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not STEEP.by_value
+    made, objectives = build(backbone, Method("steep", actor=STEEP, rule=rule))
+    check_backends(made, objectives)
+    calls = counted(monkeypatch)
+    SharedForwardBackend(made.networks).actor(objectives)
+    assert calls == [1], "the smoothness loss alone"
+    made, objectives = build(backbone, "damper+caps")
+    SharedForwardBackend(made.networks).actor(objectives)
+    assert calls == [1], "losses by value need no autograd through networks"

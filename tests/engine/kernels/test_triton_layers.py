@@ -1,0 +1,144 @@
+"""The GPU's kernels compute what the plain layers do: in Triton's interpreter here, compiled where there is a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from damper.engine.gradients import action_gradient_tape
+from damper.engine.gradients.tape import Tape
+from damper.engine.kernels import dense, triton_layers
+from damper.engine.networks.agents import Shape, layouts
+from damper.methods import find_method
+from tests.engine import kernel_cases
+
+ROOT = Path(__file__).parents[3]
+FULL, ROUNDED = 1e-5, 1e-2
+
+
+def check(found: dict[str, float], names: Iterable[str], tolerance: float) -> None:
+    assert {name.split(":")[0] for name in found} == set(names)
+    assert {name: value for name, value in found.items() if not value <= tolerance} == {}
+    assert all(value == 0.0 for name, value in found.items() if "gaps" in name)
+
+
+def test_the_interpreted_kernels_are_the_plain_layers() -> None:
+    # Triton reads the variable when it is imported, which other tests may have done already.
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMP_NUM_THREADS": "1",
+        "TRITON_INTERPRET": "1",
+    }
+    command = [sys.executable, "-W", "error", "-m", "tests.engine.kernel_cases"]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    check(json.loads(ended.stdout), kernel_cases.CASES, FULL)
+
+
+@pytest.fixture
+def precision() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def on_the_device(
+    networks: int, names: tuple[str, ...], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, float]:
+    torch.set_float32_matmul_precision(precision)
+    monkeypatch.setattr(dense, "blank", kernel_cases.spoiled_blank)
+    assert dense._kernels(torch.zeros(1, device="cuda")) is not None
+    return kernel_cases.differences(kernel_cases.Sizes("cuda", (400, 300), 256, networks), names)
+
+
+# Networks enough to fill the device, and so few that rows are summed in groups. Every shape is compiled anew, so not
+# all that the interpreter tries is tried again.
+@pytest.mark.gpu
+@pytest.mark.usefixtures("precision")
+@pytest.mark.parametrize(
+    ("networks", "names"), [(70, ("heads", "shared", "every second")), (6, ("heads", "shared", "relu"))]
+)
+def test_kernels_keep_float32(networks: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    check(on_the_device(networks, names, "highest", monkeypatch), names, FULL)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("precision")
+@pytest.mark.parametrize(("networks", "names"), [(70, ("heads",)), (6, ("shared",))])
+def test_kernels_round_where_tf32_is_allowed(
+    networks: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = on_the_device(networks, names, "high", monkeypatch)
+    check(found, names, ROUNDED)
+    assert all(value > FULL for name, value in found.items() if name.endswith("output")), "they do round"
+
+
+# --- compiled without a GPU ----------------------------------------------------------------------------------------
+
+
+class CompiledOnly:
+    """A kernel that is compiled for a GPU with the arguments of each launch, and not run."""
+
+    def __init__(self, kernel: Any, capability: int) -> None:
+        self.kernel, self.capability, self.programs = kernel, capability, []
+
+    def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
+        assert all(count > 0 for count in grid)
+
+        def launch(*tensors: torch.Tensor, num_warps: int, num_stages: int, **constants: Any) -> None:
+            names = self.kernel.arg_names
+            assert set(names) == {*names[: len(tensors)], *constants}
+            source = ASTSource(
+                fn=self.kernel,
+                signature={name: "constexpr" if name in constants else "*fp32" for name in names},
+                constexprs={(names.index(name),): value for name, value in constants.items()},
+                attrs={(i,): [["tt.divisibility", 16]] for i in range(len(tensors))},
+            )
+            options = {"num_warps": num_warps, "num_stages": num_stages}
+            self.programs.append(triton.compile(source, GPUTarget("cuda", self.capability, 32), options))
+
+        return launch
+
+
+@pytest.mark.parametrize(("capability", "tf32"), [(90, True), pytest.param(80, False, marks=pytest.mark.slow)])
+def test_the_kernels_compile_for_gpus(
+    capability: int, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    forward, backward = (
+        CompiledOnly(k, capability) for k in (triton_layers.forward_kernel, triton_layers.backward_kernel)
+    )
+    monkeypatch.setattr(triton_layers, "forward_kernel", forward)
+    monkeypatch.setattr(triton_layers, "backward_kernel", backward)
+    monkeypatch.setattr(triton_layers, "tf32", lambda: tf32)
+    monkeypatch.setattr(dense, "_kernels", lambda rows, activation=None: triton_layers)
+    actor, critic = layouts("sac", find_method("asap"), Shape(11, 3, (400, 300)))
+    actors, critics = (torch.zeros(2 * layout.size).view(2, -1) for layout in (actor, critic))
+    x = torch.zeros(2, 512, 11)
+    Tape(actor, actors, "silu", x).gradients([torch.zeros(2, 256, 9), torch.zeros(2, 512, 9)], 256)
+    kept = Tape(critic, critics, "relu", torch.zeros(1, 256, 14))
+    kept.gradients([torch.zeros(2, 256, 1)], 256)
+    kept.input_gradients()
+    Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
+    field = action_gradient_tape.FieldTape(critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3))
+    for joint in (False, True):
+        monkeypatch.setattr(action_gradient_tape, "in_groups", lambda *given, joint=joint: joint)
+        field.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
+    assert len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2 and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
+    for program in (*forward.programs, *backward.programs):
+        assert "mma.sync" in program.asm["ptx"], "on tensor cores, as the tiles were chosen for"

@@ -1,0 +1,87 @@
+"""Policy files: what was trained is what is read back, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from damper.engine.loop.trainer import Trainer
+from damper.engine.run.policy import Policy
+from damper.errors import DamperError
+from tests.engine import small
+
+OBS = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("backbone", "method"), [("td3", "plain"), ("sac", "damper"), ("td3", "asap")])
+def test_a_policy_acts_as_its_agent_did(tmp_path: Path, backbone: str, method: str) -> None:
+    trainer = Trainer(small.settings(backbone, method, seeds=(4, 9), steps=60), tmp_path / "run")
+    run = trainer.train()
+    obs = np.stack([OBS[0, 0], OBS[0, 1]])
+    mean = 2 * trainer.acting.act(obs)[2]  # Pendulum's torque is in ±2
+    for j, seed in enumerate((4, 9)):
+        policy = run.policy(j)
+        np.testing.assert_allclose(policy(obs[j]), mean[j], atol=1e-6)
+        info = policy.info
+        assert (info.seed, info.backbone, info.method, info.env) == (seed, backbone, method, "Pendulum-v1")
+        assert (info.low, info.high, info.steps) == ([-2.0], [2.0], 60)
+        assert "prediction" not in [name for name, _, _ in info.layers], "a second head serves training only"
+    assert not np.allclose(run.policy(0)(OBS), run.policy(1)(OBS))
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    return Trainer(small.settings(seeds=(4,), steps=30, eta=0.5, method="damper"), tmp_path / "run").train().policy()
+
+
+def test_any_leading_shape_will_do(policy: Policy) -> None:
+    actions = policy(OBS)
+    assert actions.shape == (2, 5, 1) and actions.dtype == np.float32 and (abs(actions) <= 2).all()
+    np.testing.assert_allclose(policy(OBS[1, 3]), actions[1, 3], atol=1e-6)
+    np.testing.assert_allclose(policy(OBS[1].tolist()), actions[1], atol=1e-6)
+    for wrong in (OBS[..., :2], 3.0):
+        with pytest.raises(DamperError, match=r"obs must have shape \[\.\.\., 3\], but has .*Pendulum-v1"):
+            policy(wrong)
+
+
+def test_saved_and_loaded_is_the_same(policy: Policy, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "copy.safetensors"
+    policy.save(str(path))
+    again = Policy.load(str(path))
+    assert again.info == policy.info and torch.equal(again.row, policy.row)
+    np.testing.assert_array_equal(again(OBS), policy(OBS))
+    with safe_open(str(path), framework="pt") as file:
+        header = json.loads(file.metadata()["damper_policy"])
+    assert header["settings"]["eta"] == 0.5 and "torch" in header["versions"]
+
+
+def test_anything_else_is_refused(policy: Policy, tmp_path: Path) -> None:
+    whole = tmp_path / "policy.safetensors"
+    policy.save(whole)
+    cut, text, other, strange = (tmp_path / name for name in ("cut", "text", "other", "strange"))
+    cut.write_bytes(whole.read_bytes()[:-5])
+    text.write_text("weights")
+    save_file({"actor": policy.row}, other)
+    save_file({"actor": policy.row}, strange, {"damper_policy": json.dumps({"env": "Pendulum-v1"})})
+    for path, told in (
+        (tmp_path / "none", "must be a policy file, but is none"),
+        (tmp_path, "must be a policy file, but is none"),
+        (cut, "is damaged or no safetensors file"),
+        (text, "is damaged or no safetensors file"),
+        (other, "no damper policy of this version"),
+        (strange, "no damper policy of this version"),
+    ):
+        with pytest.raises(DamperError, match=told):
+            Policy.load(path)
+
+
+def test_a_run_that_is_not_finished_has_no_policies_yet(tmp_path: Path) -> None:
+    run = Trainer(small.settings(), tmp_path / "run").run
+    with pytest.raises(DamperError, match="is not finished: run the same command again"):
+        run.policy()

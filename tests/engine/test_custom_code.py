@@ -1,0 +1,168 @@
+"""Runs know whose code they trained with."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import pytest
+
+import damper
+from damper.engine.custom_code import identify, is_named, is_own
+from damper.engine.settings import resolve
+from damper.engine.train import default_folder
+from damper.errors import DamperError
+from damper.experiments.compare import compare
+from damper.losses import Loss
+from damper.methods import METHODS, Method, find_method
+from damper.rules import RULES
+from damper.rules._span import span_rule
+from tests import tiny
+
+QUICK = {**tiny.SETTINGS, "steps": 60, "seeds": (0,)}
+LOSS = (
+    "def quiet(policy, batch, noise, *, strength=0.1):\n    return strength * policy(batch.obs).square().mean((-2, -1))"
+)
+
+
+def pendulum() -> Any:
+    return gymnasium.make("Pendulum-v1")
+
+
+def short_pendulum(steps: int = 50) -> Any:
+    return gymnasium.make("Pendulum-v1", max_episode_steps=steps)
+
+
+class Maker:
+    def __call__(self) -> Any:
+        return pendulum()
+
+
+def module(folder: Path, text: str) -> ModuleType:
+    """A user's file, imported."""
+    path = folder / f"mine_{abs(hash(text))}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location("mine", path)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+# --- identity ------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_is_its_module_its_name_and_its_source(tmp_path: Path) -> None:
+    first, again, edited = (module(tmp_path, text).quiet for text in (LOSS, LOSS, LOSS.replace("0.1", "0.2")))
+    assert identify(first) == identify(again) and identify(first).startswith("mine:quiet ")
+    assert identify(edited) != identify(first)
+    assert len({identify(one) for one in (pendulum, short_pendulum, Maker, Maker())}) == 3
+    assert identify(METHODS["caps"].functions["actor"]) == "damper.losses.caps:_caps", "damper's own has no digest"
+
+
+def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
+    text = (
+        "import functools\nGAIN = 0.1\nUNUSED = 1\nclass Base:\n    def unit(self):\n        return 1.0\n"
+        "class Mass(Base):\n    def step(self):\n        return half(self.unit()) * GAIN\n"
+        "def half(x):\n    return x / 2 if x < 9 else half(x)\n"
+        "def make():\n    return (lambda: Mass())()\nmade = functools.partial(make)\n"
+    )
+    edits = [("GAIN = 0.1", "GAIN = 0.2"), ("x / 2", "x / 3"), ("return 1.0", "return 2.0"), ("self.unit()", "1.0")]
+    edited = [module(tmp_path, text.replace(*edit)) for edit in edits]
+    first, same = module(tmp_path, text), module(tmp_path, text.replace("UNUSED = 1", "UNUSED = 2"))
+    for name in ("make", "Mass", "made"):
+        assert identify(getattr(same, name)) == identify(getattr(first, name))
+        assert len({identify(getattr(one, name)) for one in (first, *edited)}) == 1 + len(edits)
+
+
+def test_what_a_function_captures_counts_where_it_is_plain() -> None:
+    def enclosed(steps: int) -> Any:
+        return lambda: short_pendulum(steps)
+
+    made = [lambda steps=steps: short_pendulum(steps) for steps in (50, 60)]
+    made += [enclosed(steps) for steps in (70, 70, 80)]
+    partials = [functools.partial(gymnasium.make, "Pendulum-v1", g=g) for g in (9.8, 9.8, 1.0)]
+    assert len({identify(one) for one in made}) == 4
+    assert len({identify(one) for one in partials}) == 2
+
+
+def test_code_without_a_file_is_told_apart_too() -> None:
+    spaces: list[dict[str, Any]] = [{}, {}, {}]
+    for space, text in zip(spaces, ("1", "1", "2"), strict=True):
+        exec(f"def f():\n    return [x + {text} for x in ()]", space)
+    assert identify(spaces[0]["f"]) == identify(spaces[1]["f"]) != identify(spaces[2]["f"])
+
+
+def test_whose_code_it_is() -> None:
+    parts = [function for name in METHODS for function in find_method(name).functions.values()]
+    assert all(is_own(function) for function in parts) and len(parts) > 20
+    wrapping = functools.wraps(RULES["damper"])(lambda *given, **settings: None)
+    assert not any(is_own(one) for one in (pendulum, Maker, wrapping, span_rule()(lambda gram: (0.0, 0.0))))
+    named = [pendulum, Maker, RULES["damper"], functools.partial(gymnasium.make, "Pendulum-v1")]
+    assert all(is_named(one) for one in named)
+    assert not any(
+        is_named(one) for one in (lambda: None, Maker(), Maker().__call__, functools.partial(pendulum, Maker))
+    )
+
+
+# --- runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lambda_needs_a_folder_and_another_one_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DamperError, match=r"out must be given where env is a lambda, a local function or an object"):
+        damper.train(lambda: pendulum(), **QUICK)
+    with pytest.raises(DamperError, match="out must be given where env"):
+        compare(lambda: pendulum(), ("plain",), **QUICK)
+    assert list(tmp_path.iterdir()) == []
+    assert damper.train(lambda: pendulum(), **QUICK, out="run").finished
+    with pytest.raises(DamperError, match=r"other settings: code of env was 'tests.*<lambda> \w+', now 'tests"):
+        damper.train(lambda: short_pendulum(), **QUICK, out="run")
+
+
+def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders, out = [], tmp_path / "run"
+    for text in (LOSS, LOSS.replace("square", "abs")):
+        monkeypatch.setitem(METHODS, "quiet", Method("quiet", actor=Loss(module(tmp_path, text).quiet)))
+        folders.append(default_folder(resolve("Pendulum", method="damper+quiet")))
+        if len(folders) == 1:
+            run = tiny.train(out, "damper+quiet", steps=60)
+            assert set(run.manifest["custom_code"]) == {"actor", "rule damper"}
+            assert tiny.train(out, "damper+quiet", steps=60) == run
+    assert len(set(folders)) == 2
+    with pytest.raises(DamperError, match="other settings: code of actor was 'mine:quiet"):
+        tiny.train(out, "damper+quiet", steps=60)
+
+
+def test_a_name_registered_anew_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = default_folder(resolve("Pendulum", method="damper"))
+    monkeypatch.setitem(RULES, "damper", RULES["unconditional-sum"])
+    assert default_folder(resolve("Pendulum", method="damper")) != before
+    monkeypatch.setitem(METHODS, "mine", Method("mine", actor=METHODS["caps"].actor))
+    first = default_folder(resolve("Pendulum", method="mine"))
+    monkeypatch.setitem(METHODS, "mine", Method("mine", actor=METHODS["grad-caps"].actor))
+    assert default_folder(resolve("Pendulum", method="mine")) != first
+
+
+def test_old_runs_keep_their_folder_and_their_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Names that runs had before any setting was added.
+    assert default_folder(resolve("Pendulum")).name == "Pendulum-td3-damper-7347e2a4"
+    other = resolve("Hopper", "sac", "caps", seeds=5, protocol="pave", log_every=7)
+    assert default_folder(other).name == "Hopper-sac-caps-80791a0e"
+    run = tiny.train(tmp_path / "run", steps=60)
+    manifest = run.manifest
+    for name in ("overlap", "tf32", "gamma"):  # as if these had been added after the run
+        del manifest["settings"][name]
+    manifest["settings"]["method_settings"].pop("eta", None)
+    del manifest["custom_code"]
+    (run.path / "manifest.json").write_text(json.dumps(manifest))
+    assert tiny.train(run.path, steps=60) == run
+    with pytest.raises(DamperError, match=r"other settings: gamma was 0\.99, now 0\.5"):
+        tiny.train(run.path, steps=60, gamma=0.5)
