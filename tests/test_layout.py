@@ -156,6 +156,12 @@ def test_rooms_are_not_crowded() -> None:
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}, "make two rooms of it"
 
 
+def test_no_code_path_depends_on_being_compiled() -> None:
+    # How an update runs is chosen where a learner is built. A rule's check of a setting may not read it in a trace.
+    asking = [name(path) for path in SOURCES if "is_compiling" in path.read_text(encoding="utf-8")]
+    assert asking == ["src/damper/once.py", "src/damper/rules/_settings.py"]
+
+
 def test_nothing_is_pickled() -> None:
     found = {(name(path), part) for path in SOURCES for dotted in imported(path) for part in dotted.split(".")}
     assert {(path, part) for path, part in found if part in PICKLING} == UNPICKLES_WHEN_TRUSTED

@@ -15,6 +15,7 @@ from damper.engine.networks.layout import leaves
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
 from damper.engine.update.population import Population
+from damper.engine.update.update import Update
 from damper.interface import Batch, Noise
 from damper.methods import find_method
 
@@ -39,13 +40,17 @@ def population(
     automatic: bool = False,
     hyper: Mapping[str, Sequence[float]] | None = None,
     own: Mapping[str, Sequence[float]] | None = None,
+    compiled: bool = False,
 ) -> Population:
-    """One agent per seed; ``hyper`` and ``own`` (the method's settings) give values per agent."""
+    """One agent per seed; ``hyper`` and ``own`` (the method's settings) give values per agent.
+
+    ``compiled`` takes the form that torch.compile gets, without compiling it.
+    """
     numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hyper or {}).items()}
     chosen = find_method(method)
     settings = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
-    return Population(backbone, chosen, SHAPE, Streams(seeds), numbers, settings, dtype, automatic)
+    return Population(backbone, chosen, SHAPE, Streams(seeds), numbers, settings, dtype, automatic, compiled)
 
 
 def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch, dict[str, Tensor]]:
@@ -64,10 +69,15 @@ def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch,
     return batch, {name: draw(name, kind) for name, kind in made.noise_kinds.items()}
 
 
+def update(made: Population, batch: Batch, noise: Mapping[str, Tensor], with_actor: bool) -> None:
+    """One update, composed as it is where agents are trained."""
+    Update(made, with_actor)(batch, noise)
+
+
 def train(made: Population, seeds: Sequence[int], updates: int, start: int = 0) -> None:
     """Updates on ``inputs``, the actor at every second one as TD3 does."""
     for k in range(start, start + updates):
-        made.update(*inputs(made, seeds, k), with_actor=k % 2 == 1)
+        update(made, *inputs(made, seeds, k), with_actor=k % 2 == 1)
 
 
 class Combined(NamedTuple):

@@ -12,6 +12,7 @@ from torch import Tensor
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
 from damper.engine.update.population import Population
+from damper.engine.update.update import Update
 from damper.losses import Batch
 from damper.methods import Method, find_method
 
@@ -117,7 +118,7 @@ def train(agents: Population, seeds: tuple[int, ...] = SEEDS, updates: int = 20)
     streams = Streams(seeds)
     for k in range(updates):
         with_actor = not agents.backbone.HAS_ACTOR_TARGET or k % 2 == 1
-        agents.update(stacked_batch(streams, k, agents.dtype), draws(agents, streams, k), with_actor)
+        Update(agents, with_actor)(stacked_batch(streams, k, agents.dtype), draws(agents, streams, k))
     return agents
 
 

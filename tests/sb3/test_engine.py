@@ -14,6 +14,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
 from damper.engine.networks.layout import Layout, leaves
 from damper.engine.update.population import Population
+from damper.engine.update.update import Update
 from damper.interface import Batch
 from damper.methods import Method, find_method
 from tests.sb3.models import OURS, quiet
@@ -70,7 +71,7 @@ def engine_like(model: Any, backbone: str, method: Method) -> Population:
     engine = Population(backbone, method, shape, Streams([0]), hyper, method.route({}), torch.float32)
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
         if name in engine.state:
-            layout = engine.critic_layout if "critic" in name else engine.actor_layout
+            layout = engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout
             values = rows(layout, parameters(model, "actor" if "actor" in name else name))
             engine.state[name].copy_(values.reshape(engine.state[name].shape))
     return engine
@@ -110,8 +111,8 @@ def test_one_update_equals_the_engine(backbone, name, monkeypatch):
     batch = some_batch()
     noise = train_once(model, batch, monkeypatch)
     stacked = batch._replace(**{k: v[None] for k, v in batch._asdict().items() if isinstance(v, torch.Tensor)})
-    engine.update(stacked, {key: draw[None] for key, draw in noise.items()}, with_actor=True)
-    for part, layout in (("actor", engine.actor_layout), ("critic", engine.critic_layout)):
+    Update(engine, with_actor=True)(stacked, {key: draw[None] for key, draw in noise.items()})
+    for part, layout in (("actor", engine.networks.actor_layout), ("critic", engine.networks.critic_layout)):
         # Adam's first moment after one step is (1 − β₁) g: the gradient that each of the two saw.
         moments = getattr(model, part).optimizer.state
         gradient = rows(layout, [moments[tensor]["exp_avg"] for tensor in parameters(model, part)])

@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from damper.engine.data.random_streams import Streams
+from damper.engine.gradients.backend import CriticGradient
 from damper.engine.loop.acting import Acting
 from damper.engine.update.learner import Learner
 from damper.interface import Batch
@@ -126,7 +127,7 @@ def test_it_updates_as_a_population_does(backbone: str, method: str) -> None:
     ours, theirs = (small.learner(small.settings(backbone, method)) for _ in range(2))
     for update in range(1, 6):
         fields, noise = theirs.sample()
-        theirs.population.update(Batch(*fields), noise, backbone == "sac" or update % 2 == 0)
+        small.update(theirs.population, Batch(*fields), noise, backbone == "sac" or update % 2 == 0)
         ours.learn()
     for name, tensor in ours.state().items():
         assert torch.equal(tensor, theirs.state()[name]), name
@@ -156,13 +157,13 @@ def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
 def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(batch_size=4)), []
 
-    def record(batch: Batch, noise: dict[str, torch.Tensor], *_: bool) -> tuple[()]:
+    original = learner.population.critic_gradient
+
+    def record(batch: Batch, noise: dict[str, torch.Tensor]) -> CriticGradient:
         seen.append((batch.obs.flatten().tolist(), noise["target"].flatten().tolist()))
-        learner.state()["updates"] += 1
-        return ()
+        return original(batch, noise)
 
-    monkeypatch.setattr(learner.population, "update_critic", record)
-
+    monkeypatch.setattr(learner.population, "critic_gradient", record)
     for _ in range(5):
         learner.learn()
     for part in (0, 1):
@@ -173,8 +174,13 @@ def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPat
 def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(steps=300, policy_delay=1), rows=0), []
     row = np.zeros(learner.replay.rows.shape[1:], np.float32)
-    for half in ("update_critic", "update_actor"):
-        monkeypatch.setattr(learner.population, half, lambda batch, *_: seen.append(float(batch.progress)))
+    for half in ("critic_gradient", "step_actor"):
+        original = getattr(learner.population, half)
+        monkeypatch.setattr(
+            learner.population,
+            half,
+            lambda batch, *rest, call=original: (seen.append(float(batch.progress)), call(batch, *rest))[1],
+        )
     for _ in range(3):
         for _ in range(75):
             learner.replay.add(row)

@@ -9,6 +9,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
 from damper.engine.networks.layout import leaves
 from damper.engine.update.population import Population
+from damper.engine.update.update import Update
 from damper.interface import Batch
 from damper.methods import METHODS
 
@@ -21,13 +22,14 @@ HYPER = {"learning_rate": 1e-3, "gamma": 0.98, "tau": 0.005}
 TD3 = {"target_policy_noise": 0.2, "target_noise_clip": 0.5, "action_noise": 0.1}
 
 
-def build(backbone: str, dtype: torch.dtype, ent_coef: float | str) -> Population:
+def build(backbone: str, dtype: torch.dtype, ent_coef: float | str, compiled: bool) -> Population:
     own = TD3 if backbone == "td3" else {"ent_coef": 1.0 if ent_coef == "auto" else ent_coef}
     hyper = {name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()}
     shape = Shape(reference.OBS, reference.ACT, reference.ARCH)
     empty = {"actor": {}, "rule": {}, "critic": {}}
+    automatic = ent_coef == "auto"
     return Population(
-        backbone, METHODS["plain"], shape, Streams([0]), hyper, empty, dtype, automatic_entropy=ent_coef == "auto"
+        backbone, METHODS["plain"], shape, Streams([0]), hyper, empty, dtype, automatic, compiled=compiled
     )
 
 
@@ -39,13 +41,15 @@ def tensors(population: Population, name: str, flat: torch.Tensor) -> list[torch
     return leaves(layout.split(flat.reshape(-1, layout.size)))
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])  # the form, not the compilation
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("backbone", "ent_coef"), [("td3", 0.0), ("sac", 0.2), ("sac", "auto")])
-def test_updates_equal_sb3(backbone, ent_coef, dtype, monkeypatch):
+def test_updates_equal_sb3(backbone, ent_coef, dtype, compiled, monkeypatch):
     extra = {} if backbone == "td3" else {"ent_coef": ent_coef}
     made = reference.model(backbone, dtype, monkeypatch, **HYPER, **extra)
-    population = build(backbone, dtype, ent_coef)
+    population = build(backbone, dtype, ent_coef, compiled)
     reference.load(population, made, backbone)
+    updates = {with_actor: Update(population, with_actor) for with_actor in (False, True)}
     before = {name: value.clone() for name, value in population.state.items()}
     generator = torch.Generator().manual_seed(0)
     for k in range(UPDATES):
@@ -53,7 +57,7 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, monkeypatch):
         reference.train_once(made, given, k, monkeypatch)
         noise = {name: draw[None] for name, draw in reference.noise(backbone, given, k).items()}
         stacked = Batch(*(part[None] for part in given[:5]))
-        population.update(stacked, noise, with_actor=backbone == "sac" or (k + 1) % 2 == 0)
+        updates[backbone == "sac" or (k + 1) % 2 == 0](stacked, noise)
     for name, theirs in reference.rows(made, population, backbone).items():
         ours = population.state[name]
         assert not torch.equal(ours, before[name]), name

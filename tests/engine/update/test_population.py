@@ -45,11 +45,16 @@ REST = [
 ]
 
 
-def build(case: tuple[str, bool, str], dtype: torch.dtype, members: tuple[int, ...] = tuple(range(8))) -> Population:
+def build(
+    case: tuple[str, bool, str],
+    dtype: torch.dtype,
+    members: tuple[int, ...] = tuple(range(8)),
+    compiled: bool = False,
+) -> Population:
     backbone, automatic, method = case
     hyper = {name: [values[j] for j in members] for name, values in HYPER.items()}
     own = {name: [values[j] for j in members] for name, values in OWN.get(method, {}).items()}
-    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hyper, own)
+    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hyper, own, compiled)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -67,6 +72,16 @@ def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype
     for name in together.state:
         for ours, theirs in zip(small.pieces(together, name, j), small.pieces(alone, name, 0), strict=True):
             assert (ours - theirs).norm() <= TOLERANCE[dtype] * theirs.norm(), name
+
+
+@pytest.mark.parametrize("case", [("td3", False, "damper"), ("td3", False, "pave"), ("sac", True, "asap")], ids=str)
+def test_a_member_equals_the_same_agent_alone_in_the_compiled_form(case: tuple[str, bool, str]) -> None:
+    together, alone = build(case, torch.float64, compiled=True), build(case, torch.float64, (3,), compiled=True)
+    small.train(together, SEEDS, 20)
+    small.train(alone, SEEDS[3:4], 20)
+    for name in together.state:
+        for ours, theirs in zip(small.pieces(together, name, 3), small.pieces(alone, name, 0), strict=True):
+            assert (ours - theirs).norm() <= TOLERANCE[torch.float64] * theirs.norm(), name
 
 
 @pytest.mark.parametrize("rule", ["bloop", "metabalance"])
@@ -146,20 +161,23 @@ def overflow(made: Population, given: Any) -> Any:
     return batch._replace(reward=reward), noise
 
 
-def run(case: tuple[str, bool, str], spoil: Any = None) -> list[dict[str, torch.Tensor]]:
+def run(case: tuple[str, bool, str], spoil: Any = None, compiled: bool = False) -> list[dict[str, torch.Tensor]]:
     """States after every update; the actor learns at each, so that a death is seen at once."""
-    made, states = build(case, torch.float32), []
+    made, states = build(case, torch.float32, compiled=compiled), []
     for k in range(12):
         given = small.inputs(made, SEEDS, k)
-        made.update(*(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True)
+        small.update(made, *(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True)
         states.append({name: value.clone() for name, value in made.state.items()})
     return states
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("spoil", [spoil_parameters, spoil_critic, spoil_reward, overflow])
 @pytest.mark.parametrize("case", FREEZING, ids=str)
-def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(case: tuple[str, bool, str], spoil: Any) -> None:
-    clean, spoiled = run(case), run(case, spoil)
+def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(
+    case: tuple[str, bool, str], spoil: Any, compiled: bool
+) -> None:
+    clean, spoiled = (run(case, one, compiled) for one in (None, spoil))
     others = [j for j in range(8) if j != MEMBER]
     for before, after in zip(clean, spoiled, strict=True):
         for name in before:

@@ -64,7 +64,7 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
         # A CPU's batched product with few columns is several times slower than one product after the other.
         agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
         return torch.stack([F.linear(*agent) for agent in agents])
-    if x.is_cpu and not torch.compiler.is_compiling():
+    if x.is_cpu:
         return torch.baddbmm(bias, x, weight)
     # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
     return torch.bmm(x, weight) + bias

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,17 +13,14 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.compilation import own_code
 from damper.engine.device.cuda_graph import WARM_UP, Graphed
-from damper.engine.device.side_stream import SideStream
 from damper.engine.envs.spec import Spec
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import CriticGradient
-from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.kernels import dense
 from damper.engine.networks.agents import Shape
 from damper.engine.settings import Settings
 from damper.engine.update.declared import check_declared
 from damper.engine.update.population import Population
-from damper.interface import Batch, NoiseDraws
+from damper.engine.update.update import Update
+from damper.interface import Batch
 from damper.methods import Method, find_method
 
 
@@ -54,7 +51,7 @@ class Learner:
             routed,
             self.dtype,
             automatic,
-            SharedForwardBackend if settings.compile else AutogradBackend,
+            settings.compile,
         )
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
@@ -154,60 +151,9 @@ class Learner:
 
         return learning
 
-    def updating(self, with_actor: bool, targets: bool = True) -> Callable[[Batch, NoiseDraws], None]:
-        """An update, compiled where that is asked for; without its target copies where only its steps are timed.
-
-        Critics and actors are compiled apart: in one piece, the critics' new parameters would be written twice, once
-        for the actors to read and once in their place. So is the temperature: a compiler that sees where its one sum
-        comes from finds every term anew within it, and may choose to do so four at a time.
-        """
-        population = self.population
-
-        def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
-            return population.update_actor(self._informed(batch), noise, saved_activations, targets)
-
-        first, second = self._critics(with_actor, targets), self.compiled(actor)
-        third = self.compiled(population.update_temperature)
-
-        def update(batch: Batch, noise: NoiseDraws) -> None:
-            saved_activations = first(batch, noise)
-            if with_actor and (log_prob := second(batch, noise, saved_activations)) is not None:
-                third(log_prob)
-
-        return update
-
-    def _critics(self, with_actor: bool, targets: bool) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
-        """The critics' half; compiled, a term that shares no pass is found beside the rest of it."""
-        population = self.population
-
-        def whole(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-            return population.update_critic(self._informed(batch), noise, with_actor, targets)
-
-        if not (self.settings.compile and self.method.critic_apart):
-            return self.compiled(whole)
-
-        def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
-            return population.critic_smoothness(self._informed(batch), noise)
-
-        def rest(batch: Batch, noise: NoiseDraws) -> CriticGradient:
-            return population.critic_gradient(self._informed(batch), noise, without_smoothness=True)
-
-        def step(found: Sequence[Tensor], smoothness: Sequence[Tensor]) -> None:
-            (gradient, loss), (other, value) = found, smoothness
-            population.step_critic(gradient + other, loss + value, with_actor, targets)
-
-        side = SideStream(self.device)
-        find_smoothness, find_rest, take_step = (self.compiled(part) for part in (smoothness, rest, step))
-
-        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-            with side.begin():
-                smoothness: CriticGradient = find_smoothness(batch, noise)
-            found: CriticGradient = find_rest(batch, noise)
-            side.join()
-            take_step(found[:2], smoothness[:2])
-            return found.saved_activations
-
-        return critic
+    def updating(self, with_actor: bool, targets: bool = True) -> Update:
+        """An update, compiled where that is asked for; without its target copies where only its steps are timed."""
+        return Update(self.population, with_actor, self.compiled, self._informed, targets)
 
     def _informed(self, batch: Batch) -> Batch:
         progress = self.replay.expected_on_device / self.settings.steps

@@ -28,25 +28,28 @@ class Adam:
     t: Tensor
     decay_m: Tensor
     decay_v: Tensor
+    agent_by_agent: bool = False
 
     @classmethod
-    def like(cls, parameters: Tensor) -> Adam:
-        """Fresh moments."""
+    def like(cls, parameters: Tensor, agent_by_agent: bool = False) -> Adam:
+        """Fresh moments for parameters ``[P, n]``; ``agent_by_agent`` steps rows with PyTorch's fused kernel (CPU)."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": parameters.device}
         # One per agent also because PyTorch 2.13 forgets what compiled code does in place to a single float64 on a CPU.
-        decays = (torch.ones(len(parameters), **exact) for _ in BETAS)
-        return cls(torch.zeros_like(parameters), torch.zeros_like(parameters), torch.zeros((), **exact), *decays)
+        decay_m, decay_v = (torch.ones(len(parameters), **exact) for _ in BETAS)
+        m, v = (torch.zeros_like(parameters) for _ in BETAS)
+        return cls(m, v, torch.zeros((), **exact), decay_m, decay_v, agent_by_agent)
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that a step changes besides the parameters, by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = (field.name for field in fields(self) if field.name != "agent_by_agent")
+        return {name: getattr(self, name) for name in tensors}
 
     def step(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
         """Move the rows where ``keep`` ``[P]`` is true; the others' parameters and moments stay."""
         self.t += 1
         self.decay_m.mul_(BETAS[0])
         self.decay_v.mul_(BETAS[1])
-        if _row_by_row(parameters):
+        if self.agent_by_agent:
             self._step_by_row(parameters, gradient, learning_rate, keep)
         else:
             self._step_at_once(parameters, gradient, learning_rate, keep)
@@ -74,17 +77,12 @@ class Adam:
                                    eps=EPSILON, amsgrad=False, maximize=False)  # fmt: skip
 
 
-def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
+def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor, agent_by_agent: bool = False) -> None:
     """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``keep`` ``[P]`` is false, θ' stays."""
-    if _row_by_row(target):
+    if agent_by_agent:
         for row, (kept, rate) in enumerate(zip(keep.tolist(), tau.tolist(), strict=True)):
             if kept:
                 target[row].lerp_(online[row], rate)
     else:
         keep, rate = (number.unsqueeze(1) for number in once(keep, tau.to(target.dtype)))
         target.lerp_(torch.where(keep, online, target), rate)
-
-
-def _row_by_row(parameters: Tensor) -> bool:
-    """Where choosing among rows in one operation would be dearer than moving them one after the other."""
-    return parameters.is_cpu and not torch.compiler.is_compiling()

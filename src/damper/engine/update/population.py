@@ -7,7 +7,7 @@ inside a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import Objectives
+from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import Batch, NoiseDraws
@@ -45,7 +46,7 @@ class Population:
         settings: Mapping[str, dict[str, Any]],
         dtype: torch.dtype = torch.float32,
         automatic_entropy: bool = False,
-        backend: Callable[[AgentNetworks], GradientBackend] = AutogradBackend,
+        compiled: bool = False,
     ) -> None:
         """Fresh agents, one per seed of ``streams``.
 
@@ -58,25 +59,29 @@ class Population:
             settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
             dtype: of parameters and arithmetic.
             automatic_entropy: SAC: learn the temperature, starting at ``hyper["ent_coef"]``.
-            backend: how gradients are found.
+            compiled: whether the update will run inside ``torch.compile``. Gradients then come from shared forward
+                passes, and every step is a few operations on all agents; eagerly they come from autograd, and on a CPU
+                rules and Adam go agent by agent, with fewer passes through memory.
         """
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
-        self.settings, self.automatic_entropy, self.diagnosing = settings, automatic_entropy, True
+        self.settings, self.automatic_entropy, self.compiled = settings, automatic_entropy, compiled
+        self.diagnosing = True
         self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
         self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
         self.networks = AgentNetworks(backbone, method, shape, streams, dtype)
-        self.gradients = backend(self.networks)
+        self.gradients: GradientBackend = (SharedForwardBackend if compiled else AutogradBackend)(self.networks)
+        self._agent_by_agent = not compiled and self.device.type == "cpu"
         self.state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
         self.noise_kinds = {**self.backbone.NOISE, **method.noise}
 
     def _initialise(self) -> None:
         state = self.state
-        self.optimisers = {"actor": Adam.like(state["actor"]), "critic": Adam.like(state["critic"])}
+        self.optimisers = {name: Adam.like(state[name], self._agent_by_agent) for name in ("actor", "critic")}
         if self.automatic_entropy:
             state["log_ent_coef"] = self.hyper["ent_coef"].log().unsqueeze(1)
-            self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"])
+            self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"], self._agent_by_agent)
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
         state["alive"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
@@ -111,27 +116,13 @@ class Population:
 
     # --- the update ---------------------------------------------------------------------------------------------
 
-    def update(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
-        """One gradient step on the critics and, if asked, on the actors and targets (SAC: always ask)."""
-        saved_activations = self.update_critic(batch, noise, with_actor)
-        if with_actor:
-            self.update_temperature(self.update_actor(batch, noise, saved_activations))
-
-    def update_critic(
-        self, batch: Batch, noise: NoiseDraws, with_actor: bool, targets: bool = True
-    ) -> Sequence[Tensor]:
-        """An update's first half: all of it, unless the actors' follows; returns what that may reuse.
-
-        ``targets=False`` leaves every Polyak copy where it is, for timings of the steps alone.
-        """
-        found = self.critic_gradient(batch, noise)
-        self.step_critic(found.gradient, found.loss, with_actor, targets)
-        return found.saved_activations
-
     def update_actor(
         self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = (), targets: bool = True
     ) -> Tensor | None:
-        """Its second half; returns what ``update_temperature`` takes."""
+        """The actors' part of an update, after the critics'; returns what ``update_temperature`` takes.
+
+        ``targets=False`` leaves every Polyak copy where it is, for timings of the steps alone.
+        """
         log_prob = self.step_actor(batch, noise, saved_activations)
         if targets:
             if self.backbone.HAS_ACTOR_TARGET:
@@ -181,13 +172,13 @@ class Population:
             self._follow("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
 
     def _follow(self, name: str, copy: str, rate: Tensor) -> None:
-        polyak(self.state[copy], self.state[name], rate, self.state["alive"])
+        polyak(self.state[copy], self.state[name], rate, self.state["alive"], self._agent_by_agent)
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
         """The rule's gradient; its memory moves on in place."""
         assert self.rule is not None
         (g_R, g_T), settings = gradients, self.settings["rule"]
-        quick = None if torch.compiler.is_compiling() else apply_rows(self.rule, g_R, g_T, **settings)
+        quick = apply_rows(self.rule, g_R, g_T, **settings) if self._agent_by_agent else None
         memory = self._memory
         combined, told = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
         for old, new in zip(_memory_tensors(memory), _memory_tensors(told.state), strict=True):

@@ -1,0 +1,102 @@
+"""One update of a population: the critics' step, then the actors', then the temperature's.
+
+This is the composition that trains; tests of parity, isolation and NaN run it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from damper.engine.device.side_stream import SideStream
+from damper.engine.gradients.backend import CriticGradient
+from damper.engine.update.population import Population
+from damper.interface import Batch, NoiseDraws
+
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Update:
+    """A gradient step of every agent: ``update(batch, noise)``, all in place.
+
+    Critics and actors are compiled apart: in one piece, the critics' new parameters would be written twice, once for
+    the actors to read and once in their place. So is the temperature: a compiler that sees where its one sum comes from
+    finds every term anew within it, and may choose to do so four at a time.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        with_actor: bool,
+        compiler: Compiler = lambda function: function,
+        inform: Callable[[Batch], Batch] = lambda batch: batch,
+        targets: bool = True,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            population: whose parameters change.
+            with_actor: whether actors and targets move too; SAC's always do, TD3's at every ``policy_delay``-th update.
+            compiler: makes each part's function faster, for instance ``torch.compile``; the default leaves it.
+            inform: adds to a batch what only the caller knows, inside the compiled functions.
+            targets: False leaves every Polyak copy where it is, for timings of the steps alone.
+        """
+        self.population, self.with_actor = population, with_actor
+        self._compiler, self._inform, self._targets = compiler, inform, targets
+        # Compiled, a smoothness loss on the critics that shares no pass with theirs is found beside the rest.
+        apart = population.compiled and population.method.critic_apart
+        self._critic = self._critic_and_smoothness() if apart else self._whole_critic()
+        self._actor = self._actors_part()
+        self._temperature = compiler(population.update_temperature)
+
+    def __call__(self, batch: Batch, noise: NoiseDraws) -> None:
+        """Update on a batch ``[P, B, ·]`` with the noise that the losses asked for."""
+        saved_activations = self._critic(batch, noise)
+        if self.with_actor and (log_prob := self._actor(batch, noise, saved_activations)) is not None:
+            self._temperature(log_prob)
+
+    def _whole_critic(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+        population, with_actor, inform, targets = self.population, self.with_actor, self._inform, self._targets
+
+        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            found = population.critic_gradient(inform(batch), noise)
+            population.step_critic(found.gradient, found.loss, with_actor, targets)
+            return found.saved_activations
+
+        return self._compiler(critic)
+
+    def _critic_and_smoothness(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+        population, with_actor, inform, targets = self.population, self.with_actor, self._inform, self._targets
+
+        def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
+            return population.critic_smoothness(inform(batch), noise)
+
+        def rest(batch: Batch, noise: NoiseDraws) -> CriticGradient:
+            return population.critic_gradient(inform(batch), noise, without_smoothness=True)
+
+        def step(found: Sequence[Tensor], smoothness: Sequence[Tensor]) -> None:
+            (gradient, loss), (other, value) = found, smoothness
+            population.step_critic(gradient + other, loss + value, with_actor, targets)
+
+        side = SideStream(population.device)
+        find_smoothness, find_rest, take_step = (self._compiler(part) for part in (smoothness, rest, step))
+
+        def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+            with side.begin():
+                other: CriticGradient = find_smoothness(batch, noise)
+            found: CriticGradient = find_rest(batch, noise)
+            side.join()
+            take_step(found[:2], other[:2])
+            return found.saved_activations
+
+        return critic
+
+    def _actors_part(self) -> Callable[..., Tensor | None]:
+        population, inform, targets = self.population, self._inform, self._targets
+
+        def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
+            return population.update_actor(inform(batch), noise, saved_activations, targets)
+
+        return self._compiler(actor)
