@@ -12,7 +12,7 @@ import gymnasium
 from damper.engine.settings import resolve
 from damper.methods import find_method
 from damper.protocols import recorded_protocol
-from damper.tasks import task_name
+from damper.tasks import find_task, task_name
 
 # A setting belongs to one of these; a test refuses a new one that nobody has placed.
 PUBLISHED = (
