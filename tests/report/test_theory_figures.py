@@ -21,7 +21,7 @@ from damper.report import theory_figures
 def test_draw_writes_each_figure_in_each_format(tmp_path: Path) -> None:
     paths = theory_figures.draw(tmp_path / "new" / "folder")
     assert [path.name for path in paths] == [
-        f"{name}.{suffix}" for name in ("overview", "gain", "metrics") for suffix in ("svg", "png")
+        f"{name}.{suffix}" for name in ("overview", "gain", "metrics", "architecture") for suffix in ("svg", "png")
     ]
     assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir()), "nothing temporary is left"
     for path in paths:

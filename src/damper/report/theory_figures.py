@@ -1,9 +1,11 @@
-"""The pictures of the theory: what the rule does, what it gains, and what the smoothness measures see."""
+"""The pictures of the theory: what the rule does, what it gains, and what the smoothness measures see.
+
+Together with the map of the code they are all that is drawn without a record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper import metrics, theory
-from damper.errors import DamperError, MissingExtraError
+from damper.errors import DamperError
+from damper.report.architecture import architecture
+from damper.report.canvas import AXIS, GUIDE, INK, METADATA, PROJECTED, RETURN, TEMPORAL, canvas
 from damper.rules import combine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# The paper's colours.
-INK, AXIS, GUIDE = "#2B2B2B", "#66666A", "#D8DDE3"
-RETURN, TEMPORAL, PROJECTED = "#332288", "#CC6677", "#44AA99"
 
 ETAS = (0.0, 0.2, 0.5, 0.8, 1.0)
 WEIGHTS = (1.0, 0.1)
@@ -34,54 +33,10 @@ SHOWN = (
     ("spectral_roughness", "spectral roughness", RETURN),
 )
 
-STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "font.family": "DejaVu Sans",
-    "mathtext.fontset": "cm",
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": AXIS,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 12,
-    "xtick.color": AXIS,
-    "ytick.color": AXIS,
-    "text.color": INK,
-    "lines.solid_capstyle": "round",
-    "svg.hashsalt": "damper",
-    "svg.fonttype": "path",
-    "savefig.facecolor": "white",
-    "savefig.dpi": 160,
-}
-
-# Without dates, and with the salt above, the same drawing is the same file.
-METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
-
-
-@contextmanager
-def _canvas(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure of ours that is written to ``path`` (its suffix is the format) when the block ends."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError(
-            'figures need matplotlib, which is not installed: pip install "damper-rl[plot]".'
-        ) from None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure
-        temporary = path.with_name(f".{path.name}.part")
-        suffix = path.suffix.lstrip(".")
-        figure.savefig(temporary, format=suffix, metadata=METADATA[suffix])
-        temporary.replace(path)
-
 
 def overview(path: Path) -> None:
     """The rule in one picture: a conflicting pair, an aligned pair, and the length the temporal part is given."""
-    with _canvas(path, 11, 4.0) as figure:
+    with canvas(path, 11, 4.0) as figure:
         conflict, aligned, length = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
         _draw_pair(conflict, torch.tensor([0.28, -0.17], dtype=torch.float64))
         _draw_pair(aligned, torch.tensor([0.28, 0.17], dtype=torch.float64))
@@ -143,7 +98,7 @@ def gain(path: Path) -> None:
     c, q = -0.5, torch.logspace(-4, 0, 201, dtype=torch.float64)
     g_T = q[::25, None] * torch.tensor([c, (1 - c * c) ** 0.5], dtype=torch.float64)
     g_R = torch.tensor([1.0, 0.0], dtype=torch.float64).expand_as(g_T)
-    with _canvas(path, 7.2, 4.6) as figure:
+    with canvas(path, 7.2, 4.6) as figure:
         axes = figure.subplots()
         # η = 0 and λ = 1 agree at small q: their labels stand one above the other.
         for eta in ETAS:
@@ -181,7 +136,7 @@ def measures(path: Path) -> None:
     """Four signals and what three measures make of them: the paper's score ranks them as no actuator would."""
     signals = example_signals()
     scores = {name: metrics.summary(actions, -1, 1) for name, actions in signals.items()}
-    with _canvas(path, 11, 4.0) as figure:
+    with canvas(path, 11, 4.0) as figure:
         rows = figure.subplots(2, 4, height_ratios=(1.25, 1))
         for column, (name, actions) in enumerate(signals.items()):
             trace, bars = rows[0, column], rows[1, column]
@@ -242,7 +197,12 @@ def _label(axes: Axes, at: Tensor, text: str, color: str, offset: tuple[float, f
     axes.annotate(text, tuple(at.tolist()), offset, color=color, size=12, **place)
 
 
-FIGURES: dict[str, Callable[[Path], None]] = {"overview": overview, "gain": gain, "metrics": measures}
+FIGURES: dict[str, Callable[[Path], None]] = {
+    "overview": overview,
+    "gain": gain,
+    "metrics": measures,
+    "architecture": architecture,
+}
 
 
 def draw(out: Path | str, formats: Sequence[str] = ("svg", "png")) -> list[Path]:

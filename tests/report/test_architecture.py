@@ -1,0 +1,80 @@
+"""The map of the code leads where it says: every module on it exists, and a transition does pass through it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from damper.cli import main
+from damper.report.architecture import WALK, architecture
+from tests.pictures import texts
+from tests.test_layout import RANK, ROOM_RANK
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "damper"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MODULES = [module for stage in WALK for module in stage.modules]
+
+
+def named() -> Iterator[str]:
+    """Every file and folder that the page or the picture names."""
+    yield from (path for module in MODULES for path in (module.path, *module.instead))
+    code = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    yield from (word for word in re.findall(r"`([\w./-]+)`", code) if "/" in word or word.endswith((".py", ".md")))
+
+
+def test_every_module_that_the_map_names_exists() -> None:
+    names = list(named())
+    assert len(names) > 60
+    places = [(PACKAGE / name, ROOT / name) for name in names if "my_" not in name]
+    assert [str(place.relative_to(PACKAGE)) for place, other in places if not (place.exists() or other.exists())] == []
+
+
+def test_every_name_that_the_map_gives_is_in_its_file() -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+    found = [(file, name) for line in lines for file, name in re.findall(r"`([\w/]+\.py)`[^`|]*: `(\w+)`", line)]
+    assert len(found) > 10
+    missing = [pair for pair in found if not re.search(rf"\b{pair[1]}\b", (PACKAGE / pair[0]).read_text("utf-8"))]
+    assert missing == []
+
+
+def test_the_rooms_stand_in_the_order_of_imports() -> None:
+    rooms = re.findall(r"^\| `([\w/]+?)(?:/|\.py)` \|", PAGE.split("## Rooms")[1], re.MULTILINE)
+    folders = {str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")}
+    assert folders - {".", "engine", "cli/options"} <= set(rooms)
+    parts = [(*room.split("/"), "__init__")[:2] for room in rooms]
+    places = [(RANK[station], ROOM_RANK[inner]) for station, inner in parts]
+    assert places == sorted(places)
+
+
+def test_the_published_picture_is_that_of_the_walk(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    architecture(tmp_path / "architecture.svg")
+    published = ROOT / "docs" / "figures" / "architecture.svg"
+    assert texts(tmp_path / "architecture.svg") == texts(published), "run damper figures --out docs/figures"
+    assert "](figures/architecture.svg)" in PAGE
+
+
+def test_a_transition_passes_every_module_of_the_walk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>":
+            entered.add(frame.f_code.co_filename)
+
+    train = "reproduce td3-table --tasks Pendulum --methods plain damper --seeds 1 --steps 60 --net-arch 8"
+    train += " --batch-size 8 --learning-starts 20 --log-every 30 --checkpoint-every 30 --episodes 1"
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        main(f"{train} --results {tmp_path}/results --out {tmp_path}/runs".split())
+        main(f"report --results {tmp_path}/results --out {tmp_path}/report --formats".split())
+    finally:
+        sys.setprofile(before)
+    passed = {module.path: str(PACKAGE / module.path) in entered for module in MODULES}
+    assert [path for path, was_entered in passed.items() if not was_entered] == []
