@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from damper.bench.figures import draw_bench_figures
-from damper.bench.found import read
+from damper.bench.found import Found, read
 from damper.errors import DamperError
+from damper.report.style import pyplot
 from tests.pictures import texts
 
 pytest.importorskip("matplotlib")
@@ -51,3 +52,18 @@ def test_one_backbone_and_some_methods_are_enough(tmp_path: Path) -> None:
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DamperError, match="bench must be a folder of measurements by machine"):
         draw_bench_figures(tmp_path, tmp_path)
+
+
+def test_a_measurement_s_plot_has_values_and_a_panel_per_backbone(tmp_path: Path, monkeypatch) -> None:
+    kept = []
+    monkeypatch.setattr("damper.bench.found.save", lambda figure, path: kept.append(figure) or [path])
+    rows = [
+        {"backbone": b, "method": m, "ms": ms} for b in ("TD3", "SAC") for m, ms in (("plain", 0.5), ("damper", 50))
+    ]
+    Found("update", "Update time", "", rows, ("ms",)).save(tmp_path, "damper bench update")
+    axes = kept[0].axes
+    assert [panel.get_title() for panel in axes] == ["TD3", "SAC"]
+    assert [text.get_text() for text in axes[0].texts] == ["0.500", "50"]
+    assert [tick.get_text() for tick in axes[0].get_yticklabels()] == ["plain", "damper"]
+    assert axes[0].get_xscale() == "log" and "log" in axes[0].get_xlabel()
+    pyplot().close(kept[0])

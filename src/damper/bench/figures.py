@@ -8,11 +8,10 @@ from typing import Any
 
 from damper.bench.found import read
 from damper.errors import DamperError
-from damper.report.figures import ACCENT, GREY, STYLE
-from damper.report.traces import pyplot, save
+from damper.report.style import GREY, LOOKS, look, pyplot, save
 
 Rows = list[dict[str, Any]]
-PAPER, SHADES = "paper", ("#c7c2f5", ACCENT)
+PAPER, SHADES = "paper", ("#c7c2f5", LOOKS["damper"].colour)
 
 
 def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
@@ -26,9 +25,8 @@ def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("
         raise DamperError(f"bench must be a folder of measurements by machine, but {measured} holds none.")
     paths = []
     with pyplot().rc_context({"svg.fonttype": "none", "font.size": 9}):
-        for ending in formats:
-            paths.append(save(_cost(updates), folder / f"cost.{ending}"))
-            paths.append(save(_scaling(*list(sizes.items())[-1]), folder / f"scaling.{ending}"))
+        paths += save(_cost(updates), *(folder / f"cost.{ending}" for ending in formats))
+        paths += save(_scaling(*list(sizes.items())[-1]), *(folder / f"scaling.{ending}" for ending in formats))
     return paths
 
 
@@ -69,7 +67,7 @@ def _scaling(machine: str, rows: Rows) -> Any:
             for row in rows
             if (row["backbone"], row["method"]) == (backbone, method)
         )
-        colour, marker = STYLE.get(method, (GREY, "."))
+        colour, marker, _ = look(method)
         axes.loglog(*zip(*own, strict=True), color=colour, marker=marker, ms=5, label=f"{backbone} {method}")
         for agents, cost in own if method == "damper" else ():
             axes.annotate(f"{cost:.3g}", (agents, cost), (4, 5), textcoords="offset points", fontsize=8, color=colour)

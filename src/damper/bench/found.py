@@ -12,6 +12,7 @@ from typing import Any
 from damper.engine.run.files import write_bytes
 from damper.engine.run.provenance import code, hardware, versions
 from damper.errors import DamperError
+from damper.report.style import FAINT, GREY, LOOKS, pyplot, save
 
 
 @dataclass(frozen=True)
@@ -65,21 +66,38 @@ class Found:
         return [path, *self._plot(folder / f"{self.name}.png")]
 
     def _plot(self, path: Path) -> list[Path]:
+        """A row of panels per backbone, a panel per measured column, bars with their values and methods' colours."""
         if find_spec("matplotlib") is None:
             return []
-        from matplotlib.figure import Figure
-
-        names = self.columns[: self.columns.index(self.bars[0])]
-        labels = [" ".join(text(row.get(name)) for name in names) for row in self.rows]
-        figure = Figure(figsize=(4.0 * len(self.bars), 1.0 + 0.28 * len(labels)), layout="constrained")
-        for axes, column in zip(figure.subplots(1, len(self.bars), squeeze=False)[0], self.bars, strict=True):
-            axes.barh(labels, [row.get(column) or 0.0 for row in self.rows])
-            axes.invert_yaxis()
-            axes.set_xlabel(column)
+        names = [name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"]
+        by_backbone: dict[str, list[dict[str, Any]]] = {}
+        for row in self.rows:
+            by_backbone.setdefault(str(row.get("backbone", "")), []).append(row)
+        heights = [1.0 + 0.3 * len(rows) for rows in by_backbone.values()]
+        figure, panels = pyplot().subplots(
+            len(by_backbone), len(self.bars), figsize=(1.0 + 4.0 * len(self.bars), 0.4 + sum(heights)),
+            height_ratios=heights, squeeze=False, sharex="col", layout="constrained",
+        )  # fmt: skip
+        for line, (backbone, rows) in zip(panels, by_backbone.items(), strict=True):
+            labels = [" ".join(text(row.get(name)) for name in names) for row in rows]
+            colours = [_colour(label) for label in labels]
+            for axes, column in zip(line, self.bars, strict=True):
+                bars = axes.barh(range(len(rows)), [row.get(column) or 0.0 for row in rows], color=colours)
+                axes.bar_label(bars, [text(row.get(column)) for row in rows], padding=3, fontsize=8, color=GREY)
+                axes.set(title=backbone, xlabel=column, yticks=range(len(rows)), yticklabels=labels)
+                axes.margins(x=0.15)
+                found = [row[column] for row in self.rows if row.get(column)]
+                if found and max(found) > 20 * min(found):
+                    axes.set(xscale="log", xlabel=f"{column} (log scale)")
+                axes.invert_yaxis()
         figure.suptitle(self.title)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-        return [path]
+        return save(figure, path)
+
+
+def _colour(label: str) -> str:
+    """Of the method that a bar's name ends with."""
+    methods = [word for word in label.replace(",", " ").split() if word in LOOKS]
+    return LOOKS[methods[-1]].colour if methods else FAINT
 
 
 def read(path: Path) -> Found:

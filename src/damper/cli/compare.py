@@ -10,6 +10,7 @@ from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import MissingExtraError
 from damper.experiments.compare import Comparison, compare
 from damper.report.curves import draw_curves
+from damper.report.episodes import first_episodes
 from damper.report.tables import markdown_table
 from damper.report.traces import draw_traces
 from damper.tasks import find_task
@@ -40,7 +41,11 @@ def present(comparison: Comparison, out: Path) -> None:
     header, rows = comparison.table()
     show(title, header, rows)
     write_bytes(out / "table.md", markdown_table(header, rows).encode())
-    traces = {name: evaluation.episodes[0][0].executed for name, evaluation in comparison.evaluations.items()}
+    traces = {
+        f"{method} {label}".removesuffix(" all"): trace
+        for method, evaluation in comparison.evaluations.items()
+        for label, trace in first_episodes(evaluation, method).items()
+    }
     first = next(iter(comparison.evaluations.values()))
     subtitle = f"{comparison.env}, training seed {first.agents[0]['seed']}, episode seed {first.episodes[0][0].seed}"
     try:

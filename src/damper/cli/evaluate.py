@@ -12,6 +12,7 @@ from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
 from damper.filters import parse_filter
+from damper.report.episodes import first_episodes
 from damper.report.traces import draw_traces
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
@@ -38,7 +39,7 @@ def run(options: Evaluate) -> None:
         say(f"{options.source} is not finished: policies of step {evaluation.steps:,} of {of:,}", "yellow")
     show(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation))
     try:
-        picture = draw_first_episodes(evaluation, out / "traces.png")
+        picture = draw_first_episodes(evaluation, out / "traces.png", evaluation.method or options.source.stem)
     except MissingExtraError as error:
         say(f"records and traces in {quoted(out)}; {error}")
     else:
@@ -64,10 +65,11 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     return ["agents", *(title for title, _ in measures.values())], rows
 
 
-def draw_first_episodes(evaluation: Evaluation, path: Path, most: int = 6) -> Path:
-    """The first agents' first episodes."""
-    traces = {}
-    for index, episodes in enumerate(evaluation.episodes[:most]):
-        traces[f"agent {index}, training seed {evaluation.agents[index]['seed']}"] = episodes[0].executed
-    seed = evaluation.episodes[0][0].seed
-    return draw_traces(traces, path, f"{evaluation.env}, episode seed {seed}", find_task(evaluation.env).period)
+def draw_first_episodes(evaluation: Evaluation, path: Path, method: str, most: int = 8) -> Path:
+    """The first seed's first episode of every setting, or of so many spread evenly over them."""
+    found = list(first_episodes(evaluation, method).items())
+    chosen = [found[i * (len(found) - 1) // (most - 1)] for i in range(most)] if len(found) > most else found
+    traces = {f"{method} {label}".removesuffix(" all"): trace for label, trace in chosen}
+    part = f", {most} of {len(found)} settings" if len(found) > most else ""
+    seeds = f"training seed {evaluation.agents[0]['seed']}, episode seed {evaluation.episodes[0][0].seed}"
+    return draw_traces(traces, path, f"{evaluation.env}, {seeds}{part}", find_task(evaluation.env).period)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ class Evaluation:
         versions: of libraries and physics engines that made the episodes.
         env_spec: Gymnasium's spec of the environment as JSON, where it is known.
         steps: environment steps that the policies were trained for, where they tell.
+        method: that they were trained with, where they tell.
     """
 
     env: str
@@ -49,6 +50,7 @@ class Evaluation:
     versions: dict[str, str]
     env_spec: str | None = None
     steps: int | None = None
+    method: str | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """One flat row per agent and episode."""
@@ -120,42 +122,54 @@ def evaluate(
         vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
     """
-    act, agents, known, sizes, steps = _actor(run_or_policy, env, envs, vecnormalize, trust)
-    env = env if env is not None else known
+    actor = _actor(run_or_policy, env, envs, vecnormalize, trust)
+    env = env if env is not None else actor.env
     if env is None:
         what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
         raise DamperError(f"env must be given, because {what} does not tell its environment: name it (--env).")
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
-        every = [seed for _ in agents for seed in seeds]
-        found, spec = rollout(act, env, every, envs, env_threads, filter, sizes)
-    table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
-    return Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec), steps)
+        every = [seed for _ in actor.agents for seed in seeds]
+        found, spec = rollout(actor.act, env, every, envs, env_threads, filter, actor.sizes)
+    table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
+    return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
 
 
-def _actor(
-    source: Any, env: EnvLike | None, envs: str, vecnormalize: Any, trust: bool
-) -> tuple[Act, list[dict[str, Any]], EnvLike | None, tuple[int, int] | None, int | None]:
-    """What to call with all agents' observations in a row; the agents; environment, sizes and steps where known."""
+class Actor(NamedTuple):
+    """What to call with all agents' observations in a row; the agents; the rest where it is known."""
+
+    act: Act
+    agents: list[dict[str, Any]]
+    env: EnvLike | None = None
+    sizes: tuple[int, int] | None = None
+    steps: int | None = None
+    method: str | None = None
+
+
+def _actor(source: Any, env: EnvLike | None, envs: str, vecnormalize: Any, trust: bool) -> Actor:
     if isinstance(source, str | Path):
         source = find_source(source)
     if isinstance(source, Path) or is_model(source):
         opened = open_source(source, 0, env, vecnormalize, trust, envs)
-        facts = opened.facts
-        return opened.act, [{"seed": facts.get("seed", 0)}], opened.env, opened.sizes, facts.get("steps")
+        seed, steps, method = (opened.facts.get(name) for name in ("seed", "steps", "method"))
+        return Actor(opened.act, [{"seed": seed or 0}], opened.env, opened.sizes, steps, method)
     if vecnormalize is not None:
         raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):
-        policies, agents = source.policies(), source.agents
-        return _stacked(policies), agents, policies[0].env_spec, policies[0].sizes, policies[0].info.steps
+        return _of_policies(source.policies(), source.agents)
     if isinstance(source, Policy):
-        return _stacked([source]), [{"seed": source.info.seed}], source.env_spec, source.sizes, source.info.steps
+        return _of_policies([source], [{"seed": source.info.seed}])
     if callable(source):
-        return source, [{"seed": 0}], None, None, None
+        return Actor(source, [{"seed": 0}])
     raise DamperError(
         "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a callable, not "
         f"{type(source).__name__}."
     )
+
+
+def _of_policies(policies: list[Policy], agents: list[dict[str, Any]]) -> Actor:
+    first = policies[0]
+    return Actor(_stacked(policies), agents, first.env_spec, first.sizes, first.info.steps, first.info.method)
 
 
 def _stacked(policies: list[Policy]) -> Act:

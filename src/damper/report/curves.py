@@ -11,39 +11,49 @@ from numpy.typing import NDArray
 
 from damper.engine.run.folder import Run
 from damper.engine.run.groups import groups
-from damper.report.traces import COLOURS, pyplot, save
+from damper.report.style import draw_curve, pyplot, save, shades
 
 PANELS = {"return": "return", "sm": "sm (training)"}
+STRONG = ("plain", "damper")  # whose seeds' range is shaded where shades of all would hide each other
+FEW = 3
 
 
 def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
-    """One panel per measure, one line per group of agents with the seeds' range shaded."""
-    plt = pyplot()
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(9, 3.2), layout="constrained")
-    colours = iter(COLOURS * 10)
-    for name, run in runs.items():
-        for label, members in groups(run.agents).items():
-            colour = next(colours)
-            for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
-                steps, table = _series(run, measure, members)
-                if len(steps):
-                    axis.plot(
-                        steps, np.nanmean(table, 1), color=colour, label=name if label == "all" else f"{name} {label}"
-                    )
-                    axis.fill_between(
-                        steps, np.nanmin(table, 1), np.nanmax(table, 1), color=colour, alpha=0.15, linewidth=0
-                    )
-                axis.set_xlabel("step")
-                axis.set_ylabel(words)
+    """One panel per measure, one line per group of agents; the seeds' range is shaded for up to three, or the chosen.
+
+    Args:
+        runs: by method.
+        path: where to write; the ending chooses the format.
+        title: what task this is.
+    """
+    figure, axes = pyplot().subplots(1, len(PANELS), figsize=(9, 3.4), layout="constrained")
+    lines = []
+    for method, run in runs.items():
+        own = groups(run.agents)
+        for (label, members), look in zip(own.items(), shades(method, len(own)), strict=True):
+            lines.append((method, run, members, f"{method} {label}".removesuffix(" all"), look))
+    for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
+        for method, run, members, label, look in lines:
+            steps, values = _series(run, measure, members)
+            few = len(lines) <= FEW
+            if len(steps):
+                draw_curve(axis, steps, values, look, label, few or method in STRONG, few or method in STRONG)
+        axis.set(xlabel="step", ylabel=words)
+        axis.xaxis.set_major_formatter("{x:,.0f}")
     axes[-1].set_yscale("log")
-    if axes[0].get_legend_handles_labels()[0]:
-        axes[0].legend(frameon=False, fontsize=9)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return save(figure, path)
+    axes[-1].yaxis.set_major_formatter("{x:g}")
+    if handles := axes[0].get_legend_handles_labels()[0]:
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
+    return save(figure, path)[0]
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps and values ``[steps, seeds]``, for the intervals in which some member finished an episode."""
+    """Steps, and mean, lowest and highest ``[3, steps]``, for the intervals in which some member ended an episode."""
     rows = [(line["step"], [line[measure][i] for i in members]) for line in run.metrics() if measure in line]
     rows = [(step, values) for step, values in rows if any(value is not None for value in values)]
-    return np.array([step for step, _ in rows]), np.array([values for _, values in rows], dtype=np.float64)
+    if not rows:
+        return np.empty(0), np.empty((3, 0))
+    table = np.array([values for _, values in rows], dtype=np.float64)
+    values = [function(table, axis=1) for function in (np.nanmean, np.nanmin, np.nanmax)]
+    return np.array([step for step, _ in rows]), np.stack(values)

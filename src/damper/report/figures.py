@@ -16,26 +16,11 @@ from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
 from damper.report.page_data import cell_curve
 from damper.report.statistics import normalised, pareto
-from damper.report.traces import pyplot
+from damper.report.style import FAINT, GREY, LOOKS, draw_curve, look, pyplot, save
 from damper.tasks import TASK_NAMES
 
-STYLE = {
-    "plain": ("#6b7280", "s"),
-    "caps": ("#0e86a8", "^"),
-    "grad-caps": ("#0a8a5f", "D"),
-    "asap": ("#b7860b", "v"),
-    "l2c2": ("#d1345b", "P"),
-    "pave": ("#dd6b20", "X"),
-    "damper": ("#4f3be0", "o"),
-}
-GREY, ACCENT, BEST = "#475569", STYLE["damper"][0], STYLE["pave"][0]
+ACCENT, BEST = LOOKS["damper"].colour, LOOKS["pave"].colour
 ENTRY_INCHES = 1.4  # of a legend
-# Nothing in a file may depend on when or by which release it was drawn.
-_METADATA: dict[str, dict[str, None]] = {
-    "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "png": {"Software": None},
-}
 
 
 def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
@@ -57,16 +42,8 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
         figures["walker-variation"] = partial(_variation, walkers)
     paths = []
     for name, draw in figures.items():
-        figure = draw()
-        paths += [_save(figure, folder / f"{name}.{ending}") for ending in formats]
-        pyplot().close(figure)
+        paths += save(draw(), *(folder / f"{name}.{ending}" for ending in formats))
     return paths
-
-
-def _save(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, metadata=_METADATA.get(path.suffix[1:]))
-    return path
 
 
 @contextmanager
@@ -95,13 +72,13 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
                 cell = setup.find(backbone, task, method)
                 if cell is None:
                     continue
-                colour, marker = STYLE[method]
+                colour, marker, _ = look(method)
                 sm, re = cell.means("smoothness"), cell.means("return")
                 axis.plot(sm, re, marker, color=colour, alpha=0.3, markersize=3)
-                axis.plot(sm.mean(), re.mean(), marker, color=colour, label=title(method, backbone), markersize=6)
+                axis.plot(sm.mean(), re.mean(), marker, color=colour, label=title(method, backbone), markersize=7)
                 means.append((float(re.mean()), float(sm.mean())))
             front = [means[i] for i in pareto(means)]
-            axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color="#94a3b8", linewidth=1.2, zorder=0)
+            axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
             axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
             _plain_log_ticks(axis.xaxis)
         _legend(figure, axes[: len(tasks)], backbone)
@@ -113,7 +90,7 @@ def _plain_log_ticks(axis: Any) -> None:
     from matplotlib import ticker
 
     low, high = axis.get_view_interval()
-    steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0,)
+    steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0) if high / low < 1000 else (1.0,)
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps))
     axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axis.set_minor_locator(ticker.NullLocator())
@@ -129,7 +106,7 @@ def _legend(figure: Any, axes: Sequence[Any], backbone: str) -> None:
 
 
 def _curves(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
-    """Training return over steps: mean and range of the seeds."""
+    """Training return over steps: every method's mean, and the range of the seeds for plain and DAMPER."""
     with _panels(len(tasks)) as (figure, axes):
         for task, axis in zip(tasks, axes, strict=False):
             for method in TABLE_METHODS:
@@ -138,9 +115,8 @@ def _curves(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
                 if "return" not in curve:
                     continue
                 steps = np.array(curve["step"])
-                mean, low, high = np.array(curve["return"], dtype=np.float64)
-                axis.plot(steps, mean, color=STYLE[method][0], label=title(method, backbone), linewidth=1.3)
-                axis.fill_between(steps, low, high, color=STYLE[method][0], alpha=0.1, linewidth=0)
+                values, strong = np.array(curve["return"], dtype=np.float64), method in ("plain", "damper")
+                draw_curve(axis, steps, values, look(method), title(method, backbone), strong, strong)
             axis.set(title=task, xlabel="thousand steps", ylabel="training return")
             axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
         _legend(figure, axes[: len(tasks)], backbone)
@@ -169,7 +145,7 @@ def _weights(setup: Setup, tasks: Sequence[str]) -> Any:
 def _etas(setup: Setup, tasks: Sequence[str]) -> Any:
     """Smoothness over η, normalised per task as in the paper."""
     figure, axis = pyplot().subplots(figsize=(4.6, 3.2), layout="constrained")
-    for task, colour, marker in zip(tasks, (ACCENT, BEST, STYLE["grad-caps"][0]), "os^", strict=False):
+    for task, colour, marker in zip(tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False):
         cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
         axis.plot(
             ETAS,
@@ -200,7 +176,7 @@ def _variation(cells: dict[str, list[Cell]]) -> Any:
             axis.plot(
                 np.arange(1, len(moves) + 1),
                 moves,
-                color=STYLE[cell.method][0],
+                color=look(cell.method).colour,
                 linewidth=0.7,
                 label=title(cell.method, backbone),
             )

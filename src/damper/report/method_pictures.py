@@ -15,8 +15,8 @@ from damper.experiments.store import Record, Store
 from damper.methods import METHODS
 from damper.metrics import smoothness
 from damper.report.cells import Setup, setups
-from damper.report.figures import GREY, STYLE
-from damper.report.traces import pyplot
+from damper.report.style import look, pyplot, save
+from damper.report.traces import Trace, draw_trace
 from damper.tasks import find_task
 
 TASK = "Pendulum"
@@ -69,12 +69,7 @@ def _draw(rows: Sequence[Row], stem: Path, formats: Sequence[str]) -> list[Path]
     figure = pyplot().figure(figsize=(8.4, 1.75 * len(rows)), layout="constrained")
     for part, row in zip(np.atleast_1d(figure.subfigures(len(rows), 1)), rows, strict=True):
         _panels(part, *row)
-    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in formats]
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        figure.savefig(path, dpi=130, metadata={"Date": None, "Creator": None} if path.suffix == ".svg" else None)
-    pyplot().close(figure)
-    return paths
+    return save(figure, *(stem.with_name(f"{stem.name}.{ending}") for ending in formats))
 
 
 def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record]) -> None:
@@ -82,11 +77,10 @@ def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record
     axes, period = part.subplots(1, len(records), sharey=True, squeeze=False)[0], find_task(TASK).period or 1.0
     for axis, (method, record) in zip(axes, records.items(), strict=True):
         trace = record.trace or {}
-        actions, colour = unpack_trace(trace)[:, 0], STYLE[method][0] if method in STYLE else GREY
-        axis.step(np.arange(len(actions)) * period, actions, where="post", color=colour, linewidth=0.9)
+        actions, low, high = unpack_trace(trace), np.array(trace["low"]), np.array(trace["high"])
+        draw_trace(axis, Trace(actions, low, high, look(method)), period=period)
         axis.set_title(f"{title(method, backbone)}   sm {smoothness(actions):.3f}", loc="left", fontsize=8)
-        axis.set(xlabel="time (s)", ylim=(1.05 * trace["low"][0], 1.05 * trace["high"][0]))
-    axes[0].set_ylabel("action")
+        axis.set(xlabel="time (s)", ylabel="action" if axis is axes[0] else "")
     seeds = f"training seed {record.identity['seed']}, episode seed {trace['seed']}"
     words = f"{TASK}, {backbone.upper()}, protocol {setup.protocol}, {seeds}{setup.unlike}"
     part.suptitle(words, x=0.01, ha="left", fontsize=9)

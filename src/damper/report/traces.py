@@ -2,74 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.errors import MissingExtraError
-from damper.metrics import smoothness, spectrum
+from damper.metrics import mean_change, spectrum
+from damper.report.style import FAINT, GREY, Look, pyplot, save
 
-COLOURS = ("#332288", "#CC6677", "#44AA99", "#DDCC77", "#117733", "#88CCEE", "#AA4499", "#999933")
 WINDOW = 200  # steps drawn; longer traces are unreadable
+FLOOR = 1e-4  # of the action's range: amplitudes below it are not told apart
 
 
-def pyplot() -> Any:
-    """Matplotlib without a screen, or the sentence that says how to get it."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError('pictures need matplotlib: pip install "damper-rl[plot]".') from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+class Trace(NamedTuple):
+    """One episode's actions ``[T, A]``, with the bounds ``[A]`` they were clipped to, and how to draw them."""
 
-    matplotlib.rcParams.update({"svg.hashsalt": "damper", "axes.spines.top": False, "axes.spines.right": False})
-    return plt
+    actions: NDArray[np.float32]
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    look: Look
 
 
-def save(figure: Any, path: Path) -> Path:
-    """Write a figure, the same bytes for the same drawing, and forget it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot().close(figure)
-    return path
+def draw_traces(traces: Mapping[str, Trace], path: Path, title: str = "", period: float | None = None) -> Path:
+    """One row per trace: the action between its bounds at left, the amplitude spectrum of its motion at right.
 
-
-def draw_traces(
-    traces: Mapping[str, NDArray[np.float32]],
-    path: Path,
-    title: str = "",
-    period: float | None = None,
-    dimension: int = 0,
-) -> Path:
-    """One row per trace: the action over time at left, its amplitude spectrum at right, on shared axes.
+    Of several action dimensions the one that moves most is drawn, and named.
 
     Args:
-        traces: label -> actions ``[T, A]`` of one episode each.
+        traces: by label, all of one environment.
         path: where to write; the ending chooses the format.
         title: what task and seed this is.
         period: seconds per step, for axes in seconds and hertz.
-        dimension: which action dimension to draw.
     """
-    plt = pyplot()
-    count, unit = len(traces), period or 1.0
-    figure, axes = plt.subplots(count, 2, figsize=(9, 1.1 + 1.55 * count), squeeze=False, sharex="col", sharey="col",
-                                width_ratios=(2.2, 1), layout="constrained")  # fmt: skip
-    for (label, actions), colour, (left, right) in zip(traces.items(), _cycle(count), axes, strict=True):
-        shown = actions[:WINDOW, dimension]
-        left.step(np.arange(len(shown)) * unit, shown, where="post", color=colour, linewidth=1.1)
-        left.set_title(f"{label}   sm {smoothness(actions):.3f}", loc="left", fontsize=10)
-        left.set_ylabel("action")
-        frequency, amplitude = spectrum(actions, period)
-        right.plot(frequency, amplitude[:, dimension] if amplitude.ndim > 1 else amplitude, color=colour, linewidth=1.1)
-        right.set_ylabel("amplitude")
-    axes[-1][0].set_xlabel("time (s)" if period else "step")
-    axes[-1][1].set_xlabel("frequency (Hz)" if period else "cycles per step")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return save(figure, path)
+    count, dimension = len(traces), busiest_dimension(list(traces.values()))
+    figure, axes = pyplot().subplots(count, 2, figsize=(9, 1.1 + 1.6 * count), squeeze=False, sharex="col",
+                                     sharey="col", width_ratios=(2.2, 1), layout="constrained")  # fmt: skip
+    for (label, trace), (left, right) in zip(traces.items(), axes, strict=True):
+        moved = mean_change(trace.actions, trace.low, trace.high)
+        draw_trace(left, trace, dimension, period)
+        left.set_title(f"{label}: moves {100 * moved:.1f} % of its range per step", loc="left", fontsize=10)
+        _draw_spectrum(right, trace, dimension, period)
+    size, longest = len(trace.low), max(len(trace.actions) for trace in traces.values())
+    part = f", first {WINDOW} of {longest:,} steps" if longest > WINDOW else ""
+    axes[-1][0].set_xlabel(("time (s)" if period else "step") + part)
+    axes[-1][1].set_xlabel("frequency (Hz)" if period else "frequency (cycles per step)")
+    chosen = f"; action {dimension + 1} of {size}, which moves most" if size > 1 else ""
+    figure.suptitle(title + chosen, x=0.01, ha="left", fontsize=11)
+    return save(figure, path)[0]
 
 
-def _cycle(count: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+def busiest_dimension(traces: Sequence[Trace]) -> int:
+    """The action dimension that moves most per step, as a share of its range, over all traces."""
+    moves = [np.abs(np.diff(t.actions, axis=0)).mean(0) / (t.high - t.low) for t in traces if len(t.actions) > 1]
+    return int(np.argmax(np.mean(moves, axis=0))) if moves else 0
+
+
+def draw_trace(axis: Any, trace: Trace, dimension: int = 0, period: float | None = None) -> None:
+    """The first steps of an action on the scale of its range, the bounds drawn and on the axis."""
+    shown, low, high = trace.actions[:WINDOW, dimension], float(trace.low[dimension]), float(trace.high[dimension])
+    axis.step(np.arange(len(shown)) * (period or 1.0), shown, where="post", color=trace.look.colour, linewidth=1.1)
+    for bound in (low, high):
+        axis.axhline(bound, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    margin = 0.06 * (high - low)
+    axis.set(ylim=(low - margin, high + margin), yticks=[low, (low + high) / 2, high], ylabel="action")
+    axis.yaxis.set_major_formatter("{x:.3g}")
+
+
+def _draw_spectrum(axis: Any, trace: Trace, dimension: int, period: float | None) -> None:
+    """Amplitudes of the action without its mean, which is no motion, as shares of its range."""
+    actions = trace.actions[:, dimension].astype(np.float64)
+    frequency, amplitude = spectrum(actions - actions.mean(), period)
+    share = amplitude[1:] / (trace.high[dimension] - trace.low[dimension])
+    axis.plot(frequency[1:], np.maximum(share, FLOOR), color=trace.look.colour, linewidth=1.1)
+    axis.set(yscale="log", ylim=(FLOOR, 1.0), yticks=[1e-4, 1e-2, 1.0], ylabel="share of range")
+    axis.set_yticklabels(["≤0.01 %", "1 %", "100 %"], fontsize=8, color=GREY)
+    axis.minorticks_off()

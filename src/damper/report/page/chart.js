@@ -1,13 +1,22 @@
 // One chart for everything: lines with bands, points, dashed levels; linear or logarithmic axes.
 
-const MARKERS = ["circle", "square", "triangle", "diamond"];
+// Each method's marker, as in the figures (report/style.py), within [-1, 1]².
+const MARKERS = { damper: "circle", plain: "square", caps: "up", "grad-caps": "diamond", asap: "down", l2c2: "plus", pave: "cross",
+  pegrad: "left", "unconditional-sum": "right", "unconditional-projection": "hexagon", scalarization: "pentagon" };
+const SHAPES = { square: [[-1, -1], [1, -1], [1, 1], [-1, 1]], up: [[0, -1.3], [1.2, 1], [-1.2, 1]], down: [[0, 1.3], [1.2, -1], [-1.2, -1]],
+  left: [[-1.3, 0], [1, -1.2], [1, 1.2]], right: [[1.3, 0], [-1, -1.2], [-1, 1.2]], diamond: [[0, -1.4], [1.4, 0], [0, 1.4], [-1.4, 0]],
+  plus: [[-0.45, -1.3], [0.45, -1.3], [0.45, -0.45], [1.3, -0.45], [1.3, 0.45], [0.45, 0.45], [0.45, 1.3], [-0.45, 1.3], [-0.45, 0.45], [-1.3, 0.45], [-1.3, -0.45], [-0.45, -0.45]],
+  hexagon: [[0, -1.2], [1.05, -0.6], [1.05, 0.6], [0, 1.2], [-1.05, 0.6], [-1.05, -0.6]], pentagon: [[0, -1.2], [1.15, -0.35], [0.7, 1], [-0.7, 1], [-1.15, -0.35]] };
+SHAPES.cross = SHAPES.plus.map(([x, y]) => [(x - y) * Math.SQRT1_2, (x + y) * Math.SQRT1_2]);
+const marker = (method) => MARKERS[method] || "diamond";
 
 function ticks(low, high, log, count) {
   if (log) {
     const found = [];
     const decades = Math.log10(high / low), steps = decades < 0.7 ? [1, 1.5, 2, 3, 4, 6, 8] : decades < 1.7 ? [1, 2, 5] : [1];
+    const every = Math.ceil(decades / 6);
     for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++)
-      for (const m of steps) if (m * 10 ** e >= low * 0.999 && m * 10 ** e <= high * 1.001) found.push(m * 10 ** e);
+      if (e % every === 0) for (const m of steps) if (m * 10 ** e >= low * 0.999 && m * 10 ** e <= high * 1.001) found.push(m * 10 ** e);
     return found.length > 1 ? found : [low, high];
   }
   const raw = (high - low) / count;
@@ -95,8 +104,8 @@ function drawSeries(root, s, X, Y, xd, yd, spec) {
 
 function mark(s, x, y) {
   const r = s.size || 3.2;
-  const d = { circle: `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`, square: `M${-r} ${-r}h${2 * r}v${2 * r}h${-2 * r}Z`,
-    triangle: `M0 ${-1.3 * r}L${1.2 * r} ${r}H${-1.2 * r}Z`, diamond: `M0 ${-1.4 * r}L${1.4 * r} 0L0 ${1.4 * r}L${-1.4 * r} 0Z` }[s.marker || "circle"];
+  const shape = SHAPES[s.marker];
+  const d = shape ? `M${shape.map((p) => p.map((v) => (v * r).toFixed(2)).join(" ")).join("L")}Z` : `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
   const paint = s.hollow ? `fill:var(--card);stroke:${s.colour};stroke-width:1.6` : `fill:${s.colour};stroke:var(--card);stroke-width:${s.faint ? 0 : 1}`;
   return svg("path", { d, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, style: paint, opacity: s.faint ? 0.34 : 1, class: "mark" });
 }

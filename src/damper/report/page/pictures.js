@@ -6,7 +6,7 @@ function frontSection() {
   const backbone = state.backbone, tasks = tasksOf(backbone);
   const everyone = unique(tasks.flatMap((t) => shown(backbone, t).map((c) => c.method))).map((m) => cellsOf((c) => c.method === m && c.published && c.backbone === backbone)[0]);
   return section("fronts", "Return against smoothness",
-    "Small points are seeds, large ones means; up and left is better. The line joins the means that no other method beats in both. Hollow points are the paper's means.",
+    "Small points are seeds, large ones means; up and left is better, and sm below 0.01 stands at the edge. The line joins the means that no other method beats in both. Hollow points are the paper's means.",
     legend(everyone), el("div", { class: "grid" }, tasks.map((t) => frontChart(t, visible(shown(backbone, t))))));
 }
 
@@ -18,13 +18,14 @@ function front(points) {
 
 function frontChart(task, cells) {
   const both = cells.filter((c) => c.values.return && c.values.smoothness);
-  const means = both.map((c) => [c.values.smoothness[0], c.values.return[0]]);
+  const edge = (sm) => Math.max(sm, 0.01); // a policy that does nothing is as smooth as rounding lets it
+  const means = both.map((c) => [edge(c.values.smoothness[0]), c.values.return[0]]);
   const series = [{ name: "front", colour: "var(--faint)", points: front(means), dash: "2 3", width: 1.4 }];
   both.forEach((c, i) => {
-    const marker = MARKERS[Math.max(0, KNOWN.indexOf(c.method)) % 4], seeds = c.agents.map((a) => [a.means.smoothness, a.means.return]).filter((p) => p[0] !== null && p[1] !== null);
-    series.push({ name: c.label, colour: colour(c.method), points: seeds, line: false, marker, size: 2.4, faint: true, labels: c.agents.map((a) => `${c.label}, seed ${a.seed}`) });
-    if (state.paper === "yes" && c.paper.return && c.paper.smoothness) series.push({ name: `${c.label}, the paper's`, colour: colour(c.method), points: [[c.paper.smoothness[0], c.paper.return[0]]], line: false, marker, size: 3.6, hollow: true });
-    series.push({ name: c.label, colour: colour(c.method), points: [means[i]], line: false, marker, size: 4.6 });
+    const shape = marker(c.method), seeds = c.agents.filter((a) => a.means.smoothness !== null && a.means.return !== null).map((a) => [edge(a.means.smoothness), a.means.return]);
+    series.push({ name: c.label, colour: colour(c.method), points: seeds, line: false, marker: shape, size: 2.4, faint: true, labels: c.agents.map((a) => `${c.label}, seed ${a.seed}`) });
+    if (state.paper === "yes" && c.paper.return && c.paper.smoothness) series.push({ name: `${c.label}, the paper's`, colour: colour(c.method), points: [[edge(c.paper.smoothness[0]), c.paper.return[0]]], line: false, marker: shape, size: 3.6, hollow: true });
+    series.push({ name: c.label, colour: colour(c.method), points: [means[i]], line: false, marker: shape, size: 4.6 });
   });
   return chart({ title: task, series, x: { label: "sm", log: true, pad: 0.08 }, y: { label: "return" }, height: 230 });
 }
@@ -33,12 +34,14 @@ function frontChart(task, cells) {
 
 const CURVES = { return: "return", sm: "sm", change: "mean |Δa|", length: "episode length" };
 
+// Shades of many methods hide each other: beyond three, plain's and DAMPER's remain.
 function curveChart(name, cells) {
-  const series = cells.filter((c) => c.curve[name]).map((c) => {
+  const drawn = cells.filter((c) => c.curve[name]), strong = (c) => drawn.length <= 3 || c.method === "damper" || c.method === "plain";
+  const series = drawn.map((c) => {
     const [mean, low, high] = c.curve[name];
     const points = c.curve.step.map((s, i) => [s, mean[i]]).filter((p) => p[1] !== null);
-    const band = low ? c.curve.step.map((s, i) => [s, low[i], high[i]]).filter((p) => p[1] !== null) : [];
-    return { name: c.label, colour: colour(c.method), points, band, width: c.method === "damper" ? 2.4 : 1.5 };
+    const band = low && strong(c) ? c.curve.step.map((s, i) => [s, low[i], high[i]]).filter((p) => p[1] !== null) : [];
+    return { name: c.label, colour: colour(c.method), points, band, width: strong(c) ? 2.4 : 1.3 };
   });
   return { series, x: { label: "step" }, byX: true };
 }
@@ -47,7 +50,7 @@ function curveSection() {
   const cells = shown(state.backbone, state.task);
   const panels = state.curve.split(",").map((name) => chart({ ...curveChart(name, visible(cells)), title: CURVES[name], y: { label: CURVES[name], log: name === "sm" || name === "change" }, height: 260 }));
   return section("curves", `Learning curves: ${state.task}, ${state.backbone.toUpperCase()}`,
-    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds, shades their range.",
+    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds; shades are their range, of plain and DAMPER where there are more than three: click methods away to see others'.",
     el("div", { class: "controls" }, segments("Show", "curve", [["return,sm", "return and sm"], ["change,length", "|Δa| and length"]])),
     legend(cells), el("div", { class: "grid two" }, panels));
 }
@@ -95,7 +98,7 @@ function variation(rows) {
 
 function traceSection() {
   const traced = tracedCells(), title = `Actions: ${state.task}, ${state.backbone.toUpperCase()}`;
-  const what = "The first evaluation episode of one training seed: the action as sent, its amplitude spectrum, and how far the action moves per step, ‖aₜ − aₜ₋₁‖.";
+  const what = "The first evaluation episode of one training seed: the action as sent, the amplitude spectrum of its motion, and how far the action moves per step, ‖aₜ − aₜ₋₁‖.";
   if (!traced.length) return section("traces", title, what, nothing("No action trace on record for this task and backbone."));
   const options = traced.map((c) => [c.method, c.label]), dims = traceDimensions();
   const chosen = unique([state.first, state.second]).map((m) => traced.find((c) => c.method === m)).filter(Boolean)
@@ -103,14 +106,15 @@ function traceSection() {
   const d = Number(state.dimension), length = state.window === "all" ? Infinity : Number(state.window);
   const line = (o, points, extra) => ({ name: `${o.c.label}, seed ${o.trace.agent}`, colour: colour(o.c.method), points, width: 1.2, ...extra });
   const window = (o) => [...o.rows[d]].slice(0, length).map((v, t) => [t, v]);
-  const bounds = [Math.min(...chosen.map((o) => o.trace.low[d])), Math.max(...chosen.map((o) => o.trace.high[d]))];
-  const traces = chosen.map((o) => chart({ title: o.c.label, series: [line(o, window(o), { step: true })], x: { label: "step" }, y: { label: `action ${d + 1}`, domain: bounds }, height: 170, byX: true }));
+  const bounds = [Math.min(...chosen.map((o) => o.trace.low[d])), Math.max(...chosen.map((o) => o.trace.high[d]))], range = bounds[1] - bounds[0];
+  const domain = [bounds[0] - 0.06 * range, bounds[1] + 0.06 * range], levels = bounds.map((y) => ({ y, colour: "var(--faint)" }));
+  const traces = chosen.map((o) => chart({ title: o.c.label, series: [line(o, window(o), { step: true })], x: { label: "step" }, y: { label: `action ${d + 1}`, domain }, levels, height: 170, byX: true }));
   const shared = { byX: true, height: 220 };
   return section("traces", title, what,
     el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("beside", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
       dims.length > 1 ? selectControl("dimension", "dimension", dims.map((v) => [v, String(Number(v) + 1)])) : null, segments("Steps", "window", [["200", "first 200"], ["all", "all"]])),
     el("div", { class: "grid two" }, traces,
-      chart({ title: "Spectrum", series: chosen.map((o) => line(o, remember(o.rows[d], () => spectrum(o.rows[d])), {})), x: { label: "cycles per step" }, y: { label: "amplitude" }, ...shared }),
+      chart({ title: "Spectrum", series: chosen.map((o) => line(o, remember(o.rows[d], () => spectrum(o.rows[d])).map(([f, a]) => [f, Math.max(a / range, 1e-4)]), {})), x: { label: "cycles per step" }, y: { label: "share of range", log: true, domain: [1e-4, 1] }, ...shared }),
       chart({ title: "Movement per step", series: chosen.map((o) => line(o, variation(o.rows), {})), x: { label: "step" }, y: { label: "‖Δa‖" }, ...shared })));
 }
 

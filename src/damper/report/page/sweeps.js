@@ -29,7 +29,7 @@ function etaSection() {
   if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No sweep over η on record in this setup."));
   const lines = tasks.map((t, i) => {
     const own = cells.filter((c) => c.task === t).sort((a, b) => a.settings.eta - b.settings.eta), values = own.map((c) => c.values.smoothness[0]);
-    const low = Math.min(...values), high = Math.max(...values), style = { name: t, colour: ["var(--m-damper)", "var(--m-pave)", "var(--m-grad-caps)", "var(--m-l2c2)", "var(--m-caps)", "var(--m-asap)"][i % 6], marker: MARKERS[i % 4], size: 3.6, width: 1.9, labels: own.map((c) => `${t}, η = ${c.settings.eta}`) };
+    const low = Math.min(...values), high = Math.max(...values), style = { name: t, colour: ["var(--m-damper)", "var(--m-pave)", "var(--m-grad-caps)", "var(--m-l2c2)", "var(--m-caps)", "var(--m-asap)"][i % 6], marker: ["circle", "square", "up", "diamond"][i % 4], size: 3.6, width: 1.9, labels: own.map((c) => `${t}, η = ${c.settings.eta}`) };
     return { style, normal: own.map((c, j) => [c.settings.eta, high > low ? (values[j] - low) / (high - low) : 0]), plain: own.map((c, j) => [c.settings.eta, values[j]]) };
   });
   const x = { label: "η", domain: [-0.03, 1.03], ticks: DATA.etas };

@@ -1,0 +1,123 @@
+"""How everything is drawn: one look per method in every picture, and files that are the same for the same drawing.
+
+Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), markers and dashes also in grey.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.errors import MissingExtraError
+
+DPI = 150
+GREY, FAINT = "#475569", "#94a3b8"
+
+
+class Look(NamedTuple):
+    """A method's colour, marker and dashes (on, off, ...; none for a solid line), in matplotlib's terms."""
+
+    colour: str
+    marker: str
+    dashes: tuple[float, ...] = ()
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """As a plotted line takes it."""
+        return {"color": self.colour, "linestyle": (0, self.dashes) if self.dashes else "-"}
+
+
+# The report's page has the same in page/style.css and page/chart.js; a test compares them.
+LOOKS = {
+    "plain": Look("#6b7280", "s", (4, 1.5)),
+    "caps": Look("#2f9bd6", "^", (6, 2)),
+    "grad-caps": Look("#00916a", "D", (1, 1)),
+    "asap": Look("#c98a00", "v", (3, 1, 1, 1)),
+    "l2c2": Look("#c8699b", "P", (6, 1, 1, 1)),
+    "pave": Look("#cf5a00", "X", (2, 1)),
+    "damper": Look("#4f3be0", "o"),
+    "pegrad": Look("#7a1f5c", "<", (5, 1)),
+    "unconditional-sum": Look("#5b8c1a", ">", (3, 2)),
+    "unconditional-projection": Look("#1f5fa8", "h", (4, 1, 1, 1, 1, 1)),
+    "scalarization": Look("#334155", "p", (1, 2)),
+}
+_OTHERS = (
+    *(Look("#117733", "d", (2, 2)), Look("#882255", "*", (5, 3)), Look("#8a8a1f", "8", (3, 1))),
+    *(Look("#2b7f76", "H", (1, 1.5)), Look("#a14a5a", "4", (6, 3)), Look("#7c5e3c", "3", (2, 1, 1, 1))),
+)
+
+
+def look(method: str) -> Look:
+    """The method's look, the same in every picture; one of a few others for methods that the paper does not have."""
+    return LOOKS.get(method) or _OTHERS[zlib.crc32(method.encode()) % len(_OTHERS)]
+
+
+def shades(method: str, count: int) -> list[Look]:
+    """Looks for several settings of one method: from light to its own colour, the dashes differing too."""
+    own, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
+    if count == 1:
+        return [own]
+    mixed = [_towards_white(own.colour, 0.6 * (1 - i / (count - 1))) for i in range(count)]
+    return [Look(colour, own.marker, dashes[(i - count) % len(dashes)]) for i, colour in enumerate(mixed)]
+
+
+def _towards_white(colour: str, share: float) -> str:
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(c + share * (255 - c)):02x}" for c in channels)
+
+
+def pyplot() -> Any:
+    """Matplotlib without a screen, or the sentence that says how to get it."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtraError('pictures need matplotlib: pip install "damper-rl[plot]".') from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    matplotlib.rcParams.update({"svg.hashsalt": "damper", "axes.spines.top": False, "axes.spines.right": False})
+    return plt
+
+
+# Nothing in a file may depend on when or by which release it was drawn.
+_METADATA: dict[str, dict[str, None]] = {
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    ".png": {"Software": None},
+}
+
+
+def save(figure: Any, *paths: Path) -> list[Path]:
+    """Write a figure, the same bytes for the same drawing, and forget it."""
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DPI, metadata=_METADATA.get(path.suffix))
+    pyplot().close(figure)
+    return list(paths)
+
+
+def draw_curve(
+    axis: Any, steps: NDArray[Any], values: NDArray[Any], look: Look, label: str, band: bool, strong: bool
+) -> None:
+    """A line of means with a few markers, and the range of the seeds behind it where ``band`` says so.
+
+    Args:
+        axis: where to draw.
+        steps: ``[T]``.
+        values: mean, lowest and highest, ``[3, T]``.
+        look: of the line.
+        label: for the legend.
+        band: shade the range.
+        strong: draw it above the others, thicker.
+    """
+    mean, low, high = values
+    if band:
+        axis.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    marked = np.linspace(0, len(steps) - 1, 6).round().astype(int)[1:-1] if len(steps) > 8 else None
+    width = 1.8 if strong else 1.1
+    axis.plot(steps, mean, **look.line, label=label, linewidth=width, zorder=3 if strong else 2,
+              marker=look.marker, markersize=4, markevery=None if marked is None else marked.tolist())  # fmt: skip
