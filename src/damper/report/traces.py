@@ -19,9 +19,9 @@ FLOOR = 1e-4  # of the action's range: amplitudes below it are not told apart
 class Trace(NamedTuple):
     """One episode's actions ``[T, A]``, with the bounds ``[A]`` they were clipped to, and how to draw them."""
 
-    actions: NDArray[np.float32]
-    low: NDArray[np.float32]
-    high: NDArray[np.float32]
+    actions: NDArray[Any]
+    low: NDArray[Any]
+    high: NDArray[Any]
     look: Look
 
 
