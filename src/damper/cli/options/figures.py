@@ -11,7 +11,7 @@ from damper.cli.options import default
 
 @dataclass
 class Figures:
-    """Draw the rule and its theory: the overview, the matched temporal gain, and what the smoothness score misses."""
+    """Draw the rule, its theory and the code: overview, matched temporal gain, what the score sm misses, a map."""
 
     out: Path = Path("figures")
     """Where to write."""
