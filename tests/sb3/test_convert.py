@@ -11,7 +11,7 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
-from stable_baselines3 import PPO
+from stable_baselines3 import A2C
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -170,9 +170,9 @@ def test_code_among_the_weights_is_not_run(tmp_path):
 
 
 def test_another_algorithm_is_refused_before_trust_is_asked_for(tmp_path):
-    PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu").save(tmp_path / "model.zip")
+    A2C("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu").save(tmp_path / "model.zip")
     for read in (read_zip, load_zip):
-        with pytest.raises(DamperError, match="must hold a TD3 or SAC model"):
+        with pytest.raises(DamperError, match="must hold a TD3, SAC, PPO, DDPG or TQC model"):
             read(tmp_path / "model.zip")
 
 

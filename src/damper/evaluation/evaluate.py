@@ -175,6 +175,8 @@ def _of_policies(policies: list[Policy], agents: list[dict[str, Any]]) -> Actor:
 def _stacked(policies: list[Policy]) -> Act:
     """All policies as one batch: observations ``[P·E, d]`` in, actions out."""
     first, count = policies[0], len(policies)
+    if not first.info.squash:  # PPO's comes alone: runs hold TD3's and SAC's
+        return lambda obs: np.nan_to_num(first(obs))
     rows = torch.stack([policy.row for policy in policies])
     low, high = (torch.tensor(bound, dtype=rows.dtype) for bound in (first.info.low, first.info.high))
     weights = first.layout.split(rows)

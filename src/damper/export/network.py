@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Normaliser(NamedTuple):
-    """VecNormalize's statistics: ``clip((s − mean)/√(variance + ε), ±clip)``."""
+    """VecNormalize's statistics: ``clip((s − mean)/√(variance + ε), ±clip)``; rsl_rl's have no clip."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -53,7 +53,7 @@ class Normaliser(NamedTuple):
             Step("Sub", (coarse,)),
             Step("Sub", (rest,)),
             Step("Mul", (_f32(self.scale),)),
-            Step("Clip", (-bound, bound)),
+            *([Step("Clip", (-bound, bound))] if np.isfinite(bound) else []),
         ]
 
 
@@ -78,19 +78,22 @@ def build(
     high: ArrayLike,
     clip_mean: float | None = None,
     normaliser: Normaliser | None = None,
+    squash: bool = True,
 ) -> Network:
     """``low + (tanh(W_k h + b_k) + 1)/2 · (high − low)`` on hidden layers ``h ← activation(W h + b)``.
 
+    Without ``squash`` the last layer's output is cut to the bounds that are finite.
+
     Args:
         layers: weights ``[in, out]`` and biases ``[out]``, the last being the action's.
-        activation: "silu", "relu" or "tanh".
+        activation: "silu", "relu", "tanh" or "elu".
         low: the actions' lower bounds.
         high: the actions' upper bounds.
         clip_mean: gSDE's bound on what goes into tanh.
         normaliser: statistics to normalise observations with.
+        squash: whether tanh bounds the actions (TD3, SAC) or a cut does (PPO).
     """
     pairs = [(_f32(weight), _f32(bias)) for weight, bias in layers]
-    bottom, half_range = _f32(low), _f32((_f32(high) - _f32(low)) * np.float32(0.5))
     if normaliser and len(normaliser.mean) != len(pairs[0][0]):
         raise DamperError(
             f"vecnormalize must hold statistics of the policy's {len(pairs[0][0])} observations, but holds "
@@ -102,7 +105,12 @@ def build(
     steps += [Step("Gemm", pairs[-1])]
     if clip_mean is not None:
         steps += [Step("Clip", (_f32(-clip_mean), _f32(clip_mean)))]
-    steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), Step("Mul", (half_range,)), Step("Add", (bottom,))]
+    bottom, top = _f32(low), _f32(high)
+    if squash:
+        half_range = _f32((top - bottom) * np.float32(0.5))
+        steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), Step("Mul", (half_range,)), Step("Add", (bottom,))]
+    elif np.isfinite((bottom, top)).any():
+        steps += [Step("Max", (np.atleast_1d(bottom),)), Step("Min", (np.atleast_1d(top),))]
     return Network(pairs[0][0].shape[0], pairs[-1][0].shape[1], tuple(steps))
 
 
@@ -116,7 +124,10 @@ _TORCH: dict[str, Any] = {
     "Mul": lambda x, c: x * c,
     "Clip": lambda x, low, high: torch.clamp(x, low, high),
     "Gemm": lambda x, weight, bias: torch.addmm(bias, x, weight),
+    "Max": torch.maximum,
+    "Min": torch.minimum,
     "Silu": nn.functional.silu,
+    "Elu": nn.functional.elu,
     "Relu": torch.relu,
     "Tanh": torch.tanh,
 }

@@ -122,15 +122,18 @@ def _open(source: Any, agent: int, wanted: Spec | None, normaliser: Normaliser |
         return _policy(source, normaliser)
     if is_model(source):
         return _model(source, normaliser)
+    if (actor := _rsl_rl_actor(source)) is not None:
+        return _rsl_rl(source, actor, normaliser)
     raise DamperError(
-        f"source must be a run, a policy, an SB3 model or a path to one, not {type(source).__name__}: save it first."
+        "source must be a run, a policy, an SB3 model or a path to one, or an rsl_rl runner, not "
+        f"{type(source).__name__}: save it first."
     )
 
 
 def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, Any] | None = None) -> Source:
     info = policy.info
     layers = [(w[0].numpy(), b[0, 0].numpy()) for name, (w, b) in policy.weights.items() if _acts(name)]
-    network = build(layers, info.activation, info.low, info.high, normaliser=normaliser)
+    network = build(layers, info.activation, info.low, info.high, normaliser=normaliser, squash=info.squash)
     facts = {"backbone": info.backbone, "method": info.method, "seed": info.seed, "steps": info.steps}
     facts |= {"settings": info.settings, "versions": info.versions}
     act: Act = policy if normaliser is None else lambda obs: policy(normaliser(obs))
@@ -166,7 +169,7 @@ def _needs_statistics(what: str) -> DamperError:
 
 def _model(model: Any, normaliser: Normaliser | None) -> Source:
     """An SB3 model as it predicts; its network if it is made of linear layers."""
-    from damper.sb3.convert import check_boxes, env_spec, method_name, method_settings, norm_obs, read_actor
+    from damper.sb3.convert import backbone, check_boxes, env_spec, method_name, method_settings, norm_obs, read_actor
 
     check_boxes(model)
     inside = getattr(model, "_vec_normalize_env", None)
@@ -183,16 +186,37 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
         refusal = error  # it can still act
     else:
         layers = [(w.T.numpy(), b.numpy()) for name, (w, b) in actor.layers.items() if _acts(name)]
-        network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser)
+        network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser, actor.squash)
 
     def act(obs: NDArray[Any]) -> NDArray[np.float32]:
         actions: NDArray[np.float32] = model.predict(normaliser(obs) if normaliser else obs, deterministic=True)[0]
         return actions
 
-    facts: dict[str, Any] = {"backbone": "sac" if hasattr(model, "ent_coef") else "td3", "method": method_name(model)}
+    facts: dict[str, Any] = {"backbone": backbone(model), "method": method_name(model)}
     facts |= {"seed": model.seed, "steps": model.num_timesteps, "settings": method_settings(model)}
     ranges, sizes = (seen.low, seen.high), (int(np.prod(seen.shape)), low.size)
     return Source(act, env_spec(model), facts, network, low, high, ranges, normaliser, sizes=sizes, refusal=refusal)
+
+
+def _rsl_rl_actor(source: Any) -> Any:
+    """The actor of an rsl_rl runner, algorithm or model; None of anything else."""
+    algorithm = getattr(source, "alg", source)
+    actor = getattr(algorithm, "_raw_actor", getattr(algorithm, "actor", algorithm))
+    return actor if hasattr(actor, "obs_groups") and hasattr(actor, "obs_normalizer") else None
+
+
+def _rsl_rl(source: Any, actor: Any, given: Normaliser | None) -> Source:
+    """An rsl_rl actor: its normaliser goes inside, its observations are its groups side by side."""
+    from damper.rsl_rl.convert import act, facts, read_actor
+
+    if given is not None:
+        raise DamperError("vecnormalize must not be given with an rsl_rl policy: it holds its statistics itself.")
+    found = read_actor(actor)
+    normaliser = Normaliser(*found.statistics, np.inf) if found.statistics else None
+    low, high = np.full(found.actions, -np.inf), np.full(found.actions, np.inf)
+    network = build(found.layers, found.activation, low, high, normaliser=normaliser, squash=False)
+    sizes = network.sizes
+    return Source(act(actor), None, facts(source, actor), network, low, high, None, normaliser, sizes=sizes)
 
 
 def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:

@@ -7,6 +7,7 @@ usual policies that is enough to act.
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import re
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import stable_baselines3
 import torch
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
@@ -24,13 +24,13 @@ import damper.sb3
 from damper.engine.envs.recorded import UNKNOWN
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
-from damper.sb3.convert import Actor, make_policy, read_layers
+from damper.sb3.convert import ACTOR_MODULES, Actor, make_policy, read_layers
 
-_POLICIES = ("stable_baselines3.td3.policies", "stable_baselines3.sac.policies")
+_POLICIES = (*ACTOR_MODULES, "stable_baselines3.common.policies")
 
 
 def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
-    """The actor of a TD3 or SAC zip, ours or SB3's, without unpickling anything.
+    """The actor of a TD3, SAC, PPO, DDPG or TQC zip, ours or SB3's, without unpickling anything.
 
     Args:
         path: the zip.
@@ -38,11 +38,13 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     """
     archive = _open(path)
     data = json.loads(archive.read("data"))
-    _algorithm(path, data)
-    actor = Actor(_layers(archive, path, data), _activation(path, data))
+    algorithm = _algorithm(path, data)
+    squash = algorithm != "PPO" or _described(data["policy_kwargs"]).get("squash_output") is True
+    actor = Actor(_layers(archive, path, data), _activation(path, data, algorithm), squash=squash)
     low, high = bounds or (_bound(path, data, "low"), _bound(path, data, "high"))
     recorded = _plain(data.get("env_spec"), None)
     facts = {
+        "backbone": algorithm.lower(),
         "env": EnvSpec.from_json(recorded).id if recorded else str(_plain(data.get("env_id"), UNKNOWN)),
         "env_spec": recorded,
         "method": _method(data.get("method", "plain")),
@@ -86,21 +88,29 @@ def load_zip(path: Path | str) -> Any:
     """The whole model, unpickled by SB3: only for files whose author you trust."""
     data = json.loads(_open(path).read("data"))
     # SB3's own classes do not know what ASAP, Bloop or MetaBalance keep beside the policy.
-    classes = damper.sb3 if "method" in data else stable_baselines3
-    return getattr(classes, _algorithm(path, data)).load(path, device="cpu")
+    name = _algorithm(path, data)
+    theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
+    ours = getattr(damper.sb3, name)  # also for theirs: it says what to install
+    kind = ours if "method" in data else getattr(importlib.import_module(theirs), name)
+    return kind.load(path, device="cpu")
 
 
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     """Which class saved it, by what only that class has; what neither loading nor reading helps is refused."""
     if "Dict" in str(_described(data.get("observation_space")).get(":type:")):
         raise DamperError(f"{path} has Dict observations: only policies of one vector can be evaluated or exported.")
+    if "clip_range" in data and "gae_lambda" in data:
+        if "Box" not in str(_described(data.get("action_space")).get(":type:")):
+            raise DamperError(f"{path} has discrete actions: only policies of a Box can be evaluated or exported.")
+        return "PPO"
     if "ent_coef" in data and "target_entropy" in data:
-        return "SAC"
+        return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
     if "target_policy_noise" in data:
-        return "TD3"
+        # SB3 makes DDPG of TD3 by these two numbers.
+        return "DDPG" if data.get("policy_delay") == 1 and data.get("target_noise_clip") == 0.0 else "TD3"
     raise DamperError(
-        f"{path} must hold a TD3 or SAC model, but holds another algorithm's: load it and pass the model to "
-        "damper.evaluate."
+        f"{path} must hold a TD3, SAC, PPO, DDPG or TQC model, but holds another algorithm's: load it and pass the "
+        "model to damper.evaluate."
     )
 
 
@@ -134,7 +144,7 @@ def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) ->
         raise _needs_trust(path, "has observations other than a Box")
     if "features_extractor_class" in _described(data["policy_kwargs"]):
         raise _needs_trust(path, "has a features extractor of its own")
-    if _plain(data.get("use_sde"), False):
+    if _plain(data.get("use_sde"), False) and "gae_lambda" not in data:  # PPO's has no such bound
         raise _needs_trust(path, "uses gSDE, whose bound on the mean is not written in plain text")
     try:
         state = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
@@ -148,8 +158,9 @@ def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) ->
         raise _needs_trust(path, "has layers that are not SB3's") from error
 
 
-def _activation(path: Path | str, data: dict[str, Any]) -> str:
-    text = str(_described(data["policy_kwargs"]).get("activation_fn", "torch.nn.modules.activation.ReLU"))
+def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
+    default = "torch.nn.modules.activation." + ("Tanh" if algorithm == "PPO" else "ReLU")
+    text = str(_described(data["policy_kwargs"]).get("activation_fn", default))
     found = re.search(r"torch\.nn\.modules\.activation\.(SiLU|ReLU|Tanh)\b", text)
     if found is None:
         raise _needs_trust(path, f"has another activation than SiLU, ReLU or Tanh ({text})")

@@ -10,10 +10,9 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
-from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMonitor, VecNormalize, VecVideoRecorder
-from stable_baselines3.sac.policies import Actor as SacActor
-from stable_baselines3.td3.policies import Actor as Td3Actor
 from torch import Tensor, nn
 
 from damper.activations import ACTIVATIONS
@@ -23,22 +22,30 @@ from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import versions
 from damper.errors import DamperError
 
-_ACTORS = (Td3Actor, SacActor)
+# By name, because sb3-contrib, which the last is of, need not be installed.
+ACTOR_MODULES = ("stable_baselines3.td3.policies", "stable_baselines3.sac.policies", "sb3_contrib.tqc.policies")
 
 
 class Actor(NamedTuple):
-    """An SB3 actor made of linear layers: their names and tensors, the activation, and gSDE's bound on the mean."""
+    """An SB3 actor made of linear layers: their names and tensors, the activation, and gSDE's bound on the mean.
+
+    With ``squash`` tanh bounds the action, as in TD3 and SAC; without, it is the mean cut to its range, as in PPO.
+    """
 
     layers: dict[str, tuple[Tensor, Tensor]]
     activation: str
     clip_mean: float | None = None
+    squash: bool = True
 
 
 def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     """Weights ``[out, in]`` and biases of an SB3 actor by the engine's names, from its policy's state dict.
 
-    TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and ``log_std``.
+    TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and ``log_std``; PPO
+    keeps the trunk in ``mlp_extractor.policy_net``, and the mean in ``action_net``.
     """
+    if "action_net.weight" in state:
+        return _read_on_policy_layers(state)
     names = [key.removesuffix(".weight") for key in state if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)]
     names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
     # Without hidden layers SAC has no latent_pi either, but still two heads.
@@ -55,11 +62,35 @@ def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]
     return {title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in zip(titles, names, strict=True)}
 
 
+def _read_on_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+    values = ("value_net.", "mlp_extractor.value_net.", "vf_features_extractor.", "log_std")
+    acting = [key for key in state if not key.startswith(values)]
+    trunk = [key.removesuffix(".weight") for key in acting if re.fullmatch(_TRUNK + r"\.weight", key)]
+    if unknown := [key for key in acting if not re.fullmatch(rf"(?:{_TRUNK}|action_net)\.(?:weight|bias)", key)]:
+        raise DamperError(
+            f"the policy must be made of SB3's linear layers alone, but has {unknown[0]!r}: a features extractor or a "
+            "network of its own cannot be converted."
+        )
+    names = {f"trunk.{i}": name for i, name in enumerate(trunk)} | {"mu": "action_net"}
+    return {title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in names.items()}
+
+
+_TRUNK = r"mlp_extractor\.policy_net\.\d+"
+
+
+def backbone(model: Any) -> str:
+    """Which algorithm a model is of, by its class or those it inherits."""
+    names = [kind.__name__ for kind in type(model).__mro__]
+    return next((name.lower() for name in ("PPO", "TQC", "SAC", "DDPG", "TD3") if name in names), "unknown")
+
+
 def read_actor(model: Any) -> Actor:
     """A model's actor as layers; anything that layers do not say is refused."""
-    actor: Any = getattr(model.policy, "actor", None)
+    on_policy = type(model.policy) is ActorCriticPolicy and type(model.policy.mlp_extractor) is MlpExtractor
+    actor: Any = model.policy if on_policy else getattr(model.policy, "actor", None)
     space = model.observation_space
-    if type(actor) not in _ACTORS or not isinstance(actor.features_extractor, FlattenExtractor):
+    known = on_policy or (type(actor).__name__ == "Actor" and type(actor).__module__ in ACTOR_MODULES)
+    if not known or not isinstance(actor.features_extractor, FlattenExtractor):
         raise DamperError(
             "the actor must be SB3's own, without a features extractor, but is "
             f"{type(actor).__name__} on {type(getattr(actor, 'features_extractor', None)).__name__}: others cannot be "
@@ -76,9 +107,9 @@ def read_actor(model: Any) -> Actor:
             f"activation_fn must be SiLU, ReLU or Tanh, but is {getattr(actor, 'activation_fn', None)}: others cannot "
             "be converted."
         )
-    clip = actor.clip_mean if getattr(actor, "use_sde", False) and actor.clip_mean > 0 else None
+    clip = getattr(actor, "clip_mean", 0.0) if getattr(actor, "use_sde", False) else 0.0
     state = {name: tensor.detach().to("cpu") for name, tensor in model.policy.state_dict().items()}
-    return Actor(read_layers(state), activation, clip)
+    return Actor(read_layers(state), activation, clip if clip > 0 else None, not on_policy or actor.squash_output)
 
 
 # Vectorised wrappers that leave the policy's environment as it is; VecNormalize's statistics are asked for apart.
@@ -132,7 +163,7 @@ def method_settings(model: Any) -> dict[str, Any]:
 
 
 def from_sb3(model: Any) -> Policy:
-    """The deterministic policy of an SB3 model (TD3 or SAC, ours or theirs) as the engine's.
+    """The deterministic policy of an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or theirs) as the engine's.
 
     It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small file without
     pickle, and evaluated by ``damper.evaluate``.
@@ -147,6 +178,7 @@ def from_sb3(model: Any) -> Policy:
         raise DamperError("use_sde bounds the mean, which a policy file does not hold: use damper.export instead.")
     spec = env_spec(model)
     facts = {
+        "backbone": backbone(model),
         "env": spec.id,
         "env_spec": to_json(spec),
         "method": method_name(model),
@@ -162,8 +194,8 @@ def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> 
     shapes = tuple((name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items())
     row = Layout(shapes).join([t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])])[0]
     info = PolicyInfo(
-        backbone="sac" if "log_std" in actor.layers else "td3",
         activation=actor.activation,
+        squash=actor.squash,
         low=[float(x) for x in np.ravel(low)],
         high=[float(x) for x in np.ravel(high)],
         layers=list(shapes),
@@ -182,6 +214,11 @@ def to_sb3(policy: Policy, model: Any) -> None:
     actor = read_actor(model)
     own = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
     given = {name: (a, b) for name, a, b in policy.layout.layers if name in own or name != "prediction"}
+    if actor.squash != policy.info.squash:
+        raise DamperError(
+            f"the model must bound its actions as the policy does, but {backbone(model)} and {policy.info.backbone} "
+            "differ: one has a tanh, the other cuts."
+        )
     if own != given or actor.activation != policy.info.activation:
         raise DamperError(
             f"the model must have the policy's layers {given} and activation {policy.info.activation!r}, but has {own} "
@@ -194,11 +231,10 @@ def to_sb3(policy: Policy, model: Any) -> None:
             f"the model's action bounds must be the policy's, {policy.info.low} to {policy.info.high}, but are "
             f"{space.low.tolist()} to {space.high.tolist()}: make it for {policy.info.env}."
         )
-    for module in (model.policy.actor, getattr(model.policy, "actor_target", None)):
-        if module is None:
-            continue
-        layers = read_layers({f"actor.{name}": tensor for name, tensor in module.state_dict().items()})
-        for name, (weight, bias) in layers.items():
+    state = model.policy.state_dict()
+    target = {f"actor.{name[13:]}": tensor for name, tensor in state.items() if name.startswith("actor_target.")}
+    for tensors in filter(None, (state, target)):
+        for name, (weight, bias) in read_layers(tensors).items():
             w, b = policy.weights[name]
             weight.copy_(w[0].T)
             bias.copy_(b[0, 0])

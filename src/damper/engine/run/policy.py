@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from damper.engine.envs.recorded import named_spec, to_json
 from damper.engine.envs.spec import Spec, unscale_action
+from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_tensors
@@ -26,7 +27,8 @@ class PolicyInfo:
     """What a policy file says of itself.
 
     ``env_spec`` is Gymnasium's ``EnvSpec`` of the environment it was trained in, as JSON; None in files of earlier
-    versions, which know only the id ``env``.
+    versions, which know only the id ``env``. ``squash`` tells how the actor's output becomes an action: by tanh and the
+    action's range (TD3, SAC), or cut to the range (PPO's Gaussian).
     """
 
     env: str
@@ -41,6 +43,7 @@ class PolicyInfo:
     settings: dict[str, Any]
     versions: dict[str, str]
     env_spec: str | None = None
+    squash: bool = True
 
 
 class Policy:
@@ -67,7 +70,7 @@ class Policy:
 
     @torch.no_grad()
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
-        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``."""
+        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``, or cut."""
         inputs = torch.as_tensor(np.asarray(obs), dtype=self.row.dtype)
         expected, _ = self.sizes
         if inputs.ndim == 0 or inputs.shape[-1] != expected:
@@ -76,13 +79,19 @@ class Policy:
                 f"give observations of {self.info.env}."
             )
         flat = inputs.reshape(1, -1, inputs.shape[-1])
-        mu = StackedActor(self.weights, self.info.activation)(flat)[0]
-        actions: torch.Tensor = unscale_action(mu, self._low, self._high)
+        actor = StackedActor(self.weights, self.info.activation)
+        actions: torch.Tensor
+        if self.info.squash:
+            actions = unscale_action(actor(flat)[0], self._low, self._high)
+        else:
+            actions = linear(actor.features(flat), self.weights["mu"])[0].clamp(self._low, self._high)
         return actions.reshape(*inputs.shape[:-1], -1).numpy()
 
     def save(self, path: Path | str) -> None:
         """Write the file, whole or not at all."""
-        write_tensors(Path(path), {"actor": self.row}, {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)})
+        # Only where it says something, so that earlier versions read all other files.
+        info = {name: value for name, value in asdict(self.info).items() if name != "squash" or not value}
+        write_tensors(Path(path), {"actor": self.row}, {"damper_policy": json.dumps(info, sort_keys=True)})
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:

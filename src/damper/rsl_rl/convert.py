@@ -1,0 +1,83 @@
+"""rsl_rl's actors as layers and statistics, for files that run anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import GaussianDistribution
+from tensordict import TensorDict
+from torch import nn
+
+from damper.errors import DamperError
+
+Array = NDArray[Any]
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.ELU: "elu", nn.ReLU: "relu", nn.Tanh: "tanh", nn.SiLU: "silu"}
+
+
+class Actor(NamedTuple):
+    """An rsl_rl actor made of linear layers.
+
+    Attributes:
+        layers: weights ``[in, out]`` and biases.
+        activation: what stands between them.
+        actions: how many come out.
+        statistics: mean and scale of the normaliser, which computes ``(s − mean) · scale``; None without.
+    """
+
+    layers: list[tuple[Array, Array]]
+    activation: str
+    actions: int
+    statistics: tuple[Array, Array] | None
+
+
+def read_actor(actor: Any) -> Actor:
+    """An ``MLPModel`` with a Gaussian of state-independent deviation; others are refused."""
+    if type(actor) is not MLPModel or type(actor.distribution) not in (GaussianDistribution, type(None)):
+        raise DamperError(
+            "the actor must be rsl_rl's MLPModel with a GaussianDistribution, but is "
+            f"{type(actor).__name__} with {type(actor.distribution).__name__}: rsl_rl's own export takes others."
+        )
+    linears = [module for module in actor.mlp if isinstance(module, nn.Linear)]
+    between = {type(module) for module in actor.mlp} - {nn.Linear}
+    if not between <= set(ACTIVATIONS) or len(between) != 1:
+        names = ", ".join(sorted(kind.__name__ for kind in between))
+        raise DamperError(f"activation must be elu, relu, tanh or swish, but is {names}: rsl_rl's own export takes it.")
+    layers = [tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears]
+    statistics = None
+    if actor.obs_normalization:
+        normaliser = actor.obs_normalizer
+        mean, std = (tensor.double().cpu().numpy() for tensor in (normaliser.mean, normaliser.std))
+        statistics = mean, 1.0 / (std + normaliser.eps)
+    return Actor(layers, ACTIVATIONS[between.pop()], linears[-1].out_features, statistics)  # type: ignore[arg-type]
+
+
+def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
+    """Mean actions as rsl_rl computes them, for observations with the actor's groups side by side."""
+    weights = next(actor.parameters())
+    # Any split serves: rsl_rl joins the groups again.
+    groups, width = actor.obs_groups, actor.obs_dim
+
+    @torch.no_grad()
+    def mean(obs: Array) -> NDArray[np.float32]:
+        inputs = torch.as_tensor(obs, dtype=weights.dtype, device=weights.device)
+        parts = inputs.split([width] + [0] * (len(groups) - 1), -1)
+        actions: NDArray[np.float32] = (
+            actor(TensorDict(dict(zip(groups, parts, strict=True)), len(inputs))).cpu().numpy()
+        )
+        return actions
+
+    return mean
+
+
+def facts(source: Any, actor: Any) -> dict[str, Any]:
+    """What is known of its training."""
+    algorithm = getattr(source, "alg", source)
+    method = getattr(algorithm, "method", None)
+    told = {"backbone": "ppo", "method": method.name if method else "plain", "obs_groups": list(actor.obs_groups)}
+    settings = dict(getattr(algorithm, "method_settings", {}))
+    return {**told, "settings": settings, "iterations": getattr(source, "current_learning_iteration", None)}
