@@ -38,6 +38,9 @@ class Tile(NamedTuple):
 # The fastest of about thirty on an H200 at 1, 5 and 35 agents. The larger the tile, the fewer numbers are read twice,
 # as long as there are enough blocks; what a large one keeps for the way back would not fit into registers.
 LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
+# In full float32 a product is three, with twice the factors in registers: tiles as deep or as large would spill them to
+# memory, which made an update of 35 agents 24 times slower than in TF32.
+SHALLOW = Tile(64, 64, 16, 2, 3)
 ENOUGH = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
 FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
 
@@ -142,7 +145,8 @@ def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int
     def blocks(tile: Tile) -> int:
         return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
 
-    return next((tile for tile in tiles if nets * blocks(tile) >= ENOUGH[tile]), tiles[-1])
+    largest = next((tile for tile in tiles if nets * blocks(tile) >= ENOUGH[tile]), tiles[-1])
+    return SHALLOW if largest in (LARGE, WIDE) and not tf32() else largest
 
 
 def narrow(size: int, needed: int) -> int:
