@@ -150,7 +150,8 @@ def test_an_environment_of_a_module_is_trained_and_then_evaluated(
         gymnasium.registry.pop("Text-v0", None)
         gymnasium.registry.pop("Class-v0", None)
     assert f"envs_of_a_user:{name}" in capsys.readouterr().out
-    assert json.loads((tmp_path / "run/evaluation/episodes.json").read_text())["episodes"][0]["length"] == 7
+    evaluation = json.loads((tmp_path / "run/evaluation/episodes.json").read_text())
+    assert evaluation["env"] == f"envs_of_a_user:{name}" and evaluation["episodes"][0]["length"] == 7
 
 
 class Pendulum(gymnasium.Wrapper[Any, Any, Any, Any]):
