@@ -173,7 +173,6 @@ def test_a_policy_is_measured_in_exactly_the_environment_it_was_trained_in(name,
 
 UNDESCRIBED = {
     "Silent": lambda: Silent(pendulum()),
-    "NormalizeObservation": lambda: gymnasium.wrappers.NormalizeObservation(pendulum()),
     "VecFrameStack": lambda: VecFrameStack(DummyVecEnv([pendulum]), 1),
 }
 
@@ -191,6 +190,16 @@ def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys
         with pytest.raises(DamperError, match=rf"env must be given, .*does not tell what {name} \("):
             damper.evaluate(source, episodes=1, trust=trust)
         assert damper.evaluate(source, "Pendulum-v1", episodes=1, trust=trust).env == "Pendulum-v1"
+
+
+def test_a_policy_without_the_statistics_it_was_trained_with_is_not_exported(tmp_path):
+    model = save(tmp_path / "model.zip", SAC, gymnasium.wrappers.NormalizeObservation(pendulum()))
+    for source in (tmp_path / "model.zip", model):
+        with pytest.raises(DamperError, match="NormalizeObservation normalised, and no file holds its statistics"):
+            export(source, tmp_path / "p.onnx")
+        with pytest.raises(DamperError, match=r"env must be given, .*does not tell what NormalizeObservation \("):
+            damper.evaluate(source, episodes=1)
+    assert not list(tmp_path.glob("p.onnx*"))
 
 
 def test_a_run_in_a_callable_s_environment_is_not_measured_elsewhere(tmp_path):

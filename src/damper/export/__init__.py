@@ -10,7 +10,7 @@ from typing import Any
 from damper.engine.envs import EnvLike
 from damper.engine.run.files import disk_error, write_json
 from damper.errors import DamperError
-from damper.export.check import check_finite, compare
+from damper.export.check import check_finite, check_statistics, compare
 from damper.export.contract import make_contract
 from damper.export.files import check_target, contract_path, old_contract, open_file, write
 from damper.export.measure import EPISODES, roll_out
@@ -57,6 +57,7 @@ def export(
         raise opened.refusal or already
     network = opened.network
     check_finite(network)
+    check_statistics(opened)
     measured = opened.smoothness or roll_out(opened.act, opened.env, episodes)
     contract = make_contract(opened, network, measured)
     # Under other names until all is well: nobody must find a wrong policy under a good name, or miss the old one.

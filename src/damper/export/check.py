@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import NormalizeObservation
 from numpy.typing import NDArray
 
 from damper.errors import DamperError
@@ -23,6 +25,16 @@ def check_finite(network: Network) -> None:
         raise DamperError(
             "the policy's weights must be finite, but some are not: its training diverged; export another agent, or "
             "train it again with a smaller learning_rate."
+        )
+
+
+def check_statistics(source: Source) -> None:
+    """Refuse a policy whose observations a wrapper normalised with statistics that no file holds."""
+    wrappers = source.env.additional_wrappers if isinstance(source.env, EnvSpec) else ()
+    if any(wrapper.name == NormalizeObservation.__name__ for wrapper in wrappers):
+        raise DamperError(
+            "the policy was trained on observations that NormalizeObservation normalised, and no file holds its "
+            "statistics: train under SB3's VecNormalize, whose statistics export takes."
         )
 
 
