@@ -31,7 +31,7 @@ def numbers(result: dict) -> list[float]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run(name):
-    if name == "sb3_pendulum":
+    if name.startswith("sb3_"):
         pytest.importorskip("stable_baselines3")
     found = numbers(load(name).main(steps=STEPS.get(name, 300)))
     assert found and all(math.isfinite(number) for number in found)
