@@ -9,7 +9,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 CORE_EXTRAS := plot
-ALL_EXTRAS := plot,mujoco,box2d,envpool,sb3,sb3-contrib,rsl-rl,report,onnx,ray,tensorboard,dev,docs
+ALL_EXTRAS := plot,video,mujoco,box2d,envpool,sb3,sb3-contrib,rsl-rl,report,onnx,ray,tensorboard,dev,docs
 
 # What `make demo` runs: plain TD3 against DAMPER on Pendulum-v1 with small networks, so that two CPU cores are enough.
 DEMO := compare Pendulum-v1 --methods plain damper --seeds 3 --steps 12000 --net-arch 64 64 --batch-size 128 \

@@ -13,7 +13,7 @@ import pytest
 
 from damper.experiments.grids import ETAS
 from damper.report.cells import MEASURES, Setup, setups
-from damper.report.headline import headline
+from damper.report.headline import headline, pairs
 from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.result_tables import Table, aggregates, eta_rows, main_tables
@@ -93,7 +93,21 @@ def test_what_is_printed(setup: Setup) -> None:
 
 
 def test_the_headline(setup: Setup) -> None:
-    head, _, *rows = (line.strip("| ").split(" | ") for line in headline([setup]).splitlines() if line.startswith("|"))
+    head, _, *rows = (line.strip("| ").split(" | ") for line in headline([setup]).splitlines())
+    assert head[1:] == ["action change per step", "return", "so far"]
+    for task, row in zip(TASKS, rows, strict=True):
+        assert row[0] == f"{task}, TD3"
+        for place, measure in ((1, "mean_change"), (2, "return")):
+            plain, ours = (by_hand(different(method, task, measure))[0] for method in ("plain", "damper"))
+            value, low, high = (float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[place]))
+            assert value == pytest.approx(100 * (ours - plain) / abs(plain), abs=0.6) and low < value < high
+            word = row[3].split(", ")[place - 1]
+            assert word.endswith("undecided") == (low <= 0 <= high and max(-low, high) >= 10)
+
+
+def test_the_headline_s_numbers(setup: Setup) -> None:
+    table = pairs(setup, ("return", "mean_change"))
+    head, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines())
     (column,) = (i for i, name in enumerate(head) if name.startswith("return"))
     for task, row in zip(TASKS, rows, strict=True):
         assert row[0] == f"{task}, TD3" and row[1] == "5"

@@ -10,9 +10,10 @@ from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import MissingExtraError
 from damper.experiments.compare import Comparison, compare
 from damper.report.curves import draw_curves
-from damper.report.episodes import first_episodes
+from damper.report.episodes import film_evaluations, first_episodes
 from damper.report.tables import markdown_table
 from damper.report.traces import draw_traces
+from damper.report.video import check_video
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
@@ -21,6 +22,9 @@ def run(options: Compare) -> None:
     """Train, evaluate, show."""
     if options.out is not None:
         check_folder("out", options.out)
+    if options.video is not None:
+        check_video(options.video)
+        check_folder("video", options.video.parent)
     comparison = compare(
         options.env,
         options.methods,
@@ -33,6 +37,9 @@ def run(options: Compare) -> None:
         **given(options.engine, options.settings),
     )
     present(comparison, comparison.path)
+    if options.video is not None:
+        films = film_evaluations(comparison.evaluations, options.video, options.env, options.video_steps)
+        say(f"video: {quoted(films)}")
 
 
 def present(comparison: Comparison, out: Path) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
-from damper.errors import MissingExtraError
+from damper.errors import DamperError, MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
 from damper.filters import parse_filter
-from damper.report.episodes import first_episodes
+from damper.report.episodes import film_evaluations, first_episodes
 from damper.report.traces import draw_traces
+from damper.report.video import check_video
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
@@ -23,16 +25,11 @@ def run(options: Evaluate) -> None:
     chosen = parse_filter(options.filter) if options.filter else None
     out = options.out or _default_folder(options)
     check_folder("out", out)
-    evaluation = evaluate(
-        options.source,
-        options.env,
-        options.episodes,
-        options.seed_list or None,
-        chosen,
-        options.envs,
-        vecnormalize=options.vecnormalize,
-        trust=options.trust,
-    )
+    if options.video is not None:
+        _check_video(options)
+    seeds = options.seed_list or None
+    trusted: dict[str, Any] = {"vecnormalize": options.vecnormalize, "trust": options.trust}
+    evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.envs, **trusted)
     evaluation.save(out)
     if options.source.is_dir() and not (run := Run(options.source)).finished:
         of = run.manifest["settings"]["steps"]
@@ -44,6 +41,24 @@ def run(options: Evaluate) -> None:
         say(f"records and traces in {quoted(out)}; {error}")
     else:
         say(f"records, traces and picture in {quoted(out)} ({picture.name})")
+    if options.video is not None:
+        seed = (evaluation.episodes[0][0].seed,)
+        others = [evaluate(source, options.env, 1, seed, chosen, **trusted) for source in options.beside]
+        sources = [options.source, *options.beside]
+        named = {own.method or source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
+        if len(named) < len(sources):
+            named = {source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
+        say(f"video: {quoted(film_evaluations(named, options.video, options.env, options.video_steps))}")
+
+
+def _check_video(options: Evaluate) -> None:
+    assert options.video is not None
+    check_video(options.video)
+    check_folder("video", options.video.parent)
+    if options.envs != "gymnasium":
+        raise DamperError(f"video needs Gymnasium's environments, but {options.envs!r} was given: leave it out.")
+    if options.video_steps < 1:
+        raise DamperError(f"video_steps must be at least 1, but {options.video_steps} was given.")
 
 
 def _default_folder(options: Evaluate) -> Path:

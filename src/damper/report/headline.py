@@ -1,8 +1,8 @@
-"""The README's table: DAMPER beside plain on every task and backbone, straight from the records."""
+"""DAMPER beside plain on every task and backbone, straight from the records: in short, and with all numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from damper.report.result_tables import number
 from damper.report.statistics import Interval, relative_change
 from damper.report.tables import markdown_table
 
-SHOWN = ("return", "mean_change")
+ALIKE = 0.1  # a change whose whole interval is smaller is none to speak of
+Pair = tuple[str, Cell, Cell]
 
 
 def main_setups(found: Sequence[Setup]) -> list[Setup]:
@@ -26,26 +27,50 @@ def main_setups(found: Sequence[Setup]) -> list[Setup]:
 
 
 def headline(found: Sequence[Setup]) -> str:
-    """One table, of the fullest setup that keeps to its protocol: plain → DAMPER, and DAMPER with η = 1 everywhere."""
-    tables = [f"{table}\nSettings: `{setup.title}`.\n" for setup in main_setups(found) if (table := pairs(setup))]
-    return tables[0] if tables else "No records yet.\n"
+    """The README's table, of the fullest setup that keeps to its protocol: what DAMPER changes, a line per task."""
+    for setup in main_setups(found):
+        rows = [
+            [name, change(plain, ours, "mean_change"), change(plain, ours, "return"), _message(plain, ours)]
+            for name, plain, ours in _both(setup)
+        ]
+        if rows:
+            return markdown_table(["DAMPER against plain", "action change per step", "return", "so far"], rows)
+    return "No records yet.\n"
 
 
-def pairs(setup: Setup, measures: Sequence[str] = SHOWN) -> str:
-    """A row for every task and backbone that has both; empty if none has."""
-    header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
-    rows = []
+def _both(setup: Setup) -> Iterator[Pair]:
+    """Every task and backbone that has plain and DAMPER, with its name."""
     for backbone in ("td3", "sac"):
         for task in setup.tasks(backbone):
             plain, ours = (setup.find(backbone, task, method) for method in ("plain", "damper"))
-            if plain is None or ours is None:
-                continue
-            one = setup.find(backbone, task, "damper", eta=ONE_ETA)
-            words = "the same" if one is ours else _changes(one, plain, measures)
-            cells = [_arrow(plain, ours, measure) for measure in measures]
-            rows.append(
-                [f"{task}, {backbone.upper()}", _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words]
-            )
+            if plain is not None and ours is not None:
+                yield f"{task}, {backbone.upper()}", plain, ours
+
+
+def _message(plain: Cell, ours: Cell) -> str:
+    """What the intervals say, and no more."""
+    words = {"mean_change": ("smoother", "less smooth"), "return": ("return lower", "return higher")}
+    said = []
+    for measure, (below, above) in words.items():
+        _, interval = _change(plain, ours, measure)
+        low, high = interval or (-np.inf, np.inf)
+        if measure == "return" and max(-low, high) < ALIKE:
+            said.append(f"return within {np.ceil(100 * max(-low, high)):.0f} %")
+        else:
+            open_ = f"{'return' if measure == 'return' else 'smoothness'} undecided"
+            said.append(below if high < 0 else above if low > 0 else open_)
+    return ", ".join(said)
+
+
+def pairs(setup: Setup, measures: Sequence[str]) -> str:
+    """All numbers: a row for every task and backbone that has both; empty if none has."""
+    header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
+    rows = []
+    for name, plain, ours in _both(setup):
+        one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
+        words = "the same" if one is ours else _changes(one, plain, measures)
+        cells = [_arrow(plain, ours, measure) for measure in measures]
+        rows.append([name, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
     return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
 
 
@@ -71,8 +96,12 @@ def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
 
 def change(plain: Cell, ours: Cell, measure: str) -> str:
     """The change of the mean in per cent of plain's, with its interval."""
-    value, interval = relative_change({"": ours.means(measure)}, {"": plain.means(measure)}, np.mean)
+    value, interval = _change(plain, ours, measure)
     return signed(value) + (bounds(interval) if interval else "")
+
+
+def _change(plain: Cell, ours: Cell, measure: str) -> tuple[float, Interval | None]:
+    return relative_change({"": ours.means(measure)}, {"": plain.means(measure)}, np.mean)
 
 
 def signed(share: float) -> str:

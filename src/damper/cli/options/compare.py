@@ -36,6 +36,10 @@ class Compare:
     """Evaluation episodes per agent, on the protocol's fixed seeds."""
     out: Annotated[Path | None, default("a name under runs/ that is made of the settings")] = None
     """Where runs, records and pictures go."""
+    video: Annotated[Path | None, default("none")] = None
+    """Film the methods side by side, action traces below: a .gif, or an .mp4."""
+    video_steps: int = 500
+    """The most steps that a video shows."""
     engine: EngineOptions = field(default_factory=EngineOptions)
     settings: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]
     """Settings of the method."""

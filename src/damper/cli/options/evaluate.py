@@ -29,6 +29,12 @@ class Evaluate:
     """Who steps the environments."""
     out: Annotated[Path | None, default("evaluation/ in the run's folder, or beside the file")] = None
     """Where to write."""
+    video: Annotated[Path | None, default("none")] = None
+    """Film the first episode of each setting's first agent, the action trace below: a .gif, or an .mp4."""
+    beside: Annotated[tuple[Path, ...], default("nothing")] = ()
+    """Other sources to show beside it in the video."""
+    video_steps: int = 500
+    """The most steps that a video shows."""
     vecnormalize: Annotated[Path | None, default("none")] = None
     """Statistics that VecNormalize saved, for a Stable-Baselines3 zip."""
     trust: bool = False

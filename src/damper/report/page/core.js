@@ -87,7 +87,7 @@ const three = (value) => (Math.abs(value) >= 1000 ? value.toFixed(0) : value.toP
 const short = (value) => (value === 0 ? "0" : Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : Math.abs(value) >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(3)).replace("-", "−"));
 const KNOWN = ["damper", "plain", "caps", "grad-caps", "asap", "l2c2", "pave", "pegrad", "unconditional-sum", "unconditional-projection", "scalarization"];
 const colour = (method) => `var(--m-${KNOWN.includes(method) ? method : "other"})`;
-const dot = (method) => svg("svg", { class: "sign", viewBox: "-6 -6 12 12", "aria-hidden": "true" }, mark({ marker: marker(method), size: 4.2, colour: colour(method) }, 0, 0));
+const dot = (method) => el("span", { class: "sign" }, svg("svg", { viewBox: "-6 -6 12 12", "aria-hidden": "true" }, mark({ marker: marker(method), size: 4.2, colour: colour(method) }, 0, 0)));
 
 // --- controls -----------------------------------------------------------------------------------------------------
 
