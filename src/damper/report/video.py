@@ -180,6 +180,7 @@ def _write_gif(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> 
 def _write_mp4(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> None:
     import imageio.v2
 
-    with imageio.v2.get_writer(path, fps=rate, macro_block_size=2) as writer:
+    writer: Any = imageio.v2.get_writer(path, fps=rate, macro_block_size=2)
+    with writer:
         for frame in frames:
             writer.append_data(frame)
