@@ -12,8 +12,10 @@ if TYPE_CHECKING:  # what editors and type checkers read; at run time ``__getatt
     from damper import interface, metrics, rules, theory
     from damper._backward import backward
     from damper.engine.run.folder import Run
+    from damper.engine.run.policy import Policy
     from damper.engine.train import train
     from damper.evaluation.evaluate import Evaluation, evaluate
+    from damper.export.load import load
     from damper.losses import temporal_loss
     from damper.methods import METHODS, Method
     from damper.metrics import smoothness
@@ -23,9 +25,11 @@ _MODULES = ("interface", "metrics", "rules", "theory")
 _HOMES = {
     "backward": "_backward",
     "Run": "engine.run.folder",
+    "Policy": "engine.run.policy",
     "train": "engine.train",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
+    "load": "export.load",
     "temporal_loss": "losses",
     "METHODS": "methods",
     "Method": "methods",
@@ -42,12 +46,14 @@ __all__ = [
     "Evaluation",
     "GradientReport",
     "Method",
+    "Policy",
     "Run",
     "__version__",
     "backward",
     "combine",
     "evaluate",
     "interface",
+    "load",
     "metrics",
     "rules",
     "smoothness",

@@ -25,7 +25,7 @@ from damper.engine.run.groups import groups
 from damper.engine.run.policy import Policy
 from damper.engine.run.provenance import versions
 from damper.errors import DamperError
-from damper.export.sources import find_source, is_model, open_source
+from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter
 from damper.rollout import Act, Episode, evaluation_seeds, rollout
 
@@ -109,9 +109,10 @@ def evaluate(
     """Run the deterministic policy of every agent for one episode per seed.
 
     Args:
-        run_or_policy: a ``Run``, a ``Policy``, a Stable-Baselines3 model, the path of a run's folder, a policy file, an
-            SB3 zip or an exported file, or a callable from observations ``[N, d]`` to actions ``[N, A]`` in the
-            environment's units. A run that is not finished is evaluated as of its newest checkpoint.
+        run_or_policy: a ``Run``, a ``Policy``, what ``damper.load`` gave, a Stable-Baselines3 model, the path of a
+            run's folder, a policy file, an SB3 zip or an exported file, or a callable from observations ``[N, d]`` to
+            actions ``[N, A]`` in the environment's units. A run that is not finished is evaluated as of its newest
+            checkpoint.
         env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly the environment that
             the policy was trained in.
         episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
@@ -149,7 +150,7 @@ class Actor(NamedTuple):
 def _actor(source: Any, env: EnvLike | None, envs: str, vecnormalize: Any, trust: bool) -> Actor:
     if isinstance(source, str | Path):
         source = find_source(source)
-    if isinstance(source, Path) or is_model(source):
+    if isinstance(source, Path | Source) or is_model(source):
         opened = open_source(source, 0, env, vecnormalize, trust, envs)
         seed, steps, method = (opened.facts.get(name) for name in ("seed", "steps", "method"))
         return Actor(opened.act, [{"seed": seed or 0}], opened.env, opened.sizes, steps, method)

@@ -13,16 +13,17 @@ from damper.errors import DamperError
 from damper.export.check import check_finite, check_statistics, compare
 from damper.export.contract import make_contract
 from damper.export.files import check_target, contract_path, old_contract, open_file, write
+from damper.export.load import load
 from damper.export.measure import EPISODES, roll_out
 from damper.export.sources import Source, find_path, open_source
 
-__all__ = ["Source", "export", "find_path", "open_file", "open_source"]
+__all__ = ["Source", "export", "find_path", "load", "open_file", "open_source"]
 
 
 def export(
     source: Any,
     to: str | Path,
-    agent: int = 0,
+    agent: int | str = 0,
     env: EnvLike | None = None,
     vecnormalize: Any = None,
     check: bool = True,
@@ -38,7 +39,7 @@ def export(
     Args:
         source: a ``Run``, ``Policy``, SB3 model, or a path to a run, a policy file or an SB3 zip.
         to: the file to write; the contract's name is the same with ``.json`` behind it: ``policy.onnx.json``.
-        agent: which agent of a run.
+        agent: which agent of a run; "best" is the one with the highest mean return in the run's own evaluation.
         env: the environment to measure the contract's smoothness in; by default the one that the source records.
         vecnormalize: SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         check: run the written file on thousands of observations and compare with the original.

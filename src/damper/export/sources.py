@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 from damper.engine.envs import EnvLike, Spec, named_spec, spec_of
 from damper.engine.envs.recorded import UNKNOWN
 from damper.engine.run.folder import Run
-from damper.engine.run.policy import Policy
+from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError
 from damper.export.files import open_file
 from damper.export.measure import beside, sizes_of
 from damper.export.network import Network, Normaliser, build
 from damper.rollout import Act, check_fit
+from damper.terminal import quoted
 
 EXPORTED = (".onnx", ".pt", ".pt2")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A deterministic policy in the environment's own units.
+class Source(Predictor):
+    """A policy in the environment's own units, wherever it comes from; ``predict`` as Stable-Baselines3's models.
 
     Attributes:
         act: observations ``[N, d]`` to actions ``[N, A]``, as the original computes them.
@@ -39,6 +41,7 @@ class Source:
         smoothness: measures of an evaluation beside it, or those that an exported file carries.
         sizes: d and A where they are known.
         refusal: why a model can only act, not be exported.
+        draw: as ``act``, but drawn from the policy's distribution; None where that is not at hand.
     """
 
     act: Act
@@ -52,11 +55,23 @@ class Source:
     smoothness: dict[str, Any] | None = None
     sizes: tuple[int, int] | None = None
     refusal: DamperError | None = None
+    draw: Act | None = None
+
+    def _about(self) -> tuple[int | None, str, str]:
+        name = self.env.id if isinstance(self.env, EnvSpec) else self.env if isinstance(self.env, str) else None
+        backbone = self.facts.get("backbone", "an unknown algorithm")
+        return self.sizes[0] if self.sizes else None, name or "its environment", backbone
+
+    def _act(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        return np.asarray(self.act(obs), np.float32)
+
+    def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
+        return None if self.draw is None else self.draw(obs)
 
 
 def open_source(
     source: Any,
-    agent: int = 0,
+    agent: int | str = 0,
     env: EnvLike | None = None,
     vecnormalize: Any = None,
     trust: bool = False,
@@ -66,7 +81,7 @@ def open_source(
 
     Args:
         source: a ``Run`` or ``Policy`` or its path, an SB3 model or its zip, an ONNX file.
-        agent: which agent of a run.
+        agent: which agent of a run, or "best": see ``best_agent``.
         env: the environment, where the source does not tell it or another one is wanted.
         vecnormalize: SB3's ``VecNormalize``, or the file that its ``save`` wrote, which is a pickle.
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
@@ -107,7 +122,37 @@ def is_model(source: Any) -> bool:
     return hasattr(source, "policy") and hasattr(source, "predict")
 
 
-def _open(source: Any, agent: int, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
+def best_agent(run: Run, env: EnvSpec | None = None) -> int:
+    """The agent with the highest mean return in the run's own evaluation; the only agent needs none.
+
+    Args:
+        run: a run that ``damper evaluate`` has evaluated.
+        env: in which environment; by default the one it was trained in.
+    """
+    policies = run.policies()
+    if len(policies) == 1:
+        return 0
+    where, folder = env or policies[0].env_spec, run.path / "evaluation"
+    found = [beside(folder, agent, where, policy.info.steps) for agent, policy in enumerate(policies)]
+    if None in found:
+        raise DamperError(
+            f"agent='best' needs an evaluation of all agents, as they are now, but {run.path} has none: damper "
+            f"evaluate {quoted(run.path)} makes it; or choose an agent from 0 to {len(policies) - 1}."
+        )
+    returns = [measures["return"] for measures in found if measures]
+    return int(np.argmax(np.nan_to_num(returns, nan=-np.inf)))
+
+
+def chosen_agent(run: Run, agent: int | str, env: EnvSpec | None = None) -> int:
+    """The number of an agent that was given as a number or as "best"."""
+    if isinstance(agent, int):
+        return agent
+    if agent != "best":
+        raise DamperError(f"agent must be 0 to {len(run.agents) - 1} or 'best', but {agent!r} was given.")
+    return best_agent(run, env)
+
+
+def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
     if isinstance(source, str | Path):
         source = find_source(source)
     if isinstance(source, Path):
@@ -115,11 +160,16 @@ def _open(source: Any, agent: int, wanted: Spec | None, normaliser: Normaliser |
             return _zip(source, wanted, normaliser, trust)
         return _exported(source, normaliser, trust)
     if isinstance(source, Run):
+        agent = chosen_agent(source, agent, wanted.env_spec if wanted else None)
         policy = source.policy(agent)
         where = wanted.env_spec if wanted else policy.env_spec
         return _policy(policy, normaliser, beside(source.path / "evaluation", agent, where, policy.info.steps))
     if isinstance(source, Policy):
         return _policy(source, normaliser)
+    if isinstance(source, Source):
+        if normaliser is not None:
+            raise DamperError("vecnormalize must be given where a policy is loaded, but it is loaded already.")
+        return source
     if is_model(source):
         return _model(source, normaliser)
     if (actor := _rsl_rl_actor(source)) is not None:
@@ -136,10 +186,18 @@ def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, A
     network = build(layers, info.activation, info.low, info.high, normaliser=normaliser, squash=info.squash)
     facts = {"backbone": info.backbone, "method": info.method, "seed": info.seed, "steps": info.steps}
     facts |= {"settings": info.settings, "versions": info.versions}
-    act: Act = policy if normaliser is None else lambda obs: policy(normaliser(obs))
-    bounds = info.low, info.high
+    seen = normaliser or np.asarray
     return Source(
-        act, policy.env_spec, facts, network, *bounds, normaliser=normaliser, smoothness=measured, sizes=policy.sizes
+        lambda obs: policy(seen(obs)),
+        policy.env_spec,
+        facts,
+        network,
+        info.low,
+        info.high,
+        normaliser=normaliser,
+        smoothness=measured,
+        sizes=policy.sizes,
+        draw=lambda obs: policy.predict(seen(obs), deterministic=False)[0],
     )
 
 
@@ -188,14 +246,16 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
         layers = [(w.T.numpy(), b.numpy()) for name, (w, b) in actor.layers.items() if _acts(name)]
         network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser, actor.squash)
 
-    def act(obs: NDArray[Any]) -> NDArray[np.float32]:
-        actions: NDArray[np.float32] = model.predict(normaliser(obs) if normaliser else obs, deterministic=True)[0]
+    def act(obs: NDArray[Any], deterministic: bool = True) -> NDArray[np.float32]:
+        actions: NDArray[np.float32]
+        actions, _ = model.predict(normaliser(obs) if normaliser else obs, deterministic=deterministic)
         return actions
 
     facts: dict[str, Any] = {"backbone": backbone(model), "method": method_name(model)}
     facts |= {"seed": model.seed, "steps": model.num_timesteps, "settings": method_settings(model)}
     ranges, sizes = (seen.low, seen.high), (int(np.prod(seen.shape)), low.size)
-    return Source(act, env_spec(model), facts, network, low, high, ranges, normaliser, sizes=sizes, refusal=refusal)
+    known: dict[str, Any] = {"sizes": sizes, "refusal": refusal, "draw": partial(act, deterministic=False)}
+    return Source(act, env_spec(model), facts, network, low, high, ranges, normaliser, **known)
 
 
 def _rsl_rl_actor(source: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,59 @@ def test_any_leading_shape_will_do(policy: Policy) -> None:
     for wrong in (OBS[..., :2], 3.0):
         with pytest.raises(DamperError, match=r"obs must have shape \[\.\.\., 3\], but has .*Pendulum-v1"):
             policy(wrong)
+
+
+def test_it_predicts_as_sb3_s_models_do(policy: Policy) -> None:
+    for obs, shape in ((OBS[0, 0], (1,)), (OBS[0], (5, 1))):
+        action, state = policy.predict(obs)
+        assert state is None and action.shape == shape and action.dtype == np.float32
+        np.testing.assert_array_equal(action, policy(obs))
+    memory = (np.zeros(1),)
+    again, state = policy.predict(OBS[0], state=memory, episode_start=np.ones(5, bool), deterministic=True)
+    assert state is memory
+    np.testing.assert_array_equal(again, policy(OBS[0]))
+    # TD3's policy is deterministic, whatever is asked; so is SB3's.
+    np.testing.assert_array_equal(policy.predict(OBS[0], deterministic=False)[0], policy(OBS[0]))
+
+
+@pytest.mark.parametrize(
+    ("obs", "given"),
+    [
+        (["a", "b", "c"], "str"),
+        ({"obs": OBS}, "object"),
+        (OBS + 1j, "complex64"),
+        ([[1.0, 2.0, 3.0], [1.0]], "list"),
+        (None, "object"),
+    ],
+)
+def test_observations_that_are_no_numbers_are_refused(policy: Policy, obs: object, given: str) -> None:
+    with pytest.raises(DamperError, match=rf"^obs must be an array of real numbers, but is .*{given}.*: give .*\.$"):
+        policy.predict(obs)  # type: ignore[arg-type]
+
+
+def test_observations_of_any_real_type_are_read(policy: Policy) -> None:
+    expected = policy(np.array([1.0, 0.0, -3.0], np.float32))
+    for obs in ([1, 0, -3], np.array([1, 0, -3], np.int8), torch.tensor([1.0, 0.0, -3.0], dtype=torch.float64)):
+        np.testing.assert_array_equal(policy.predict(obs)[0], expected)
+
+
+def test_sac_draws_from_its_distribution(tmp_path: Path) -> None:
+    policy = Trainer(small.settings("sac", seeds=(4,), steps=30), tmp_path / "run").train().policy()
+    obs = np.repeat(OBS[0, :1], 4000, 0)
+    torch.manual_seed(0)
+    drawn, _ = policy.predict(obs, deterministic=False)
+    torch.manual_seed(0)
+    np.testing.assert_array_equal(policy.predict(obs, deterministic=False)[0], drawn)
+    mean, log_std = (x[0, 0] for x in policy.actor.distribution(torch.from_numpy(obs[:1])[None]))
+    latent = np.arctanh(np.clip(drawn / 2, -1 + 1e-6, 1 - 1e-6))  # Pendulum's torque is in ±2
+    assert abs(latent.mean() - mean.item()) < 0.1 * log_std.exp().item()
+    assert abs(latent.std() / log_std.exp().item() - 1) < 0.1
+
+
+def test_a_policy_without_its_spread_says_so(policy: Policy) -> None:
+    cut = Policy(replace(policy.info, backbone="ppo", squash=False), policy.row)
+    with pytest.raises(DamperError, match=r"deterministic must be True, .* policy of ppo holds no distribution"):
+        cut.predict(OBS[0], deterministic=False)
 
 
 def test_saved_and_loaded_is_the_same(policy: Policy, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -19,8 +19,8 @@ class Export:
     """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
     to: Path
     """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
-    agent: int = 0
-    """Which agent of a run."""
+    agent: int | Literal["best"] = 0
+    """Which agent of a run; best: the one with the highest mean return in the run's evaluation."""
     env: Annotated[str | None, default("the one that the source tells")] = None
     """The environment's id, where the source does not tell it; the contract's smoothness is measured there."""
     vecnormalize: Annotated[Path | None, default("none")] = None

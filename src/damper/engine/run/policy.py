@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
+from damper.agents import sac
 from damper.engine.envs.recorded import named_spec, to_json
 from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.kernels.layer import linear
@@ -20,6 +22,8 @@ from damper.engine.networks.layout import Layout
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_tensors
 from damper.errors import DamperError
+
+DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,75 @@ class PolicyInfo:
     squash: bool = True
 
 
-class Policy:
-    """The deterministic actor of one agent, in the environment's own units."""
+class Predictor(ABC):
+    """What acts as Stable-Baselines3's models do, by ``predict``, in the environment's own units."""
+
+    @abstractmethod
+    def _about(self) -> tuple[int | None, str, str]:
+        """How many numbers an observation has where that is known, the environment's name, and the backbone's."""
+
+    @abstractmethod
+    def _act(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Deterministic actions ``[N, A]`` for observations ``[N, d]``."""
+
+    @abstractmethod
+    def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
+        """The same, drawn from the policy's distribution; None where it is not at hand."""
+
+    def predict(
+        self,
+        obs: ArrayLike,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[Any] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[NDArray[np.float32], tuple[NDArray[Any], ...] | None]:
+        """Actions for observations, as Stable-Baselines3's ``predict`` gives them.
+
+        Args:
+            obs: one observation ``[d]`` or a batch ``[N, d]`` (``[..., d]``), of any real type.
+            state: of a recurrent policy, which none here is: it is given back as it came.
+            episode_start: likewise for recurrent policies; not read.
+            deterministic: False draws from the policy's distribution, with torch's random numbers (SAC, TQC). TD3's and
+                DDPG's policies have none: they act alike either way. A file without its distribution refuses.
+
+        Returns:
+            Actions ``[A]`` or ``[N, A]`` (``[..., A]``), within the action space's bounds, and ``state``.
+        """
+        size, env, backbone = self._about()
+        inputs = check_obs(obs, size, env)
+        flat = inputs.reshape(-1, inputs.shape[-1])
+        actions = self._act(flat) if deterministic or backbone in DETERMINISTIC else self._draw(flat)
+        if actions is None:
+            raise DamperError(
+                f"deterministic must be True, because this policy of {backbone} holds no distribution to draw from: it "
+                "has the deterministic action alone."
+            )
+        return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
+
+
+def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
+    """Observations ``[..., d]`` as an array; anything else is refused."""
+    try:
+        inputs = np.asarray(obs)
+        kind = f"{type(obs).__name__} of {inputs.dtype.name}"
+    except (TypeError, ValueError, RuntimeError):  # rows of different lengths; a tensor on a GPU, or with a gradient
+        inputs, kind = np.empty(0, object), type(obs).__name__
+    if inputs.dtype.kind not in "biuf":
+        raise DamperError(f"obs must be an array of real numbers, but is a {kind}: give observations of {env}.")
+    if inputs.ndim == 0 or (size is not None and inputs.shape[-1] != size):
+        raise DamperError(
+            f"obs must have shape [..., {'d' if size is None else size}], but has {inputs.shape}: "
+            f"give observations of {env}."
+        )
+    return inputs
+
+
+class Policy(Predictor):
+    """The actor of one agent, in the environment's own units.
+
+    Called with observations ``[..., d]`` it gives its deterministic actions ``[..., A]``; ``predict`` is the same with
+    Stable-Baselines3's arguments.
+    """
 
     def __init__(self, info: PolicyInfo, row: torch.Tensor) -> None:
         """``row``: the actor's flat parameters, ``[n]``."""
@@ -68,24 +139,38 @@ class Policy:
         actions = next(outputs for name, _, outputs in self.layout.layers if name == "mu")
         return self.layout.layers[0][1], actions
 
-    @torch.no_grad()
+    @property
+    def actor(self) -> StackedActor:
+        """Its network, a stack of one: ``[1, N, d]`` to ``[1, N, A]`` in [-1, 1]."""
+        return StackedActor(self.weights, self.info.activation)
+
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
         """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``, or cut."""
-        inputs = torch.as_tensor(np.asarray(obs), dtype=self.row.dtype)
-        expected, _ = self.sizes
-        if inputs.ndim == 0 or inputs.shape[-1] != expected:
-            raise DamperError(
-                f"obs must have shape [..., {expected}], but has {tuple(inputs.shape)}: "
-                f"give observations of {self.info.env}."
-            )
-        flat = inputs.reshape(1, -1, inputs.shape[-1])
-        actor = StackedActor(self.weights, self.info.activation)
-        actions: torch.Tensor
+        return self.predict(obs)[0]
+
+    def _about(self) -> tuple[int, str, str]:
+        return self.sizes[0], self.info.env, self.info.backbone
+
+    @torch.no_grad()
+    def _act(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        inputs, actor = self._inputs(obs), self.actor
         if self.info.squash:
-            actions = unscale_action(actor(flat)[0], self._low, self._high)
-        else:
-            actions = linear(actor.features(flat), self.weights["mu"])[0].clamp(self._low, self._high)
-        return actions.reshape(*inputs.shape[:-1], -1).numpy()
+            return self._unscaled(actor(inputs))
+        return linear(actor.features(inputs), self.weights["mu"])[0].clamp(self._low, self._high).numpy()
+
+    @torch.no_grad()
+    def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
+        if not (self.info.squash and self.actor.stochastic):
+            return None
+        noise = torch.randn(1, len(obs), self.sizes[1], dtype=self.row.dtype)
+        return self._unscaled(sac.sample(self.actor, self._inputs(obs), noise)[0])
+
+    def _inputs(self, obs: NDArray[Any]) -> torch.Tensor:
+        return torch.as_tensor(obs, dtype=self.row.dtype).unsqueeze(0)
+
+    def _unscaled(self, actions: torch.Tensor) -> NDArray[np.float32]:
+        scaled: torch.Tensor = unscale_action(actions[0], self._low, self._high)
+        return scaled.numpy()
 
     def save(self, path: Path | str) -> None:
         """Write the file, whole or not at all."""

@@ -1,0 +1,143 @@
+"""Whatever holds a policy is loaded by one call, and predicts alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import damper
+from damper.cli import main
+from damper.errors import DamperError
+from damper.export import export
+from tests import tiny
+
+OBS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> damper.Run:
+    return tiny.train(tmp_path_factory.mktemp("load") / "run", steps=100)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> damper.Run:
+    """Evaluated, the second of two agents being the better one."""
+    run = tiny.train(tmp_path_factory.mktemp("load") / "judged", steps=100)
+    damper.evaluate(run, episodes=1).save(run.path / "evaluation")
+    change(run, lambda row: {**row, "return": [-900.0, -100.0][row["agent"]]})
+    return run
+
+
+def change(run: damper.Run, edit) -> None:
+    path = run.path / "evaluation" / "episodes.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"episodes": [edit(row) for row in content["episodes"]]}))
+
+
+def test_a_policy_file_and_a_run_give_their_policy(run, judged, tmp_path):
+    policy = damper.load(run.policy_path(1))
+    assert isinstance(policy, damper.Policy) and policy.info.seed == 1
+    assert damper.load(str(run.path), agent=1).info == policy.info
+    assert damper.load(judged.path).info.seed == 1, "the best by its evaluation"
+    alone = tiny.train(tmp_path / "alone", steps=60, seeds=(7,))
+    assert damper.load(alone.path).info.seed == 7, "the only one needs no evaluation"
+
+
+def test_the_best_needs_an_evaluation(run, tmp_path, capsys):
+    with pytest.raises(DamperError, match=r"agent='best' needs an evaluation of all agents, .*: damper evaluate .*run"):
+        damper.load(run.path)
+    with pytest.raises(DamperError, match=r"agent must be 0 to 1 or 'best', but 'worst' was given"):
+        damper.load(run.path, agent="worst")
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", str(run.path), "--agent", "best", "--to", str(tmp_path / "policy.onnx")])
+    assert "needs an evaluation of all agents" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_best_is_exported(judged, tmp_path, capsys):
+    pytest.importorskip("onnx")
+    main(["export", str(judged.path), "--agent", "best", "--to", str(tmp_path / "policy.onnx")])
+    assert json.loads((tmp_path / "policy.onnx.json").read_text())["training"]["seed"] == 1
+    for wrong in ("worst", "1.5"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["export", str(judged.path), "--agent", wrong, "--to", str(tmp_path / "policy.onnx")])
+        assert "best" in capsys.readouterr().err
+
+
+def test_returns_that_are_no_numbers_are_not_the_best(tmp_path):
+    run = tiny.train(tmp_path / "run", steps=60)
+    damper.evaluate(run, episodes=1).save(run.path / "evaluation")
+    change(run, lambda row: {**row, "return": [float("nan"), -1e9][row["agent"]]})
+    assert damper.load(run.path).info.seed == 1
+
+
+def test_an_onnx_file_predicts_as_its_original(run, tmp_path):
+    pytest.importorskip("onnxruntime")
+    export(run, tmp_path / "policy.onnx", agent=1, episodes=0)
+    loaded, policy = damper.load(tmp_path / "policy.onnx"), run.policy(1)
+    for obs in (OBS, OBS[0], OBS.astype(np.float64)):
+        action, state = loaded.predict(obs)
+        np.testing.assert_allclose(action, policy.predict(obs)[0], atol=1e-5)
+        assert action.shape == (*obs.shape[:-1], 1) and action.dtype == np.float32 and state is None
+    np.testing.assert_array_equal(loaded.predict(OBS, deterministic=False)[0], loaded.predict(OBS)[0])  # TD3
+    for wrong, told in ((OBS[:, :2], r"obs must have shape \[\.\.\., 3\], but has \(5, 2\)"), ("no", "real numbers")):
+        with pytest.raises(DamperError, match=told):
+            loaded.predict(wrong)
+    assert damper.evaluate(loaded, episodes=1).env == "Pendulum-v1"
+
+
+def test_a_sac_file_that_holds_the_mean_alone_does_not_guess(tmp_path):
+    pytest.importorskip("onnxruntime")
+    export(tiny.train(tmp_path / "run", backbone="sac", steps=60), tmp_path / "policy.onnx", episodes=0)
+    with pytest.raises(DamperError, match=r"deterministic must be True, .* policy of sac holds no distribution"):
+        damper.load(tmp_path / "policy.onnx").predict(OBS, deterministic=False)
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_zip_predicts_as_the_model(trust, tmp_path):
+    sb3 = pytest.importorskip("damper.sb3")
+    model = sb3.SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=0)
+    model.save(tmp_path / "model.zip")
+    loaded = damper.load(tmp_path / "model", trust=trust)
+    np.testing.assert_allclose(loaded.predict(OBS)[0], model.predict(OBS, deterministic=True)[0], atol=1e-5)
+    torch.manual_seed(0)
+    drawn = [loaded.predict(OBS, deterministic=False)[0] for _ in range(2)]
+    assert not np.allclose(*drawn) and np.abs(drawn).max() <= 2
+
+
+def test_statistics_go_with_a_zip(tmp_path):
+    sb3 = pytest.importorskip("damper.sb3")
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]), clip_obs=2.0)
+    env.obs_rms.mean[:] = 0.5
+    model = sb3.SAC("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=0)
+    model.save(tmp_path / "model.zip")
+    with pytest.raises(DamperError, match="give its statistics with --vecnormalize"):
+        damper.load(tmp_path / "model.zip")
+    loaded = damper.load(tmp_path / "model.zip", vecnormalize=env)
+    expected = model.predict(env.normalize_obs(OBS), deterministic=True)[0]
+    np.testing.assert_allclose(loaded.predict(OBS)[0], expected, atol=1e-5)
+    assert not np.allclose(loaded.predict(OBS, deterministic=False)[0], expected)
+
+
+def test_sb3_s_own_tools_take_it(run):
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    env = DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")])
+    mean, _ = evaluation.evaluate_policy(run.policy(0), env, n_eval_episodes=2, warn=False)
+    assert np.isfinite(mean)
+
+
+def test_anything_else_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("no policy")
+    (tmp_path / "empty").mkdir()
+    for name, told in (("none", "must be a policy file"), ("notes.txt", "no safetensors file"), ("empty", "is no run")):
+        with pytest.raises(DamperError, match=told):
+            damper.load(Path(tmp_path / name))
