@@ -52,7 +52,8 @@ class Settings:
     "method" too where methods share their losses (``methods.per_agent``).
 
     Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step and the
-    next actions are chosen, so that the policies which act are two steps behind.
+    next actions are chosen, so that the policies which act are two steps behind. ``env_kwargs`` are the environment's
+    own arguments.
     """
 
     env: str | Callable[[], Any]
@@ -89,6 +90,7 @@ class Settings:
     checkpoint_every: int = 20_000
     keep_checkpoint: bool = False
     table: tuple[Mapping[str, Any], ...] = ()
+    env_kwargs: Mapping[str, Any] | None = None
 
     @property
     def env_id(self) -> str:
@@ -222,6 +224,7 @@ def resolve(
         "protocol": protocol_name(protocol),
     }
     main["seeds"] = pick_seeds(seeds, protocol)
+    shared["env_kwargs"] = shared.get("env_kwargs") or None
     automatic = {name: shared.pop(name, "auto") for name in ("device", "compile")}
     made = check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
     device, compile = automatic["device"], automatic["compile"]
@@ -304,10 +307,34 @@ def check(settings: Settings) -> Settings:
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
     settings = replace(settings, device=_device(settings.device))
+    _check_env_kwargs(settings)
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
     _check_method(settings)
     return settings
+
+
+def _check_env_kwargs(settings: Settings) -> None:
+    given = settings.env_kwargs
+    if given is None:
+        return
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise DamperError(
+            f"env_kwargs must be a dict of the environment's arguments, but {given!r} was given: {{'name': value}}."
+        )
+    for name, value in given.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise DamperError(
+                f"env_kwargs must hold what JSON can record, but {name} is {value!r}: give it inside a callable that "
+                "makes the environment."
+            ) from error
+    if settings.envs == "envpool":
+        raise DamperError(
+            f"env_kwargs must be left out with envs='envpool', whose environments are what their id names, but {given} "
+            "was given: use envs='gymnasium'."
+        )
 
 
 def is_number(value: Any) -> bool:

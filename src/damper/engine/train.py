@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ def train(
     out: str | Path | None = None,
     progress: bool = True,
     tensorboard: bool = False,
+    env_kwargs: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Run:
     """Train one agent per seed and per combination of the settings given as lists, all as one batch.
@@ -51,11 +52,12 @@ def train(
         out: the run's folder; a name made of the settings under ``runs/`` by default.
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
+        env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` where that is a callable.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
             population of their product. ``device="auto"`` and ``compile="auto"``, the defaults, are a GPU where there
             is one, and compiled updates there where the run is long enough to win the minute back.
     """
-    resolved = resolve(env, backbone, method, seeds, steps, protocol, **settings)
+    resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
     folder = Path(out) if out else default_folder(resolved)
     with run_lock(folder):
         return run_settings(resolved, folder, progress, tensorboard)
@@ -93,7 +95,7 @@ def default_folder(settings: Settings) -> Path:
     check_named(settings)
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
-    later = {"custom_code": settings.custom_code(), "table": record.pop("table")}
+    later = {"custom_code": settings.custom_code()} | {name: record.pop(name) for name in ("table", "env_kwargs")}
     record["protocol"] = recorded_protocol(settings.protocol)
     del record["keep_checkpoint"]
     record |= {name: value for name, value in later.items() if value}

@@ -58,6 +58,8 @@ def identity(
         "physics": dict(physics),
         "episodes": episodes,
     }
+    if settings.get("env_kwargs"):
+        facts["env_kwargs"] = settings["env_kwargs"]
     plain: dict[str, Any] = canonical(facts)
     return plain
 

@@ -73,7 +73,8 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     """Evaluate a finished run on the fixed seeds: one record per wanted agent."""
     settings, first = job.settings, job.wanted[0].identity
     episodes = int(first["episodes"])
-    evaluation = evaluate(run, settings.env, episodes, envs=settings.envs, env_threads=settings.env_threads)
+    env = None if settings.env_kwargs else settings.env
+    evaluation = evaluate(run, env, episodes, envs=settings.envs, env_threads=settings.env_threads)
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
     for index, row in enumerate(run.agents):

@@ -6,8 +6,9 @@ to merge, and the same pool steps 7 % (35 Pendulums) to 25 % (one) faster.
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -47,10 +48,20 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
                 "callable that makes it."
             )
         return _make(env, env.id, env_kwargs)
+    if callable(env) and env_kwargs:
+        _check_arguments(env, env_kwargs)
     made: Any = env(**env_kwargs) if callable(env) else None
     if isinstance(made, gymnasium.Env):
         return made
     raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
+
+
+def _check_arguments(env: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    try:
+        inspect.signature(env).bind(**kwargs)
+    except TypeError as error:
+        name = getattr(env, "__name__", type(env).__name__)
+        raise DamperError(f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}.") from error
 
 
 def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:

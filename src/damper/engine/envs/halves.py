@@ -40,7 +40,7 @@ def fitting_pool(settings: Settings, seeds: Sequence[int]) -> Pool:
     on_gpu, crowded = settings.device.startswith("cuda"), len(seeds) > all_threads(settings)
     if settings.overlap and settings.envs == Halves.backend and on_gpu and crowded:
         return Halves(settings, seeds)
-    return make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+    return make_pool(settings.env, seeds, settings.envs, settings.env_threads, **(settings.env_kwargs or {}))
 
 
 class Halves:
