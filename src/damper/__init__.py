@@ -11,6 +11,7 @@ from damper.version import __version__
 if TYPE_CHECKING:  # what editors and type checkers read; at run time ``__getattr__`` imports a name when it is used
     from damper import interface, metrics, rules, theory
     from damper._backward import backward
+    from damper.engine.loop.callbacks import Training
     from damper.engine.run.folder import Run
     from damper.engine.run.policy import Policy
     from damper.engine.train import train
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; at run time ``__getatt
 _MODULES = ("interface", "metrics", "rules", "theory")
 _HOMES = {
     "backward": "_backward",
+    "Training": "engine.loop.callbacks",
     "Run": "engine.run.folder",
     "Policy": "engine.run.policy",
     "train": "engine.train",
@@ -48,6 +50,7 @@ __all__ = [
     "Method",
     "Policy",
     "Run",
+    "Training",
     "__version__",
     "backward",
     "combine",

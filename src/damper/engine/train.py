@@ -13,6 +13,7 @@ from typing import Any
 from damper.engine.custom_code import is_named
 from damper.engine.device.precision import on_device
 from damper.engine.device.threads import fitting_threads, threads
+from damper.engine.loop.callbacks import Callback, as_callbacks
 from damper.engine.loop.trainer import Listener, Trainer
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
@@ -36,6 +37,7 @@ def train(
     progress: bool = True,
     tensorboard: bool = False,
     env_kwargs: Mapping[str, Any] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     **settings: Any,
 ) -> Run:
     """Train one agent per seed and per combination of the settings given as lists, all as one batch.
@@ -53,17 +55,28 @@ def train(
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
         env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` where that is a callable.
+        callbacks: one function or several, called with a ``damper.Training`` at every line of the metrics, that is
+            every ``log_every`` steps. Returning False stops the run at its next step, with a checkpoint, and this call
+            returns; given again, it goes on, and so do the callbacks. What a callback raises is raised from here when
+            everything is saved.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
             population of their product. ``device="auto"`` and ``compile="auto"``, the defaults, are a GPU where there
             is one, and compiled updates there where the run is long enough to win the minute back.
     """
+    called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
     folder = Path(out) if out else default_folder(resolved)
     with run_lock(folder):
-        return run_settings(resolved, folder, progress, tensorboard)
+        return run_settings(resolved, folder, progress, tensorboard, called)
 
 
-def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboard: bool = False) -> Run:
+def run_settings(
+    settings: Settings,
+    out: Path,
+    progress: bool = True,
+    tensorboard: bool = False,
+    callbacks: tuple[Callback, ...] = (),
+) -> Run:
     """Train complete settings into a folder, whose lock the caller holds."""
     first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
     if settings.steps < first:
@@ -86,7 +99,7 @@ def run_settings(settings: Settings, out: Path, progress: bool = True, tensorboa
             listeners.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
             listeners.append(stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step)))
-        trainer.listeners = tuple(listeners)
+        trainer.listeners, trainer.callbacks.functions = tuple(listeners), callbacks
         return trainer.train()
 
 

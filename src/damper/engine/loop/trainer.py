@@ -21,6 +21,7 @@ from damper.engine.envs import Pool, Transition, spec_of
 from damper.engine.envs.halves import Halves, fitting_pool, joined
 from damper.engine.envs.recorded import to_json
 from damper.engine.loop.acting import Acting
+from damper.engine.loop.callbacks import Callbacks, Training
 from damper.engine.loop.halves import Half
 from damper.engine.networks.agents import Shape, layouts
 from damper.engine.networks.layout import Layout
@@ -50,6 +51,7 @@ class Trainer:
         ``pool`` is given where the environments are shared with other trainers.
         """
         self.settings, self.listeners = settings, listeners
+        self.callbacks = Callbacks()
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         if not left_to_train(Run(out), settings):
             self.run = open_run(out, settings)
@@ -100,6 +102,7 @@ class Trainer:
                 self.finish()
         finally:
             self.pool.close()
+        self.callbacks.finish()
         raise_if_stopped([self])
         return self.run
 
@@ -165,7 +168,7 @@ class Trainer:
 
         Asked to stop, it makes the next step the last.
         """
-        if self.stop.received is not None:
+        if self.stop.received is not None or self.callbacks.stop:
             self.last = min(self.last, self.step + 1)
         self._store()
         if self.settings.overlap:
@@ -270,6 +273,7 @@ class Trainer:
         host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
         facts["host"] = split_arrays(host, "host", tensors)
         facts["recent"] = [list(episode) for episode in self.recent]
+        facts["frozen_by_callback"] = self.callbacks.frozen
         infos, tensors["policies"] = self._policies()
         facts["policies"] = [asdict(info) for info in infos]
         self.store.save(self.step, facts, tensors, self.learner.replay)
@@ -296,6 +300,8 @@ class Trainer:
         host = join_arrays(facts["host"], checkpoint.tensors)
         self.episodes.restore(host["episodes"])
         self.recent = [Episode(*values) for values in facts["recent"]]
+        frozen = facts.get("frozen_by_callback", {})
+        self.callbacks.frozen = {int(agent): step for agent, step in frozen.items()}
         obs = self.pool.restore(host["pool"])
         exact = self.pool.exact_resume
         if not exact:
@@ -313,20 +319,45 @@ class Trainer:
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.agents) | take_diagnostics(self.learner.population)
-        line["frozen"] = [int(at) for at in self.learner.state()["died_at"].tolist()]
+        line["frozen"] = self._died_at()
+        if frozen := self.callbacks.frozen:
+            line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.agents)]
         self.recent = []
         self.log.write(line)
         for listener in self.listeners:
             listener(line)
+        if self.callbacks.functions:
+            agents = self.settings.agents()
+            self.callbacks(Training(self.run, self.step, line, agents, self._current_policies, self._freeze))
+
+    def _died_at(self) -> list[int]:
+        """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""
+        died = self.learner.state()["died_at"].tolist()
+        return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(died)]
+
+    def _current_policies(self) -> list[Policy]:
+        infos, rows = self._policies()
+        return [Policy(info, row.clone()) for info, row in zip(infos, rows, strict=True)]
+
+    def _freeze(self, agent: int) -> None:
+        """Let an agent learn no more, unless it is frozen already."""
+        alive = self.learner.state()["alive"]
+        if alive[agent]:
+            alive[agent] = False
+            self.callbacks.frozen[agent] = self.step
 
     def _finish(self) -> None:
         """One policy file per agent; then the checkpoints are no longer needed, unless they are to be kept."""
-        infos, rows = self._policies()
-        for index, (info, row) in enumerate(zip(infos, rows, strict=True)):
-            Policy(info, row.clone()).save(self.run.policy_path(index))
-        died = {i: int(at) for i, at in enumerate(self.learner.state()["died_at"].tolist()) if at >= 0}
+        for index, policy in enumerate(self._current_policies()):
+            policy.save(self.run.policy_path(index))
         kept = self.settings.keep_checkpoint
-        self.run.update_manifest(finished=True, frozen=died, seconds=round(self._seconds(), 1), kept_checkpoint=kept)
+        self.run.update_manifest(
+            finished=True,
+            frozen={agent: at for agent, at in enumerate(self._died_at()) if at >= 0},
+            frozen_by_callback=self.callbacks.frozen,
+            seconds=round(self._seconds(), 1),
+            kept_checkpoint=kept,
+        )
         if not kept:
             self.store.clear()
 
@@ -360,8 +391,8 @@ class Trainer:
 
 
 def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
-    """Tell where those that were asked to stop go on."""
-    stopped = [trainer for trainer in trainers if trainer.stopped]
+    """Tell where those that a signal stopped go on; a callback's user knows."""
+    stopped = [trainer for trainer in trainers if trainer.stopped and trainer.stop.received is not None]
     if stopped:
         places = ", ".join(f"{one.run.path} at step {one.step:,} of {one.settings.steps:,}" for one in stopped)
         number = stopped[0].stop.received
