@@ -87,6 +87,14 @@ def test_the_authors_protocol_is_read_by_its_old_name_and_leads_to_the_same_runs
     assert complete(manifest) == complete(new.record())
 
 
+def test_usual_and_old_names_are_read() -> None:
+    ours = resolve("Swimmer-v5", seeds=(7,), steps=50, backend="envpool")
+    assert resolve("Swimmer-v5", seed=7, total_timesteps=50, envs="envpool") == ours
+    assert default_folder(ours).name == "Swimmer-v5-td3-damper-e3aa7a47"
+    manifest = {("envs" if name == "backend" else name): value for name, value in ours.record().items()}
+    assert "backend" in ours.record() and complete(manifest) == complete(ours.record())
+
+
 # --- what differs between agents -----------------------------------------------------------------------------------
 
 
@@ -174,7 +182,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"net_arch": (256, 0)}, "net_arch must be a whole number of at least 1"),
     ({"activation": "gelu"}, "activation must be one of silu, relu, tanh, but 'gelu' was given"),
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),
-    ({"envs": "brax"}, "envs must be one of gymnasium, envpool, but 'brax' was given"),
+    ({"backend": "brax"}, "backend must be one of gymnasium, envpool, but 'brax' was given"),
+    ({"backend": "gymnasium", "envs": "gymnasium"}, "backend must be given by one name, but envs, its old one"),
+    ({"steps": 10, "total_timesteps": 10}, "steps and total_timesteps are the same setting, but both were given"),
+    ({"seeds": 2, "seed": 1}, "seed is for one agent and seeds for several, but both were given"),
     ({"overlap": "yes"}, "overlap must be one of True, False, but 'yes' was given"),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),

@@ -12,7 +12,7 @@ from damper.experiments.identity import physics as physics_of
 from damper.experiments.store import Store
 from tests.experiments.helpers import agents_of, tiny
 
-ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "envs", "table", "env_kwargs"}
+ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "backend", "table", "env_kwargs"}
 RESULTS = Path(__file__).parents[2] / "results"
 PHYSICS = {"gymnasium": "1.4.0"}
 

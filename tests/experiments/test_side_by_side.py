@@ -28,7 +28,7 @@ REQUEST = Request(("td3-table",), ("Pendulum",), ("plain", "damper", "caps"), se
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU shares its pools too, so that this is tested without a GPU."""
-    monkeypatch.setattr(runner, "may_share", lambda settings: settings.envs == "envpool")
+    monkeypatch.setattr(runner, "may_share", lambda settings: settings.backend == "envpool")
 
 
 def episodes(folder: Path) -> dict[str, object]:

@@ -97,7 +97,7 @@ def _settings(
         batch_size=how.batch_size,
         device=how.device,
         tf32=how.tf32,
-        envs=backend,
+        backend=backend,
         env_threads=env_threads,
         overlap=overlap,
         learning_starts=steps // 6,
@@ -139,7 +139,7 @@ def shares(settings: Settings) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder, on_device(settings.device, settings.tf32):
         seeds = [agent["seed"] for agent in settings.agents()]
-        pool = make_pool(settings.env, seeds, settings.envs, settings.env_threads)
+        pool = make_pool(settings.env, seeds, settings.backend, settings.env_threads)
         trainer = Trainer(settings, Path(folder) / "run", (start,), pool)
         setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)

@@ -38,7 +38,7 @@ def run(options: Compare) -> None:
     )
     present(comparison, comparison.path)
     if options.video is not None:
-        films = film_evaluations(comparison.evaluations, options.video, options.env, options.video_steps)
+        films = film_evaluations(comparison.evaluations, options.video, steps=options.video_steps)
         say(f"video: {quoted(films)}")
 
 

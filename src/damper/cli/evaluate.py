@@ -29,7 +29,7 @@ def run(options: Evaluate) -> None:
         _check_video(options)
     seeds = options.seed_list or None
     trusted: dict[str, Any] = {"vecnormalize": options.vecnormalize, "trust": options.trust}
-    evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.envs, **trusted)
+    evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted)
     evaluation.save(out)
     if options.source.is_dir() and not (run := Run(options.source)).finished:
         of = run.manifest["settings"]["steps"]
@@ -48,15 +48,15 @@ def run(options: Evaluate) -> None:
         named = {own.method or source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
         if len(named) < len(sources):
             named = {source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
-        say(f"video: {quoted(film_evaluations(named, options.video, options.env, options.video_steps))}")
+        say(f"video: {quoted(film_evaluations(named, options.video, steps=options.video_steps))}")
 
 
 def _check_video(options: Evaluate) -> None:
     assert options.video is not None
     check_video(options.video)
     check_folder("video", options.video.parent)
-    if options.envs != "gymnasium":
-        raise DamperError(f"video needs Gymnasium's environments, but {options.envs!r} was given: leave it out.")
+    if options.backend != "gymnasium":
+        raise DamperError(f"video needs Gymnasium's environments, but {options.backend!r} was given: leave it out.")
     if options.video_steps < 1:
         raise DamperError(f"video_steps must be at least 1, but {options.video_steps} was given.")
 

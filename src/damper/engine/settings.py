@@ -31,6 +31,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "action_noise": (0.0, 10.0),
     "ent_coef": (0.0, 1e6),
 }
+FIRST = (0,)  # the seed of an agent for which nobody chose one
 WORTH_COMPILING = 100_000  # updates; each is about half a millisecond faster
 _SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every"), 0) | dict.fromkeys(
     ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every"), 1
@@ -38,7 +39,7 @@ _SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every"), 0) | dict.fro
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
     "dtype": ("float32", "float64"),
-    "envs": ("gymnasium", "envpool"),
+    "backend": ("gymnasium", "envpool"),
     **dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), (True, False)),
     "graph": (True, False, None),
 }
@@ -79,7 +80,7 @@ class Settings:
     activation: str = "silu"
     method_settings: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
-    envs: str = "gymnasium"
+    backend: str = "gymnasium"
     env_threads: int | None = None
     dtype: str = "float32"
     compile: bool = False
@@ -182,22 +183,53 @@ def complete(record: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest's settings, with the defaults of those that came after it was written."""
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     known = find_method(record["method"]).settings(record["method_settings"])
-    record = {**record, "protocol": protocol_name(record.get("protocol"))}
+    record = {**current_names(record), "protocol": protocol_name(record.get("protocol"))}
     full: dict[str, Any] = json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))
     return full
+
+
+def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the names of today: ``backend`` was called ``envs``, which is one letter from something else."""
+    if "envs" in settings and "backend" in settings:
+        raise DamperError("backend must be given by one name, but envs, its old one, was given too: leave that out.")
+    return {("backend" if name == "envs" else name): value for name, value in settings.items()}
+
+
+def usual_names(
+    seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
+) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
+    """Seeds, steps and the other settings; Stable-Baselines3's ``seed`` and ``total_timesteps`` may stand instead.
+
+    Args:
+        seeds: as given, or None.
+        steps: as given, or None.
+        given: the other settings.
+    """
+    given = current_names(given)
+    if "total_timesteps" in given:
+        if steps is not None:
+            raise DamperError("steps and total_timesteps are the same setting, but both were given: leave one out.")
+        steps = given.pop("total_timesteps")
+    if "seed" in given:
+        if seeds is not None:
+            raise DamperError("seed is for one agent and seeds for several, but both were given: leave one out.")
+        seeds = (given.pop("seed"),)
+    return seeds, steps, given
 
 
 def resolve(
     env: str | Callable[[], Any],
     backbone: str = "td3",
     method: str | Method = "damper",
-    seeds: int | Sequence[int] = (0,),
+    seeds: int | Sequence[int] = FIRST,
     steps: int | None = None,
     protocol: str | None = None,
     preset_name: str = "paper",
     **given: Any,
 ) -> Settings:
     """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults."""
+    named, steps, given = usual_names(None if seeds is FIRST else seeds, steps, given)
+    seeds = FIRST if named is None else named
     if not isinstance(env, str) and not callable(env):
         raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
     if backbone not in ("td3", "sac"):
@@ -330,10 +362,10 @@ def _check_env_kwargs(settings: Settings) -> None:
                 f"env_kwargs must hold what JSON can record, but {name} is {value!r}: give it inside a callable that "
                 "makes the environment."
             ) from error
-    if settings.envs == "envpool":
+    if settings.backend == "envpool":
         raise DamperError(
-            f"env_kwargs must be left out with envs='envpool', whose environments are what their id names, but {given} "
-            "was given: use envs='gymnasium'."
+            f"env_kwargs must be left out with backend='envpool', whose environments are what their id names, but {given} "
+            "was given: use backend='gymnasium'."
         )
 
 

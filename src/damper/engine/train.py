@@ -19,7 +19,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
 from damper.engine.run.tensorboard import TensorBoard, find_writer
-from damper.engine.settings import Settings, resolve
+from damper.engine.settings import FIRST, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol
@@ -30,7 +30,7 @@ def train(
     env: str | Callable[[], Any],
     backbone: str = "td3",
     method: str | Method = "damper",
-    seeds: int | Sequence[int] = (0,),
+    seeds: int | Sequence[int] = FIRST,
     steps: int | None = None,
     protocol: str | None = None,
     out: str | Path | None = None,
@@ -48,8 +48,8 @@ def train(
         env: a Gymnasium id, a task of the paper ("Hopper"), or a callable that makes an environment.
         backbone: "td3" or "sac".
         method: a name in ``damper.METHODS`` or a ``Method``.
-        seeds: the agents' seeds, or how many (the protocol's first, or 0, 1, ...).
-        steps: environment steps per agent; the paper's budget for its tasks.
+        seeds: the agents' seeds, or how many (the protocol's first, or 0, 1, ...); ``seed=3`` for one agent.
+        steps: environment steps per agent; the paper's budget for its tasks. Also called ``total_timesteps``.
         protocol: "pave" or "authors": published settings to start from.
         out: the run's folder; a name made of the settings under ``runs/`` by default.
         progress: show a live table.
@@ -110,6 +110,7 @@ def default_folder(settings: Settings) -> Path:
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
     later = {"custom_code": settings.custom_code()} | {name: record.pop(name) for name in ("table", "env_kwargs")}
     record["protocol"] = recorded_protocol(settings.protocol)
+    record["envs"] = record.pop("backend")  # by its first name
     del record["keep_checkpoint"]
     record |= {name: value for name, value in later.items() if value}
     text = json.dumps(record, sort_keys=True, default=str)

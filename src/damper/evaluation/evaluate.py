@@ -101,10 +101,11 @@ def evaluate(
     episodes: int = 10,
     seeds: Sequence[int] | None = None,
     filter: Filter | None = None,
-    envs: str = "gymnasium",
+    backend: str = "gymnasium",
     env_threads: int | None = None,
     vecnormalize: Any = None,
     trust: bool = False,
+    envs: str | None = None,
 ) -> Evaluation:
     """Run the deterministic policy of every agent for one episode per seed.
 
@@ -118,12 +119,14 @@ def evaluate(
         episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
         seeds: the environments' seeds, the same for all agents.
         filter: a filter on the executed action; records then hold raw and executed smoothness.
-        envs: "gymnasium" or "envpool".
+        backend: who steps the environments, "gymnasium" or "envpool".
         env_threads: EnvPool's threads.
         vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
+        envs: the old name of ``backend``.
     """
-    actor = _actor(run_or_policy, env, envs, vecnormalize, trust)
+    backend = envs or backend
+    actor = _actor(run_or_policy, env, backend, vecnormalize, trust)
     env = env if env is not None else actor.env
     if env is None:
         what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
@@ -131,7 +134,7 @@ def evaluate(
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
         every = [seed for _ in actor.agents for seed in seeds]
-        found, spec = rollout(actor.act, env, every, envs, env_threads, filter, actor.sizes)
+        found, spec = rollout(actor.act, env, every, backend, env_threads, filter, actor.sizes)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
     return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
 
@@ -147,11 +150,11 @@ class Actor(NamedTuple):
     method: str | None = None
 
 
-def _actor(source: Any, env: EnvLike | None, envs: str, vecnormalize: Any, trust: bool) -> Actor:
+def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool) -> Actor:
     if isinstance(source, str | Path):
         source = find_source(source)
     if isinstance(source, Path | Source) or is_model(source):
-        opened = open_source(source, 0, env, vecnormalize, trust, envs)
+        opened = open_source(source, 0, env, vecnormalize, trust, backend)
         seed, steps, method = (opened.facts.get(name) for name in ("seed", "steps", "method"))
         return Actor(opened.act, [{"seed": seed or 0}], opened.env, opened.sizes, steps, method)
     if vecnormalize is not None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
-from damper.engine.settings import Settings, resolve
+from damper.engine.settings import Settings, resolve, usual_names
 from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.identity import digest
 from damper.methods import METHODS, find_method
 
+SEEDS = 3  # where nobody says how many, or which
 MEASURES = {
     "return": ("return", "{:.1f}"),
     "smoothness": ("sm", "{:.3f}"),
@@ -68,7 +69,7 @@ def compare(
     env: str | Callable[[], Any],
     methods: Sequence[str] = ("plain", "damper"),
     backbone: str = "td3",
-    seeds: int | Sequence[int] = 3,
+    seeds: int | Sequence[int] | None = None,
     steps: int | None = None,
     protocol: str | None = None,
     out: str | Path | None = None,
@@ -84,6 +85,8 @@ def compare(
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
+    seeds, steps, settings = usual_names(seeds, steps, settings)
+    seeds = SEEDS if seeds is None else seeds
     runs, evaluations = {}, {}
     resolved = {m: _for_method(env, backbone, m, seeds, steps, protocol, methods, settings) for m in methods}
     path = Path(out) if out else _default_folder(list(resolved.values()), settings)
@@ -91,7 +94,7 @@ def compare(
         folder = path / method
         with run_lock(folder):
             runs[method] = run_settings(own, folder, progress)
-            evaluations[method] = evaluate(runs[method], env, episodes, envs=own.envs)
+            evaluations[method] = evaluate(runs[method], env, episodes, backend=own.backend)
             evaluations[method].save(folder / "evaluation")
     return Comparison(own.env_id, backbone, path, runs, evaluations)
 

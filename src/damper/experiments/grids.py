@@ -151,7 +151,7 @@ def _cell_agents(
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
     if lists:
         raise DamperError(f"{lists[0]} must be one value to reproduce an experiment, but several were given.")
-    installed = physics(env, population.envs, known)
+    installed = physics(env, population.backend, known)
     agents = []
     for row in population.agents():
         own = resolve(env, backbone, method, (row["seed"],), steps, request.protocol, **{**given, **_without(row)})

@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from damper.engine.settings import resolve
+from damper.engine.settings import current_names, resolve
 from damper.methods import find_method
 from damper.protocols import recorded_protocol
 from damper.tasks import find_task, task_name
@@ -40,6 +40,7 @@ def identity(
         physics: versions of what simulates the environment.
         episodes: how many the evaluation has.
     """
+    settings = current_names(settings)
     own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
     chosen = agent.get("method", settings["method"])
     method = find_method(chosen).settings()
@@ -54,7 +55,7 @@ def identity(
         "protocol": recorded_protocol(settings["protocol"]),
         "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone])},
         "numerics": {name: own[name] for name in NUMERICS},
-        "envs": settings["envs"],
+        "envs": own["backend"],
         "physics": dict(physics),
         "episodes": episodes,
     }
@@ -87,9 +88,9 @@ def digest(value: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
-def physics(env: str, envs: str, versions: Mapping[str, str]) -> dict[str, str]:
+def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
     """Versions of what simulates an environment: EnvPool brings its own engines, Gymnasium uses the installed ones."""
-    names = ["envpool"] if envs == "envpool" else ["gymnasium", *_engine(find_task(env).gymnasium_id)]
+    names = ["envpool"] if backend == "envpool" else ["gymnasium", *_engine(find_task(env).gymnasium_id)]
     return {name: versions.get(name, "not installed") for name in names}
 
 

@@ -58,13 +58,13 @@ def abreast(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:
 
 def may_share(settings: Settings) -> bool:
     """Whether a pool of its own would leave the device idle: EnvPool's, and not on a CPU, which is busy anyway."""
-    return settings.envs == "envpool" and settings.device != "cpu"
+    return settings.backend == "envpool" and settings.device != "cpu"
 
 
 def check_physics(job: Job) -> None:
     """Refuse to train where the simulators are not the ones that the records would name."""
     settings, wanted = job.settings, job.wanted[0].identity["physics"]
-    here = physics(settings.env_id, settings.envs, versions())
+    here = physics(settings.env_id, settings.backend, versions())
     if here != wanted:
         raise DamperError(f"this machine must simulate with {wanted}, but has {here}: install the same versions there.")
 
@@ -74,7 +74,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     settings, first = job.settings, job.wanted[0].identity
     episodes = int(first["episodes"])
     env = None if settings.env_kwargs else settings.env
-    evaluation = evaluate(run, env, episodes, envs=settings.envs, env_threads=settings.env_threads)
+    evaluation = evaluate(run, env, episodes, backend=settings.backend, env_threads=settings.env_threads)
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
     for index, row in enumerate(run.agents):
@@ -106,7 +106,7 @@ def _begun(run: Run, left: Mapping[str, Wanted]) -> Job | None:
     if some is None or set(record) != {f.name for f in fields(Settings)}:
         return None  # nothing to look for, or a run of a later version of the engine
     episodes = some.identity["episodes"]
-    installed = physics(record["env"], record["envs"], manifest["versions"])
+    installed = physics(record["env"], record["backend"], manifest["versions"])
     digests = [digest(identity(record, row, installed, episodes)) for row in manifest["agents"]]
     mine = tuple(left[found] for found in digests if found in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):

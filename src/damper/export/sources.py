@@ -75,7 +75,7 @@ def open_source(
     env: EnvLike | None = None,
     vecnormalize: Any = None,
     trust: bool = False,
-    envs: str = "gymnasium",
+    backend: str = "gymnasium",
 ) -> Source:
     """Open a policy wherever it comes from.
 
@@ -85,9 +85,9 @@ def open_source(
         env: the environment, where the source does not tell it or another one is wanted.
         vecnormalize: SB3's ``VecNormalize``, or the file that its ``save`` wrote, which is a pickle.
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
-        envs: "gymnasium" or "envpool": who describes ``env``.
+        backend: "gymnasium" or "envpool": who describes ``env``.
     """
-    wanted = spec_of(env, envs) if env is not None else None
+    wanted = spec_of(env, backend) if env is not None else None
     opened = _open(source, agent, wanted, _normaliser(vecnormalize, trust), trust)
     if wanted is not None:
         check_fit(wanted, opened.sizes)

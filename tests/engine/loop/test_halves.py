@@ -125,7 +125,7 @@ def test_one_half_steps_while_the_other_acts(tmp_path: Path, monkeypatch: pytest
         ({"device": "cpu"}, False),
         ({"overlap": False}, False),
         ({"env_threads": 5}, False),
-        ({"envs": "gymnasium"}, False),
+        ({"backend": "gymnasium"}, False),
     ],
 )
 def test_halves_where_a_gpu_learns_and_cores_are_fewer_than_environments(own: dict[str, Any], halved: bool) -> None:

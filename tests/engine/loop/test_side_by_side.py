@@ -136,7 +136,7 @@ def test_runs_that_cannot_share_a_pool_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(DamperError, match=words):
             train_side_by_side([(settings("plain"), tmp_path / "a"), (other, tmp_path / "b")])
-    with pytest.raises(DamperError, match="envs must be 'envpool' for runs side by side, but 'gymnasium' was given"):
+    with pytest.raises(DamperError, match="backend must be 'envpool' for runs side by side, but 'gymnasium' was given"):
         train_side_by_side([(settings("plain", envs="gymnasium", env_threads=None), tmp_path / "a")])
     assert list(tmp_path.iterdir()) == []
 

@@ -123,8 +123,8 @@ class EngineOptions:
     """Hidden layers' activation."""
     device: Annotated[str | None, default("a GPU where there is one")] = None
     """Where to train, as in torch: cpu, cuda."""
-    envs: Annotated[Literal["gymnasium", "envpool"] | None, default("gymnasium")] = None
-    """Who steps the environments."""
+    backend: Annotated[Literal["gymnasium", "envpool"] | None, default("gymnasium", aliases=("--envs",))] = None
+    """Who steps the environments; envpool does it in C++ threads."""
     env_threads: Annotated[int | None, default("as many as cores")] = None
     """EnvPool's threads; where there are two pools they share them."""
     compile: Annotated[bool | None, default("on a GPU, where the run is long enough to pay for it")] = None

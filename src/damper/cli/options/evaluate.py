@@ -25,7 +25,7 @@ class Evaluate:
     """Which seeds, instead."""
     filter: Annotated[str | None, default("none")] = None
     """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
-    envs: Literal["gymnasium", "envpool"] = "gymnasium"
+    backend: Annotated[Literal["gymnasium", "envpool"], tyro.conf.arg(aliases=("--envs",))] = "gymnasium"
     """Who steps the environments."""
     out: Annotated[Path | None, default("evaluation/ in the run's folder, or beside the file")] = None
     """Where to write."""

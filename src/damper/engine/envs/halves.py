@@ -38,9 +38,9 @@ def shared_threads(settings: Settings) -> tuple[int, int]:
 def fitting_pool(settings: Settings, seeds: Sequence[int]) -> Pool:
     """In halves where that pays: a GPU learns meanwhile, and there are more environments than threads."""
     on_gpu, crowded = settings.device.startswith("cuda"), len(seeds) > all_threads(settings)
-    if settings.overlap and settings.envs == Halves.backend and on_gpu and crowded:
+    if settings.overlap and settings.backend == Halves.backend and on_gpu and crowded:
         return Halves(settings, seeds)
-    return make_pool(settings.env, seeds, settings.envs, settings.env_threads, **(settings.env_kwargs or {}))
+    return make_pool(settings.env, seeds, settings.backend, settings.env_threads, **(settings.env_kwargs or {}))
 
 
 class Halves:

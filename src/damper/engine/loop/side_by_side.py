@@ -30,7 +30,7 @@ from damper.engine.run.stop import StopSignals
 from damper.engine.settings import Settings
 from damper.errors import DamperError
 
-ALIKE = ("env", "envs", "env_threads", "device", "dtype", "tf32")  # what one pool and one device force on all
+ALIKE = ("env", "backend", "env_threads", "device", "dtype", "tf32")  # what one pool and one device force on all
 
 
 def train_side_by_side(
@@ -50,7 +50,7 @@ def train_side_by_side(
         members: list[Member] = []
         for settings, out in runs:
             if left_to_train(Run(out), settings):
-                share = Share(spec_of(settings.env, settings.envs), [agent["seed"] for agent in settings.agents()])
+                share = Share(spec_of(settings.env, settings.backend), [agent["seed"] for agent in settings.agents()])
                 # Tables that redraw themselves would fight over the terminal.
                 own: tuple[Listener, ...] = (Progress(settings, live=False),) if progress else ()
                 members.append(Member(Trainer(settings, out, (*own, *listeners), share), share))
@@ -67,8 +67,8 @@ def check_alike(settings: Sequence[Settings]) -> None:
             raise DamperError(
                 f"{name} must be the same for runs side by side, but {values[0]!r} and {values[1]!r} were given."
             )
-    if settings[0].envs != EnvPoolPool.backend:
-        raise DamperError(f"envs must be 'envpool' for runs side by side, but {settings[0].envs!r} was given.")
+    if settings[0].backend != EnvPoolPool.backend:
+        raise DamperError(f"backend must be 'envpool' for runs side by side, but {settings[0].backend!r} was given.")
 
 
 class Member:
@@ -94,7 +94,7 @@ class Group:
         settings, seeds = members[0].trainer.settings, [seed for member in members for seed in member.share.starts]
         ends = accumulate((member.share.size for member in members), initial=0)
         self.places = list(zip(members, (slice(*pair) for pair in pairwise(ends)), strict=True))
-        self.pool = make_pool(settings.env, seeds, settings.envs, threads)
+        self.pool = make_pool(settings.env, seeds, settings.backend, threads)
         self.actions = np.zeros((len(seeds), self.pool.spec.act_dim), np.float32)
 
     def begin(self) -> None:

@@ -56,7 +56,7 @@ class Trainer:
         if not left_to_train(Run(out), settings):
             self.run = open_run(out, settings)
             return
-        self.spec = spec_of(settings.env, settings.envs, **(settings.env_kwargs or {}))
+        self.spec = spec_of(settings.env, settings.backend, **(settings.env_kwargs or {}))
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
         seeds = [agent["seed"] for agent in settings.agents()]
         self.pool = pool or fitting_pool(settings, seeds)
