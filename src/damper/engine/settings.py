@@ -364,8 +364,8 @@ def _check_env_kwargs(settings: Settings) -> None:
             ) from error
     if settings.backend == "envpool":
         raise DamperError(
-            f"env_kwargs must be left out with backend='envpool', whose environments are what their id names, but {given} "
-            "was given: use backend='gymnasium'."
+            f"env_kwargs must be left out with backend='envpool', whose environments are what their id names, but "
+            f"{given} was given: use backend='gymnasium'."
         )
 
 

@@ -88,7 +88,9 @@ def _drawable(env: EnvLike) -> gymnasium.Env[Any, Any]:
     more = {"camera_name": "track"} if follows else {}
     try:
         return make_env(env, render_mode="rgb_array", **more)
-    except TypeError as error:
+    except DamperError as error:
+        if isinstance(env, str | EnvSpec):
+            raise
         raise DamperError("env must take render_mode='rgb_array' to be filmed, but its maker does not.") from error
 
 

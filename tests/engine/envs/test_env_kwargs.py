@@ -62,7 +62,7 @@ def test_mistakes_get_a_sentence(tmp_path: Path, env: Any, given: Any, told: str
 
 
 def test_envpool_s_environments_are_what_their_id_names() -> None:
-    with pytest.raises(DamperError, match=r"env_kwargs must be left out with envs='envpool'.*: use envs='gymnasium'"):
+    with pytest.raises(DamperError, match=r"env_kwargs must be left out with backend='envpool'.*use backend="):
         resolve("Pendulum", env_kwargs=MOON, envs="envpool")
 
 
