@@ -13,6 +13,7 @@ from damper.experiments.store import Store
 from tests.experiments.helpers import agents_of, tiny
 
 ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "backend", "table", "env_kwargs"}
+ELSEWHERE |= {"eval_every", "eval_episodes"}  # they look on
 RESULTS = Path(__file__).parents[2] / "results"
 PHYSICS = {"gymnasium": "1.4.0"}
 

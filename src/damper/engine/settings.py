@@ -33,8 +33,18 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 FIRST = (0,)  # the seed of an agent for which nobody chose one
 WORTH_COMPILING = 100_000  # updates; each is about half a millisecond faster
-_SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every"), 0) | dict.fromkeys(
-    ("steps", "buffer_size", "batch_size", "train_freq", "gradient_steps", "policy_delay", "log_every"), 1
+_SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every", "eval_every"), 0) | dict.fromkeys(
+    (
+        "steps",
+        "buffer_size",
+        "batch_size",
+        "train_freq",
+        "gradient_steps",
+        "policy_delay",
+        "log_every",
+        "eval_episodes",
+    ),
+    1,
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
@@ -54,7 +64,8 @@ class Settings:
 
     Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step and the
     next actions are chosen, so that the policies which act are two steps behind. ``env_kwargs`` are the environment's
-    own arguments.
+    own arguments. Every ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes,
+    and its best one is kept.
     """
 
     env: str | Callable[[], Any]
@@ -92,6 +103,8 @@ class Settings:
     keep_checkpoint: bool = False
     table: tuple[Mapping[str, Any], ...] = ()
     env_kwargs: Mapping[str, Any] | None = None
+    eval_every: int = 0
+    eval_episodes: int = 5
 
     @property
     def env_id(self) -> str:

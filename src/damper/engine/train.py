@@ -60,8 +60,9 @@ def train(
             returns; given again, it goes on, and so do the callbacks. What a callback raises is raised from here when
             everything is saved.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
-            population of their product. ``device="auto"`` and ``compile="auto"``, the defaults, are a GPU where there
-            is one, and compiled updates there where the run is long enough to win the minute back.
+            population of their product. ``eval_every=10_000`` evaluates every agent so often and keeps its best policy
+            (``run.policy(agent, best=True)``). ``device="auto"`` and ``compile="auto"``, the defaults, are a GPU where
+            there is one, and compiled updates there where the run is long enough to win the minute back.
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
@@ -108,7 +109,9 @@ def default_folder(settings: Settings) -> Path:
     check_named(settings)
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
-    later = {"custom_code": settings.custom_code()} | {name: record.pop(name) for name in ("table", "env_kwargs")}
+    later: dict[str, Any] = {"custom_code": settings.custom_code()}
+    later |= {name: record.pop(name) for name in ("table", "env_kwargs", "eval_every", "eval_episodes")}
+    later["eval_episodes"] = settings.eval_every and settings.eval_episodes
     record["protocol"] = recorded_protocol(settings.protocol)
     record["envs"] = record.pop("backend")  # by its first name
     del record["keep_checkpoint"]

@@ -139,6 +139,10 @@ class EngineOptions:
     """Steps between metrics lines."""
     checkpoint_every: Annotated[int | None, default("20000")] = None
     """Steps between checkpoints; 0 for none."""
+    eval_every: Annotated[int | None, default("0")] = None
+    """Steps between evaluations, which keep every agent's best policy; 0 for none."""
+    eval_episodes: Annotated[int | None, default("5")] = None
+    """Episodes of each such evaluation."""
     keep_checkpoint: bool = False
     """Keep the last one when the run is finished: a larger --steps with the same --out then extends it."""
 

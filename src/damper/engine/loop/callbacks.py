@@ -20,12 +20,14 @@ class Training:
         step: environment steps that every agent has taken.
         metrics: the line, as ``metrics.jsonl`` has it: values per agent, None where there is none.
         agents: one row per agent: its seed, and what differs between agents.
+        evaluation: the newest evaluation's line, as ``evaluations.jsonl`` has it; None before the first.
     """
 
     run: Run
     step: int
     metrics: dict[str, Any]
     agents: list[dict[str, Any]]
+    evaluation: dict[str, Any] | None
     _policies: Callable[[], list[Policy]] = field(repr=False)
     _freeze: Callable[[int], None] = field(repr=False)
 

@@ -22,6 +22,7 @@ from damper.engine.envs.halves import Halves, fitting_pool, joined
 from damper.engine.envs.recorded import to_json
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callbacks, Training
+from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.halves import Half
 from damper.engine.networks.agents import Shape, layouts
 from damper.engine.networks.layout import Layout
@@ -53,6 +54,7 @@ class Trainer:
         self.settings, self.listeners = settings, listeners
         self.callbacks = Callbacks()
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
+        self.evaluations = Evaluations(out / "evaluations.jsonl")
         if not left_to_train(Run(out), settings):
             self.run = open_run(out, settings)
             return
@@ -197,10 +199,15 @@ class Trainer:
         if self.due and not settings.overlap:
             self._store()
             self._learn()
-        if self.step % settings.log_every == 0 or self.step >= settings.steps:
+        if settings.eval_every and self._ends_interval(settings.eval_every):
+            self.evaluations.add(self.step, evaluate_agents(self.learner), self._current_policies())
+        if self._ends_interval(settings.log_every):
             self._log()
         if self._saved_at(self.step):
             self.checkpoint()
+
+    def _ends_interval(self, length: int) -> bool:
+        return self.step % length == 0 or self.step >= self.settings.steps
 
     def learn_ahead(self) -> None:
         """Do the gradient steps of the step under way now, where their batches do not hold it.
@@ -276,6 +283,7 @@ class Trainer:
         facts["frozen_by_callback"] = self.callbacks.frozen
         infos, tensors["policies"] = self._policies()
         facts["policies"] = [asdict(info) for info in infos]
+        facts["evaluations"] = self.evaluations.state(tensors)
         self.store.save(self.step, facts, tensors, self.learner.replay)
 
     def _resume(self) -> NDArray[np.float32]:
@@ -283,6 +291,7 @@ class Trainer:
         checkpoint = self.store.newest()
         if checkpoint is None:
             self.log.rewind(0)
+            self.evaluations.restore({}, {})
             return self.pool.reset()
         facts = checkpoint.facts
         self.store.fill(self.learner.replay, checkpoint)
@@ -297,6 +306,7 @@ class Trainer:
         self.step, self.learner.updates, self.due = facts["step"], facts["updates"], facts["due"]
         self.seconds_before = facts["seconds"]
         self.log.rewind(facts["metrics_offset"])
+        self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
         self.episodes.restore(host["episodes"])
         self.recent = [Episode(*values) for values in facts["recent"]]
@@ -328,7 +338,8 @@ class Trainer:
             listener(line)
         if self.callbacks.functions:
             agents = self.settings.agents()
-            self.callbacks(Training(self.run, self.step, line, agents, self._current_policies, self._freeze))
+            seen = (self.run, self.step, line, agents, self.evaluations.latest)
+            self.callbacks(Training(*seen, self._current_policies, self._freeze))
 
     def _died_at(self) -> list[int]:
         """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""
@@ -350,11 +361,15 @@ class Trainer:
         """One policy file per agent; then the checkpoints are no longer needed, unless they are to be kept."""
         for index, policy in enumerate(self._current_policies()):
             policy.save(self.run.policy_path(index))
+        best = self.evaluations.best
+        for index, one in best.items():
+            one.policy.save(self.run.policy_path(index, best=True))
         kept = self.settings.keep_checkpoint
         self.run.update_manifest(
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._died_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
+            best={i: {"step": one.policy.info.steps, "return": one.total} for i, one in sorted(best.items())},
             seconds=round(self._seconds(), 1),
             kept_checkpoint=kept,
         )

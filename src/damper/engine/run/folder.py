@@ -59,14 +59,19 @@ class Run:
         """Whether there is a checkpoint to go on from."""
         return any((self.path / "checkpoints").glob("step-*.json"))
 
-    def policy_path(self, agent: int) -> Path:
-        """Where an agent's policy lies."""
-        return self.path / "policies" / f"agent-{agent:04d}.safetensors"
+    def policy_path(self, agent: int, best: bool = False) -> Path:
+        """Where an agent's last policy lies, or its best."""
+        return self.path / "policies" / f"{'best' if best else 'agent'}-{agent:04d}.safetensors"
 
-    def policy(self, agent: int = 0) -> Policy:
-        """An agent's deterministic policy; of an unfinished run, as it was at the newest checkpoint."""
+    def policy(self, agent: int = 0, best: bool = False) -> Policy:
+        """An agent's policy: its last, or the best that the evaluations during training found (``eval_every``).
+
+        Of an unfinished run, as it was at the newest checkpoint.
+        """
         if not 0 <= agent < len(self.agents):
             raise DamperError(f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given.")
+        if best:
+            return self._best(agent)
         if not self.finished:
             return self.policies()[agent]
         policy = Policy.load(self.policy_path(agent))
@@ -76,6 +81,15 @@ class Run:
             unknown = replace(named_spec(info.env), entry_point=None)
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.row)
         return policy
+
+    def _best(self, agent: int) -> Policy:
+        if self.finished and self.policy_path(agent, best=True).is_file():
+            return Policy.load(self.policy_path(agent, best=True))
+        checkpoint = None if self.finished else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
+        kept = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
+        if checkpoint is None or str(agent) not in kept:
+            raise DamperError(f"{self.path} holds no best policy of agent {agent}: train with eval_every to keep one.")
+        return Policy(PolicyInfo(**kept[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"])
 
     def policies(self) -> list[Policy]:
         """Every agent's."""
@@ -91,6 +105,10 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Training metrics, one row per logging interval."""
         return read_metrics(self.path / "metrics.jsonl")
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Evaluations during training, one row each (``eval_every``)."""
+        return read_metrics(self.path / "evaluations.jsonl")
 
     def extend(self, steps: int) -> None:
         """Note a larger budget, with which the run is not finished; nothing if it is the one it has."""

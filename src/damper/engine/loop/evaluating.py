@@ -1,0 +1,94 @@
+"""Evaluation of a run under way: deterministic episodes of every agent, and each one's best policy so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from damper.engine.data.episodes import Episode, Episodes
+from damper.engine.envs import make_pool
+from damper.engine.envs.spec import unscale_action
+from damper.engine.run.metrics_log import MetricsLog, episode_means
+from damper.engine.run.policy import Policy, PolicyInfo
+from damper.engine.update.learner import Learner
+
+FIRST_SEED = 2_000_000
+
+
+def evaluation_seeds(episodes: int) -> tuple[int, ...]:
+    """Other seeds than ``damper.evaluate`` has: a policy is not to be judged on the episodes that it was chosen by."""
+    return tuple(range(FIRST_SEED, FIRST_SEED + episodes))
+
+
+def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
+    """Means per agent over one episode on each seed: return, length, sm and change, without exploration."""
+    settings, spec, agents = learner.settings, learner.spec, learner.agents
+    seeds = evaluation_seeds(settings.eval_episodes)
+    count = agents * len(seeds)
+    kwargs = settings.env_kwargs or {}
+    pool = make_pool(settings.env, seeds * agents, settings.backend, settings.env_threads, **kwargs)
+    try:
+        episodes, found, obs = Episodes(count, spec.low, spec.high), dict[int, Episode](), pool.reset()
+        while len(found) < count:
+            mean = _mean_actions(learner, obs)
+            moved = pool.step(unscale_action(mean, spec.low, spec.high))
+            for episode in episodes.step(mean, moved.reward, moved.terminated | moved.truncated):
+                found.setdefault(episode.agent, episode)
+            obs = moved.obs
+    finally:
+        pool.close()
+    return episode_means([one._replace(agent=place // len(seeds)) for place, one in found.items()], agents)
+
+
+@torch.no_grad()
+def _mean_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Actions ``[P·E, A]`` in [-1, 1] for observations ``[P·E, d]``, an agent's episodes side by side."""
+    inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.agents, -1))
+    mean = torch.nan_to_num(learner.population.networks.actor()(inputs)).flatten(0, 1)
+    actions: NDArray[np.float32] = mean.to("cpu", torch.float32).numpy()
+    return actions
+
+
+class Best(NamedTuple):
+    """An agent's best policy so far, and its mean return."""
+
+    policy: Policy
+    total: float
+
+
+class Evaluations:
+    """A run's evaluations: the file ``evaluations.jsonl``, the last of them, and what they found best."""
+
+    def __init__(self, path: Path) -> None:
+        """None yet."""
+        self.log = MetricsLog(path)
+        self.latest: dict[str, Any] | None = None
+        self.best: dict[int, Best] = {}
+
+    def add(self, step: int, means: Mapping[str, list[float | None]], policies: list[Policy]) -> None:
+        """Note an evaluation of these policies; keep those that are better than all before."""
+        self.latest = {"step": step, **means}
+        self.log.write(self.latest)
+        for agent, (total, policy) in enumerate(zip(means["return"], policies, strict=True)):
+            if total is not None and (agent not in self.best or total > self.best[agent].total):
+                self.best[agent] = Best(policy, total)
+
+    def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        """For a checkpoint: facts, and the kept policies' parameters among the tensors."""
+        tensors |= {f"best.{agent}": one.policy.row for agent, one in self.best.items()}
+        best = {agent: {"info": asdict(one.policy.info), "return": one.total} for agent, one in self.best.items()}
+        return {"offset": self.log.sync(), "latest": self.latest, "best": best}
+
+    def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Go on from a checkpoint; from one of earlier versions, or from none, with nothing."""
+        self.log.rewind(facts.get("offset", 0))
+        self.latest = facts.get("latest")
+        for agent, one in facts.get("best", {}).items():
+            self.best[int(agent)] = Best(Policy(PolicyInfo(**one["info"]), tensors[f"best.{agent}"]), one["return"])
