@@ -20,7 +20,7 @@ ENGINE = sorted((PACKAGE / "engine").rglob("*.py"))
 
 # A module imports from its own station and from lines above, never from its neighbours on a line or from below.
 STATIONS = [
-    {"activations", "errors", "once", "tasks", "terminal", "version"},
+    {"activations", "errors", "tasks", "terminal", "version"},
     {"rules"},
     {"interface"},
     {"losses"},
@@ -159,7 +159,7 @@ def test_rooms_are_not_crowded() -> None:
 def test_no_code_path_depends_on_being_compiled() -> None:
     # How an update runs is chosen where a learner is built. A rule's check of a setting may not read it in a trace.
     asking = [name(path) for path in SOURCES if "is_compiling" in path.read_text(encoding="utf-8")]
-    assert asking == ["src/damper/once.py", "src/damper/rules/_settings.py"]
+    assert asking == ["src/damper/rules/_settings.py"]
 
 
 def test_nothing_is_pickled() -> None:

@@ -91,10 +91,9 @@ class Loss:
         noise: draws by name, each from its own random stream; the function gets them as a mapping.
         previous_obs: whether ``batch.previous_obs`` must be filled.
         prediction: whether the actor needs a second head and its Polyak average.
-        by_value: whether it reads networks only at inputs made of batch and noise, and only their values: no derivative
-            by an input, no output as an input. Such losses share passes where the update is compiled.
-        by_field: of a loss on the critics: whether it reads them only as ``losses.pave.field`` does, at inputs made of
-            batch and noise. The engine then writes its gradient out where the update is compiled.
+        reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
+            derivative by an input, no output as an input. Such losses share forward passes where the update is
+            compiled; the claim is checked before anything is trained.
         relation: refuses settings that do not go together; called with all of them where they enter a run.
     """
 
@@ -102,14 +101,8 @@ class Loss:
     noise: Mapping[str, Noise] = field(default_factory=dict)
     previous_obs: bool = False
     prediction: bool = False
-    by_value: bool = False
-    by_field: bool = False
+    reads_outputs_only: bool = False
     relation: Callable[..., None] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse two words of which only one can be true."""
-        if self.by_value and self.by_field:
-            raise DamperError("by_value and by_field must not both be given: a loss reads values, or a critic's field.")
 
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:
         """Call the function."""

@@ -58,7 +58,7 @@ class Method:
     @property
     def critic_apart(self) -> bool:
         """Whether its loss on the critic needs more than values, so that it shares no pass with the critic's own."""
-        return self.critic is not None and not self.critic.by_value
+        return self.critic is not None and not self.critic.reads_outputs_only
 
     @property
     def noise(self) -> dict[str, Noise]:

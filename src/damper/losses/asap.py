@@ -44,4 +44,4 @@ def _asap(
     return lambda_S * alignment + lambda_P * prediction + lambda_T * zigzag(policy, batch)
 
 
-asap = Loss(_asap, previous_obs=True, prediction=True, by_value=True)
+asap = Loss(_asap, previous_obs=True, prediction=True, reads_outputs_only=True)

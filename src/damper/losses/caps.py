@@ -37,4 +37,4 @@ def _caps(
     return lambda_T * temporal + lambda_S * spatial
 
 
-caps = Loss(_caps, noise={"caps": Noise("normal", "obs")}, by_value=True)
+caps = Loss(_caps, noise={"caps": Noise("normal", "obs")}, reads_outputs_only=True)

@@ -49,4 +49,4 @@ def _grad_caps(
     return lambda_T * zigzag(policy, batch, form)
 
 
-grad_caps = Loss(_grad_caps, previous_obs=True, by_value=True)
+grad_caps = Loss(_grad_caps, previous_obs=True, reads_outputs_only=True)

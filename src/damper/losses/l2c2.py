@@ -115,5 +115,5 @@ def check_bounds(sigma: Setting, lambda_low: Setting, lambda_high: Setting, **ot
         )
 
 
-l2c2_actor = Loss(_actor, noise=NOISE, by_value=True, relation=check_bounds)
-l2c2_critic = Loss(_critic, noise=NOISE, by_value=True, relation=check_bounds)
+l2c2_actor = Loss(_actor, noise=NOISE, reads_outputs_only=True, relation=check_bounds)
+l2c2_critic = Loss(_critic, noise=NOISE, reads_outputs_only=True, relation=check_bounds)

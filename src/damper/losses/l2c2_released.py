@@ -50,7 +50,10 @@ def _actor(
 
 
 _draws = {f"l2c2_{where}_{k}": Noise("normal", "action") for where in ("here", "there") for k in range(DRAWS)}
-l2c2_released_actor = Loss(_actor, noise=NOISE | _draws, by_value=True, relation=check_bounds)
+l2c2_released_actor = Loss(_actor, noise=NOISE | _draws, reads_outputs_only=True, relation=check_bounds)
 l2c2_released_critic = Loss(
-    functools.partial(l2c2_critic.function, released_d=True), noise=NOISE, by_value=True, relation=check_bounds
+    functools.partial(l2c2_critic.function, released_d=True),
+    noise=NOISE,
+    reads_outputs_only=True,
+    relation=check_bounds,
 )

@@ -91,5 +91,4 @@ def _pave(
 pave = Loss(
     _pave,
     noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")},
-    by_field=True,
 )

@@ -91,4 +91,4 @@ def _temporal(
     return masked_mean(length(mu_next - mu), mask)
 
 
-temporal = Loss(_temporal, by_value=True)
+temporal = Loss(_temporal, reads_outputs_only=True)

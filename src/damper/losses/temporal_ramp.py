@@ -30,4 +30,4 @@ def _temporal_ramp(
     return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
 
 
-temporal_ramp = Loss(_temporal_ramp, by_value=True)
+temporal_ramp = Loss(_temporal_ramp, reads_outputs_only=True)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from damper.once import once
 from damper.rules._settings import Setting, check_pair
 
 TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction worth keeping
@@ -92,21 +91,11 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
 
 
 def along(direction: Unit, length: Setting, dtype: torch.dtype) -> Tensor:
-    """``length · û`` in the gradient's dtype."""
-    return stretched(direction, factor(direction, length), dtype)
-
-
-def factor(direction: Unit, length: Setting) -> Tensor:
-    """What times ``direction.x`` is ``length · û``; within range, since infinity times an entry of 0 would be NaN."""
-    widest = torch.finfo(direction.x.dtype).max
-    found: Tensor = length / torch.where(direction.k > 0, direction.k, 1.0)
-    return found.clamp(-widest, widest)
-
-
-def stretched(direction: Unit, by: Tensor, dtype: torch.dtype) -> Tensor:
-    """``direction.x`` times a factor, in the gradient's dtype; beyond its range the largest number stands in."""
-    largest = torch.finfo(dtype).max
-    entries = by.unsqueeze(-1) * direction.x
+    """``length · û`` in the gradient's dtype; beyond its range the largest number stands in."""
+    largest, widest = torch.finfo(dtype).max, torch.finfo(direction.x.dtype).max
+    # Within range, since infinity times an entry of 0 would be NaN.
+    factor: Tensor = (length / torch.where(direction.k > 0, direction.k, 1.0)).clamp(-widest, widest)
+    entries = factor.unsqueeze(-1) * direction.x
     return (entries if direction.x.dtype == dtype else entries.clamp(-largest, largest)).to(dtype)
 
 
@@ -129,10 +118,9 @@ def span_rule(*, keeps_primary: bool = True) -> Callable[[Lengths], Rule]:
             measured = measure(g_R, working(auxiliary))
             r, s = lengths(measured.gram, **settings)
             R, T = measured.primary, measured.auxiliary
-            by_R, by_T, usable = once(factor(R, r), factor(T, s), measured.usable)
-            g = stretched(R, by_R, g_R.dtype) + stretched(T, by_T, g_R.dtype)
+            g = along(R, r, g_R.dtype) + along(T, s, g_R.dtype)
             g = g_R + g if keeps_primary else g
-            combined = torch.where(usable.unsqueeze(-1), g, g_R).to(primary.dtype)
+            combined = torch.where(measured.usable.unsqueeze(-1), g, g_R).to(primary.dtype)
             return combined, measured.gram, s
 
         def rule(primary: Tensor, auxiliary: Tensor, **settings: Any) -> Tensor:

@@ -123,7 +123,7 @@ def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
 @pytest.mark.parametrize("rule", ["damper", None])
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_loss_may_ask_for_what_it_likes(backbone: str, rule: str | None, function: Callable[..., Tensor]) -> None:
-    check_backends(*build(backbone, Method("own", actor=Loss(function, by_value=True), rule=rule)))
+    check_backends(*build(backbone, Method("own", actor=Loss(function, reads_outputs_only=True), rule=rule)))
 
 
 def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
@@ -135,7 +135,7 @@ def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Ten
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_critic_loss_may_read_the_first_alone(backbone: str) -> None:
-    check_backends(*build(backbone, Method("own", critic=Loss(_one, by_value=True))))
+    check_backends(*build(backbone, Method("own", critic=Loss(_one, reads_outputs_only=True))))
 
 
 def _repeated(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
@@ -149,7 +149,9 @@ def _repeated(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
 @pytest.mark.parametrize("rule", ["damper", None])
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_loss_may_ask_twice(backbone: str, rule: str | None) -> None:
-    check_backends(*build(backbone, Method("own", actor=Loss(_repeated, prediction=True, by_value=True), rule=rule)))
+    check_backends(
+        *build(backbone, Method("own", actor=Loss(_repeated, prediction=True, reads_outputs_only=True), rule=rule))
+    )
 
 
 # --- one network run each ------------------------------------------------------------------------------------------
@@ -230,12 +232,11 @@ def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting =
 STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
 
 
-@pytest.mark.parametrize(("word", "expected"), [(True, []), (False, [1])])
-def test_a_loss_of_the_field_needs_no_autograd_through_critics(
-    word: bool, expected: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("loss", "expected"), [(pave, []), (dataclasses.replace(pave), [1])], ids=["PAVE", "a copy"])
+def test_pave_needs_no_autograd_through_critics(
+    loss: Loss, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pave.by_field
-    made, objectives = build("td3", Method("own", critic=dataclasses.replace(pave, by_field=word)))
+    made, objectives = build("td3", Method("own", critic=loss))
     check_backends(made, objectives)
     calls = counted(monkeypatch)
     SharedForwardBackend(made.networks).critic(objectives)
@@ -260,7 +261,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_derivative_of_the_policy_takes_the_other_path(
     backbone: str, rule: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not STEEP.by_value
+    assert not STEEP.reads_outputs_only
     made, objectives = build(backbone, Method("steep", actor=STEEP, rule=rule))
     check_backends(made, objectives)
     calls = counted(monkeypatch)

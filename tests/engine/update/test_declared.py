@@ -1,4 +1,4 @@
-"""A loss that says what it reads is taken at its word once that has been tried."""
+"""A loss that says that it reads outputs only is believed once that has been tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from damper.engine.networks.agents import Shape
 from damper.engine.update.declared import check_declared
 from damper.errors import DamperError
 from damper.interface import Loss
-from damper.losses.pave import field
 from damper.methods import METHODS, Method, find_method
 from tests.engine import small
 from tests.engine.update.test_modes import build
@@ -52,72 +51,18 @@ def steep(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
     return slope.square().mean((-2, -1))
 
 
-def steered(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
-    """The value's slope moves the action at which it is read again."""
-    v = torch.ones_like(batch.action)
-    (slope,), _ = field(critic, (batch.obs,), batch.action, v)
-    return field(critic, (batch.obs,), batch.action + slope[:, 0], v)[1].square().mean((-2, -1))
-
-
-def valued(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
-    """The curvature beside the value."""
-    _, bend = field(critic, (batch.obs,), batch.action, torch.ones_like(batch.action))
-    return (bend + critic(batch.obs, batch.action)).square().mean((-2, -1))
-
-
-@pytest.mark.parametrize(
-    ("function", "found"),
-    [
-        (steered, "the critic's loss of method 'own', which reads more than the field"),
-        (valued, "a loss that reads the critics' values"),
-        (steep, "a loss that reads the critics' values"),
-    ],
-)
-def test_a_loss_that_reads_more_than_the_field_is_refused(function: Any, found: str) -> None:
-    with pytest.raises(DamperError, match=f"by_field must be left out of {found}"):
-        check("td3", Method("own", critic=Loss(function, by_field=True)))
-    check("td3", Method("own", critic=Loss(function)))
-
-
-def bent_at_the_policy_s_action(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
-    """Asks twice, once where the policy acts."""
-    v = torch.ones_like(batch.action)
-    fields = [field(critic, (batch.obs, batch.next_obs), a, v) for a in (batch.action, policy(batch.obs))]
-    return sum(((g[0] * g[1]).sum(-1) + bend).square().mean((-2, -1)) for g, bend in fields)
-
-
-def without_a_field(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
-    return policy(batch.obs).square().mean((-2, -1))
-
-
-def test_a_word_out_of_place_is_refused() -> None:
-    with pytest.raises(DamperError, match="by_value and by_field must not both be given"):
-        Loss(valued, by_value=True, by_field=True)
-    with pytest.raises(
-        DamperError, match="by_field must be left out of method 'own', whose critic's loss reads no field"
-    ):
-        check("td3", Method("own", critic=Loss(without_a_field, by_field=True)))
-    with pytest.raises(DamperError, match="by_field must be left out of the actor's loss of method 'own'"):
-        check("td3", Method("own", actor=Loss(fed_back, by_field=True)))
-
-
-@pytest.mark.parametrize("backbone", ["td3", "sac"])
-def test_a_loss_may_read_several_fields(backbone: str) -> None:
-    check(backbone, Method("own", critic=Loss(bent_at_the_policy_s_action, by_field=True)))
-
-
 @pytest.mark.parametrize(
     ("method", "network"),
     [
-        (Method("fed-back", actor=Loss(fed_back, by_value=True)), "actor"),
-        (Method("fed-back", actor=Loss(fed_back, by_value=True), rule="damper"), "actor"),
-        (Method("sensitivity", actor=Loss(sensitivity, by_value=True)), "actor"),
-        (Method("steep", critic=Loss(steep, by_value=True)), "critic"),
+        (Method("fed-back", actor=Loss(fed_back, reads_outputs_only=True)), "actor"),
+        (Method("fed-back", actor=Loss(fed_back, reads_outputs_only=True), rule="damper"), "actor"),
+        (Method("sensitivity", actor=Loss(sensitivity, reads_outputs_only=True)), "actor"),
+        (Method("steep", critic=Loss(steep, reads_outputs_only=True)), "critic"),
     ],
 )
 def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: Method, network: str) -> None:
     with pytest.raises(
-        DamperError, match=f"by_value must be left out of the {network}'s loss of method '{method.name}'"
+        DamperError, match=f"reads_outputs_only must be left out of the {network}'s loss of method '{method.name}'"
     ):
         check("td3", method)
     honest = {
@@ -128,7 +73,7 @@ def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: 
 
 
 def test_it_is_tried_before_an_update_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "fed-back", Method("fed-back", actor=Loss(fed_back, by_value=True)))
+    monkeypatch.setitem(METHODS, "fed-back", Method("fed-back", actor=Loss(fed_back, reads_outputs_only=True)))
     build("td3", "fed-back")  # eager: autograd takes any loss
-    with pytest.raises(DamperError, match="by_value must be left out"):
+    with pytest.raises(DamperError, match="reads_outputs_only must be left out"):
         build("td3", "fed-back", compile=True)

@@ -1,7 +1,7 @@
 """Networks read once at every input that some losses ask for, so that those losses share one pass and one way back.
 
-A loss that reads values only (``Loss.by_value``) first says at which inputs (it is answered with zeros), then gets its
-answers, and is differentiated by them. Whatever of this is not used in the end, the compiler drops.
+A loss that reads outputs only (``Loss.reads_outputs_only``) first says at which inputs (it is answered with zeros),
+then gets its answers, and is differentiated by them. Whatever of this is not used in the end, the compiler drops.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
-from damper.errors import DamperError
 
 Source = Callable[..., Tensor]  # from inputs to a network's outputs
 
@@ -122,15 +121,15 @@ class RecordedCritic:
 
 
 class RecordedActionGradients:
-    """A ``damper.interface.Critic`` of which only the field of action gradients is known, from a source."""
+    """A critic for PAVE's loss, which reads action gradients and curvatures only (``losses.pave.field``)."""
 
     def __init__(self, action_field: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
         """``action_field`` as ``StackedCritic`` has it."""
         self.action_field = action_field
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """Nobody who asks for values may say ``Loss.by_field``."""
-        raise DamperError("by_field must be left out of a loss that reads the critics' values.")
+        """Its values are not known."""
+        raise NotImplementedError
 
     first = __call__
 

@@ -31,7 +31,7 @@ from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense
 from damper.engine.networks.action_gradients import field_inputs, of_twins
 from damper.engine.networks.agents import AgentNetworks
-from damper.errors import DamperError
+from damper.losses.pave import pave
 
 ActorLoss = Callable[..., LossAndLogs]  # of a policy and a critic
 
@@ -85,11 +85,10 @@ class SharedForwardBackend:
         return objectives.target(policy, RecordedCritic(values)), saved_activations
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
-        """See ``GradientBackend``; of a critic's action gradients written out, of anything else by ``torch.func``."""
+        """See ``GradientBackend``; PAVE's is written out, any other goes through ``torch.func``."""
         networks, method = self.networks, objectives.method
-        assert method.critic is not None
-        if method.critic.by_field:
-            return self._action_gradient_smoothness(objectives)
+        if method.critic is pave:
+            return self._pave(objectives)
 
         def loss(critic: Any) -> LossAndLogs:
             value = objectives.critic_smoothness(critic, networks.actor())
@@ -99,7 +98,8 @@ class SharedForwardBackend:
         (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
         return CriticGradient(gradient.view(networks.agents, -1), logs["critic_loss"])
 
-    def _action_gradient_smoothness(self, objectives: Objectives) -> CriticGradient:
+    def _pave(self, objectives: Objectives) -> CriticGradient:
+        """PAVE reads the critics' action gradients and curvatures only, and those are written out too."""
         networks = self.networks
         tapes: list[FieldTape] = []
 
@@ -116,10 +116,6 @@ class SharedForwardBackend:
             return value, {"critic_loss": value}
 
         objectives.critic_smoothness(RecordedActionGradients(run), networks.actor())
-        if not tapes:
-            raise DamperError(
-                f"by_field must be left out of method {objectives.method.name!r}, whose critic's loss reads no field."
-            )
         outputs = [part for tape in tapes for part in (tape.gradient, tape.curvature)]
         cotangents, logs = output_gradients(replayed, outputs)
         parts = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
@@ -146,7 +142,7 @@ class SharedForwardBackend:
             cotangents.append(actor.by_rows(found, inputs))
             logs |= more
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
-        if method.actor is not None and not method.actor.by_value:
+        if method.actor is not None and not method.actor.reads_outputs_only:
             rows = networks.parameters["actor"]
             (other,), more = differentiate([objectives.auxiliary], networks.bound_actor, networks.actor_layout, rows)
             gradients = [*gradients, other] if method.rule else [gradients[0] + other]
@@ -224,7 +220,7 @@ class _ActorPass:
 def _actor_losses(objectives: Objectives) -> list[ActorLoss]:
     """The losses that read the actors' outputs only: native and auxiliary for a rule, otherwise their sum."""
     method = objectives.method
-    if method.actor is None or not method.actor.by_value:
+    if method.actor is None or not method.actor.reads_outputs_only:
         return [objectives.native]
     if not method.rule:
         return [objectives.both]

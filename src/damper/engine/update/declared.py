@@ -1,4 +1,4 @@
-"""A loss's word on what it reads (``Loss.by_value``, ``by_field``), tried once: untrue, it would be silently wrong."""
+"""Try a loss's claim ``Loss.reads_outputs_only`` on a small agent: untrue, gradients would be silently wrong."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from damper.methods import Method
 ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 
 
-READS = {"by_value": "values", "by_field": "the field of action gradients"}
-
-
 def check_declared(
     backbone: str, method: Method, shape: Shape, hyper: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
 ) -> None:
@@ -36,10 +33,8 @@ def check_declared(
         hyper: as ``Population`` takes them; the first agent's are used.
         settings: likewise.
     """
-    if not any(loss.by_value or loss.by_field for loss in method.losses):
+    if not any(loss.reads_outputs_only for loss in method.losses):
         return
-    if method.actor is not None and method.actor.by_field:
-        raise DamperError(f"by_field must be left out of the actor's loss of method {method.name!r}: it is a critic's.")
     own = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
     numbers = {name: _first(value) for name, value in hyper.items()}
@@ -47,23 +42,20 @@ def check_declared(
     agent = Population(backbone, method, small, streams, numbers, own, torch.float64)
     objectives = Objectives(agent.backbone, method, own, *_drawn(agent, streams), agent.hyper)
     written, reference = SharedForwardBackend(agent.networks), AutogradBackend(agent.networks)
-    if method.critic is not None and method.critic.by_value:
+    if method.critic is not None and method.critic.reads_outputs_only:
         ours, theirs = ([backend.critic(objectives).gradient] for backend in (written, reference))
-        _compare(method.name, "critic", "by_value", ours, theirs)
-    if method.actor is not None and method.actor.by_value:
+        _compare(method.name, "critic", ours, theirs)
+    if method.actor is not None and method.actor.reads_outputs_only:
         ours, theirs = (backend.actor(objectives)[0] for backend in (written, reference))
-        _compare(method.name, "actor", "by_value", ours, theirs)
-    if method.critic is not None and method.critic.by_field:
-        ours, theirs = ([backend.critic_smoothness(objectives).gradient] for backend in (written, reference))
-        _compare(method.name, "critic", "by_field", ours, theirs)
+        _compare(method.name, "actor", ours, theirs)
 
 
-def _compare(method: str, network: str, word: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
+def _compare(method: str, network: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
     for mine, other in zip(ours, theirs, strict=True):
         if not bool((mine - other).norm() <= TOLERANCE * other.norm()):
             raise DamperError(
-                f"{word} must be left out of the {network}'s loss of method {method!r}, which reads more than "
-                f"{READS[word]} at inputs made of batch and noise: read that way, its gradient is another one."
+                f"reads_outputs_only must be left out of the {network}'s loss of method {method!r}, which reads more "
+                "than outputs at inputs made of batch and noise: read that way, its gradient is another one."
             )
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.once import once
-
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
@@ -60,7 +58,7 @@ class Adam:
         # The moments' corrections are numbers per agent: they need no pass over the parameters.
         on, root = keep.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
         size = learning_rate * root / (1.0 - self.decay_m).to(parameters.dtype)
-        numbers = once(keep, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on)
+        numbers = keep, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on
         keep, rate, decay, least, size = (number.unsqueeze(1) for number in numbers)
         gradient = torch.where(keep, gradient, 0.0)
         self.m.lerp_(gradient, rate)
@@ -77,12 +75,6 @@ class Adam:
                                    eps=EPSILON, amsgrad=False, maximize=False)  # fmt: skip
 
 
-def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor, agent_by_agent: bool = False) -> None:
+def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
     """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``keep`` ``[P]`` is false, θ' stays."""
-    if agent_by_agent:
-        for row, (kept, rate) in enumerate(zip(keep.tolist(), tau.tolist(), strict=True)):
-            if kept:
-                target[row].lerp_(online[row], rate)
-    else:
-        keep, rate = (number.unsqueeze(1) for number in once(keep, tau.to(target.dtype)))
-        target.lerp_(torch.where(keep, online, target), rate)
+    target.lerp_(torch.where(keep.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1))

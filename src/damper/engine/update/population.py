@@ -172,7 +172,7 @@ class Population:
             self._follow("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
 
     def _follow(self, name: str, copy: str, rate: Tensor) -> None:
-        polyak(self.state[copy], self.state[name], rate, self.state["alive"], self._agent_by_agent)
+        polyak(self.state[copy], self.state[name], rate, self.state["alive"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
         """The rule's gradient; its memory moves on in place."""
