@@ -18,7 +18,7 @@ from torch import Tensor
 
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
-from damper.engine.kernels import dense, reference
+from damper.engine.kernels import dense
 from damper.engine.networks.agents import ALIGNMENT
 from damper.engine.networks.layout import Layout, leaves
 from tests.engine import layers
@@ -173,13 +173,8 @@ def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | Non
     return triton_layers if rows.dtype == torch.float32 and activation != "tanh" else None
 
 
-def plain(rows: Tensor, columns: bool) -> ModuleType:
-    """In the place of ``dense._sums``, likewise."""
-    return reference
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    dense._kernels, dense._sums, dense.alloc_grads = interpreted, plain, spoiled_blank
+    dense._kernels, dense.alloc_grads = interpreted, spoiled_blank
     # No size is a multiple of a tile's.
     print(json.dumps(differences(Sizes("cpu", (70, 36), 40, 4))))

@@ -72,7 +72,6 @@ class Case:
     activation: str = "silu"
     shared: bool = False
     stride: int = 1
-    columns: bool = True
 
     def __post_init__(self) -> None:
         self.layer = LAYERS[self.name]
@@ -96,14 +95,14 @@ class Case:
         return by_rows[:: self.stride], by_x[:, span]
 
     def forward(self, activation: str | None = None, **options: bool | int) -> tuple[Tensor, Tensor | None]:
-        given = {"stride": self.stride, "columns": self.columns, **options}
+        given = {"stride": self.stride, **options}
         return dense.forward(self.rows, self.layer, self.x, activation, **given)
 
     def backward(
         self, d: Tensor, first: int, group_sizes: list[int], **options: int
     ) -> tuple[list[Tensor], Tensor | None]:
         found = dense.alloc_grads(self.rows, len(group_sizes), self.stride)
-        given = {"slope": self.slope, "gradients": found, "stride": self.stride, "columns": self.columns, **options}
+        given = {"slope": self.slope, "gradients": found, "stride": self.stride, **options}
         dx = dense.backward(self.rows, self.layer, self.x, d, first=first, group_sizes=group_sizes, **given)
         return dense.collect_grads(found, SIZES[self.name]), dx
 
@@ -117,7 +116,6 @@ KINDS = [Case(name) for name in LAYERS] + [
     *(Case("few", activation) for activation in ("relu", "tanh")),
     *(Case(name, shared=True) for name in LAYERS),
     *(Case(name, stride=2) for name in LAYERS),
-    *(Case(name, columns=False) for name in LAYERS),
 ]
 
 
@@ -179,7 +177,7 @@ def test_either_gradient_can_be_left_out(case: Case) -> None:
     found, dx = case.backward(d, R, [R])
     alone, none = case.backward(d, R, [R], input_grad_rows=False)
     assert none is None and torch.equal(alone[0], found[0])
-    given = {"slope": case.slope, "stride": case.stride, "columns": case.columns}
+    given = {"slope": case.slope, "stride": case.stride}
     back = dense.backward(case.rows, case.layer, case.x, d, first=R, group_sizes=[R], **given)
     assert back is not None and dx is not None and torch.equal(back, dx)
 

@@ -44,7 +44,7 @@ class FieldTape:
         self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
         self.above: list[Tensor] = []
         for i, layer in enumerate(self.hidden):
-            z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R, columns=False)
+            z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R)
             self.above.append(z)
             if i + 1 < len(self.hidden):
                 self.below.append(torch.cat(self._activated(z), 1))
@@ -71,7 +71,7 @@ class FieldTape:
             self.p.insert(0, u * self._slope(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
             given = (self.rows, layer, x, self.p[0])
-            back = dense.backward(*given, first=self.R, group_sizes=(self.R,), columns=False)
+            back = dense.backward(*given, first=self.R, group_sizes=(self.R,))
             assert back is not None
             u = back
         self.gradient, self.curvature = u, torch.cat(bent, -1).sum(-1)
@@ -121,7 +121,6 @@ class FieldTape:
             gradients=found,
             input_grad_rows=input_grad_rows,
             biased=biased,
-            columns=False,
         )
 
     def _through_slopes(
@@ -137,7 +136,7 @@ class FieldTape:
         inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
-            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False, columns=False)
+            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False)
             p_bars.append(p_bar)
             u_bar = p_bar * self._slope(i) + self._padded(c_bar * self._bent(i))
             if i + 1 == len(self.hidden):

@@ -1,8 +1,8 @@
 """A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat rows.
 
 Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
-(``triton_layers``). The same sums in plain PyTorch are in ``cpu_columns`` for a CPU and in ``reference`` for all
-else: other devices, dtypes and activations.
+(``triton_layers``). The same sums in plain PyTorch are in ``reference``, for all else: other devices, dtypes and
+activations.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from damper.engine.kernels import reference
 from damper.engine.kernels.layer import NARROW, Dense, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
@@ -58,7 +59,6 @@ def forward(
     keep: bool = True,
     stride: int = 1,
     biased: bool | int = True,
-    columns: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
 
@@ -70,11 +70,10 @@ def forward(
         keep: whether the slopes are wanted.
         stride: 2 takes the first, third, ... network only.
         biased: whether b is added, or to how many of the first rows.
-        columns: whether a CPU may run ``cpu_columns``: not where the result meets much that lies by rows.
     """
     if (kernels := _kernels(rows, activation)) is not None:
         return kernels.forward(rows, layer, x, activation, keep, stride, biased)[:2]  # type: ignore[no-any-return]
-    return _sums(rows, columns).forward(rows, layer, x, activation, keep, stride, biased)  # type: ignore[no-any-return]
+    return reference.forward(rows, layer, x, activation, keep, stride, biased)
 
 
 def backward(
@@ -90,7 +89,6 @@ def backward(
     input_grad_rows: bool | int = True,
     stride: int = 1,
     biased: bool | int = True,
-    columns: bool = True,
 ) -> Tensor | None:
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
 
@@ -108,19 +106,16 @@ def backward(
         input_grad_rows: whether the inputs' are wanted, or of how many of d's first rows.
         stride: as in ``forward``.
         biased: whether rows had b, or how many of d's first.
-        columns: as in ``forward``.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D or input_grad_rows, inputs]``, if wanted.
     """
     given = (rows, layer, x, d, first, group_sizes, slope, gradients, input_grad_rows, stride, biased)
-    return (_kernels(rows) or _sums(rows, columns)).backward(*given)  # type: ignore[no-any-return]
+    return (_kernels(rows) or reference).backward(*given)  # type: ignore[no-any-return]
 
 
 def cat_rows(parts: Sequence[Tensor]) -> Tensor:
-    """``[M, R, F]`` of parts with some of the rows each, as the layers best take it."""
-    if parts[0].is_cpu and _kernels(parts[0]) is None:
-        return torch.cat([part.mT for part in parts], 2).mT
+    """``[M, R, F]`` of parts with some of the rows each."""
     return torch.cat(tuple(parts), 1)
 
 
@@ -147,10 +142,3 @@ def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
     from damper.engine.kernels import triton_layers
 
     return triton_layers
-
-
-def _sums(rows: Tensor, columns: bool) -> ModuleType:
-    """The layers in plain PyTorch, as the device is best asked for them."""
-    from damper.engine.kernels import cpu_columns, reference
-
-    return cpu_columns if columns and rows.is_cpu else reference

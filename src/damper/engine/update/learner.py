@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.engine.custom_code import is_own
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.compilation import own_code
@@ -82,14 +81,7 @@ class Learner:
         if not self.settings.compile:
             return function
         # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
-        # Nor does anything else in damper's code that it would make sure of at every call, for a fifth of a millisecond
-        # each time. A loss or rule of the user's own may read what changes.
-        own = all(is_own(function) for function in self.method.functions.values())
-        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)} if own else {}
-        if self.device.type == "cpu":
-            # Between kernels of some microseconds each, Python's own time and its checks of sizes count.
-            options |= {"cpp_wrapper": True, "size_asserts": False}
-        return torch.compile(own_code(function), fullgraph=True, dynamic=False, options=options)
+        return torch.compile(own_code(function), fullgraph=True, dynamic=False)
 
     def graphed(
         self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
