@@ -8,12 +8,15 @@ import math
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import MagicMock
 
 import pytest
 
+import damper
+
 FOLDER = Path(__file__).parents[1] / "examples"
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
-STEPS = {"two_losses": 150, "custom_rule": 100, "cleanrl_style": 600}
+STEPS = {"wandb_callback": 120, "mlflow_callback": 120, "two_losses": 150, "custom_rule": 100, "cleanrl_style": 600}
 
 
 def load(name: str) -> ModuleType:
@@ -29,7 +32,57 @@ def numbers(result: dict) -> list[float]:
     return [n for value in result.values() for n in (numbers(value) if isinstance(value, dict) else [value])]
 
 
+@pytest.fixture
+def services(monkeypatch, tmp_path) -> dict[str, MagicMock]:
+    """Stand-ins for services that examples send metrics to: nothing leaves the test, and nothing need be installed."""
+    found = {name: MagicMock(name=name) for name in ("wandb", "mlflow")}
+    for name, stub in found.items():
+        monkeypatch.setitem(sys.modules, name, stub)
+    active: list[str] = []
+    mlflow = found["mlflow"]
+    mlflow.active_run.side_effect = lambda: active[0] if active else None
+    mlflow.start_run.side_effect = lambda **given: active.append("run") or MagicMock(info=MagicMock(run_id="id-7"))
+    mlflow.end_run.side_effect = active.clear
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+SMALL = {"steps": 300, "log_every": 100, "net_arch": (8,), "batch_size": 8, "progress": False}
+
+
+def test_wandb_gets_every_agent_s_metrics_and_the_best_policies(services):
+    log = load("wandb_callback").LogToWandb("smooth", "runs/mine", env="Pendulum-v1")
+    given = services["wandb"].init.call_args.kwargs
+    assert (given["project"], given["id"], given["resume"]) == ("smooth", "mine", "allow")
+    run = damper.train("Pendulum-v1", seeds=2, **SMALL, eval_every=150, eval_episodes=1, out="run", callbacks=log)
+    told = services["wandb"].init.return_value
+    assert [call.kwargs["step"] for call in told.log.call_args_list] == [100, 200, 300]
+    lines = [call.args[0] for call in told.log.call_args_list]
+    assert "return/agent-1" not in lines[0] and lines[1]["return/agent-1"] == run.metrics()[1]["return"][1]
+    assert "evaluation/agent-0" not in lines[1]
+    assert [lines[2][f"evaluation/agent-{i}"] for i in (0, 1)] == run.evaluations()[-1]["return"]
+    log.finish(run)
+    assert [Path(call.args[0]).name for call in told.save.call_args_list] == [
+        f"best-000{i}.safetensors" for i in (0, 1)
+    ]
+    told.finish.assert_called_once()
+
+
+def test_mlflow_goes_on_with_the_run_that_it_began(services):
+    mlflow, module = services["mlflow"], load("mlflow_callback")
+    log = module.LogToMlflow(env="Pendulum-v1")
+    damper.train("Pendulum-v1", **SMALL, out="run", callbacks=[log, lambda training: training.step != 100])
+    mlflow.end_run()  # the process ended here
+    run = damper.train("Pendulum-v1", **SMALL, out="run", callbacks=module.LogToMlflow(env="Pendulum-v1"))
+    assert [call.kwargs for call in mlflow.start_run.call_args_list] == [{"run_name": "run"}, {"run_id": "id-7"}]
+    assert [call.kwargs["step"] for call in mlflow.log_metrics.call_args_list] == [100, 200, 300]
+    mlflow.log_params.assert_called_once_with({"env": "Pendulum-v1"})
+    log.finish(run)
+    assert mlflow.log_artifacts.call_args.args == (str(run.path / "policies"), "policies")
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.usefixtures("services")
 def test_examples_run(name):
     if name.startswith("sb3_"):
         pytest.importorskip("stable_baselines3")

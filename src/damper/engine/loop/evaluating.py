@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from damper.engine.run.metrics_log import MetricsLog, episode_means
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.learner import Learner
 
+LOG = logging.getLogger(__name__)
 FIRST_SEED = 2_000_000
 
 
@@ -76,6 +78,7 @@ class Evaluations:
         """Note an evaluation of these policies; keep those that are better than all before."""
         self.latest = {"step": step, **means}
         self.log.write(self.latest)
+        LOG.info("%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"])
         for agent, (total, policy) in enumerate(zip(means["return"], policies, strict=True)):
             if total is not None and (agent not in self.best or total > self.best[agent].total):
                 self.best[agent] = Best(policy, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from damper.engine.networks.agents import Shape, layouts
 from damper.engine.networks.layout import Layout
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.run.folder import Run, left_to_train, open_run
+from damper.engine.run.groups import mean as mean_over
 from damper.engine.run.metrics_log import MetricsLog, episode_means, take_diagnostics
 from damper.engine.run.policy import Policy, PolicyInfo, describe
 from damper.engine.run.provenance import memory_available, source, versions
@@ -37,6 +39,7 @@ from damper.engine.update.learner import Learner
 from damper.errors import DamperError
 from damper.methods import find_method
 
+LOG = logging.getLogger(__name__)
 Listener = Callable[[dict[str, Any]], None]
 PEAK = 3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
 
@@ -85,6 +88,9 @@ class Trainer:
         self.run.update_manifest(env_spec=to_json(self.spec.env_spec), halves=isinstance(self.pool, Halves))
         self.obs = self._resume()
         self.run.extend(settings.steps)
+        begun = (out, self.learner.agents, self.step, settings.steps)
+        LOG.info("%s: %d agents train from step %d to %d", *begun)
+        self._told_frozen: set[int] = set()
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
@@ -237,6 +243,7 @@ class Trainer:
         if (self.stopped or self.settings.keep_checkpoint) and not self._saved_at(self.step):
             self.checkpoint()
         if self.stopped:
+            LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
             return
         self._store()
         self._learn()
@@ -285,6 +292,7 @@ class Trainer:
         facts["policies"] = [asdict(info) for info in infos]
         facts["evaluations"] = self.evaluations.state(tensors)
         self.store.save(self.step, facts, tensors, self.learner.replay)
+        LOG.debug("%s: checkpoint at step %d", self.run.path, self.step)
 
     def _resume(self) -> NDArray[np.float32]:
         """Start anew, or put back the newest whole checkpoint."""
@@ -334,12 +342,23 @@ class Trainer:
             line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.agents)]
         self.recent = []
         self.log.write(line)
+        self._tell(line)
         for listener in self.listeners:
             listener(line)
         if self.callbacks.functions:
             agents = self.settings.agents()
             seen = (self.run, self.step, line, agents, self.evaluations.latest)
             self.callbacks(Training(*seen, self._current_policies, self._freeze))
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        """A metrics line for Python's logging; agents that were frozen since the last one."""
+        total, told = mean_over(line["return"], list(range(self.learner.agents))), (self.run.path, self.step)
+        speed, shown = line["steps_per_second"], "none yet" if total is None else f"{total:.1f}"
+        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *told, self.settings.steps, speed, shown)
+        for agent, update in enumerate(line["frozen"]):
+            if update >= 0 and agent not in self._told_frozen:
+                self._told_frozen.add(agent)
+                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite", told[0], agent, update)
 
     def _died_at(self) -> list[int]:
         """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""
@@ -375,6 +394,7 @@ class Trainer:
         )
         if not kept:
             self.store.clear()
+        LOG.info("%s: finished", self.run.path)
 
     def _policies(self) -> tuple[list[PolicyInfo], torch.Tensor]:
         """Every agent's policy as it is now: what its file says, and the parameters of all, ``[P, n]``."""
