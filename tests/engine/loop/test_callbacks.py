@@ -80,6 +80,23 @@ def test_a_frozen_agent_stays_as_it_was_and_no_other_notices(tmp_path: Path) -> 
     assert [resumed["step"] for resumed in run.manifest["resumed"]] == [101]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("overlap", [False, True])
+def test_freezing_reaches_recorded_updates(tmp_path: Path, overlap: bool) -> None:
+    made = small.settings(steps=150, device="cuda", overlap=overlap, eval_every=50, eval_episodes=1)
+    kept: list[damper.Policy] = []
+
+    def freeze(training: damper.Training) -> None:
+        if training.step == 50:
+            training.freeze(1)
+            kept.append(training.policy(1))
+
+    run = trained(made, tmp_path / "run", freeze).run
+    assert torch.equal(run.policy(1).row, kept[0].row) and run.policy(0).info.steps == 150
+    returns = [line["return"] for line in run.evaluations()]
+    assert returns[0][1] == pytest.approx(returns[-1][1]) and returns[0][0] != returns[-1][0]
+
+
 @pytest.mark.parametrize("agent", [-1, 2, "all"])
 def test_freezing_nobody_is_refused(tmp_path: Path, agent: Any) -> None:
     with pytest.raises(DamperError, match=f"agent must be 0 to 1, but {agent!r} was given"):
