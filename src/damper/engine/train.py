@@ -99,7 +99,9 @@ def run_settings(
                 say("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
             listeners.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
-            listeners.append(stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step)))
+            board = stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step))
+            listeners.append(board)
+            trainer.evaluations.listeners = (board.evaluated,)
         trainer.listeners, trainer.callbacks.functions = tuple(listeners), callbacks
         return trainer.train()
 

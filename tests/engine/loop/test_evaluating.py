@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -86,6 +87,17 @@ def test_they_survive_a_stop(tmp_path: Path) -> None:
     assert again.evaluations() == whole.evaluations() and again.manifest["best"] == whole.manifest["best"]
     for agent in (0, 1):
         assert torch.equal(again.policy(agent, best=True).row, whole.policy(agent, best=True).row)
+
+
+def test_tensorboard_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writers = pytest.importorskip("torch.utils.tensorboard")
+    board = MagicMock()
+    monkeypatch.setattr(writers, "SummaryWriter", lambda *_, **__: board)
+    given: dict[str, Any] = {"tensorboard": True, "callbacks": lambda training: training.freeze(0)}
+    run = tiny.train(tmp_path / "run", steps=200, eval_every=200, eval_episodes=1, **given)
+    told = {call.args[0]: call.args[1:] for call in board.add_scalar.call_args_list}
+    assert told["eval/return"] == (pytest.approx(np.mean(run.evaluations()[0]["return"])), 200)
+    assert "train/return" in told and not [name for name in told if "frozen" in name]
 
 
 def test_without_evaluations_there_is_no_best(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,6 +71,7 @@ class Evaluations:
     def __init__(self, path: Path) -> None:
         """None yet."""
         self.log = MetricsLog(path)
+        self.listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
         self.latest: dict[str, Any] | None = None
         self.best: dict[int, Best] = {}
 
@@ -79,6 +80,8 @@ class Evaluations:
         self.latest = {"step": step, **means}
         self.log.write(self.latest)
         LOG.info("%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"])
+        for listener in self.listeners:
+            listener(self.latest)
         for agent, (total, policy) in enumerate(zip(means["return"], policies, strict=True)):
             if total is not None and (agent not in self.best or total > self.best[agent].total):
                 self.best[agent] = Best(policy, total)

@@ -43,11 +43,19 @@ class TensorBoard:
 
     def __call__(self, line: dict[str, Any]) -> None:
         """Write one metrics line."""
+        self._write("train", line)
+        for writer in self.writers.values():
+            writer.add_scalar("train/steps_per_second", line["steps_per_second"], line["step"])
+            writer.flush()
+
+    def evaluated(self, line: dict[str, Any]) -> None:
+        """Write one line of the evaluations."""
+        self._write("eval", line)
+
+    def _write(self, kind: str, line: dict[str, Any]) -> None:
         for label, members in self.groups.items():
             for name, values in line.items():
-                if isinstance(values, list) and name != "frozen":
+                if isinstance(values, list) and not name.startswith("frozen"):
                     value = mean(values, members)
                     if value is not None:
-                        self.writers[label].add_scalar(f"train/{name}", value, line["step"])
-            self.writers[label].add_scalar("train/steps_per_second", line["steps_per_second"], line["step"])
-            self.writers[label].flush()
+                        self.writers[label].add_scalar(f"{kind}/{name}", value, line["step"])
