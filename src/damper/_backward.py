@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from damper.errors import DamperError
 from damper.rules import GradientReport, combine_single, find
 from damper.rules._settings import Setting
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 
 Gradients = Sequence[Tensor | None]  # one per parameter; None where it takes no part
 

@@ -11,7 +11,7 @@ import torch
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, components, compose, find_method, setting_hint
 from damper.rules import combine_reported
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 
 
 def choose(

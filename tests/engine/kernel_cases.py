@@ -74,11 +74,11 @@ class Sizes:
         yield "output alone", layers.apart(self.tape(case, torch.float32, keep=False).output, exact.output)
         if case.activation == "relu":
             # Rounding may move a sum across the kink, so the way back starts from what the kernels saw.
-            yield "slopes", 0.0 if _is_kinked(tape) else math.inf
+            yield "activation_grads", 0.0 if _is_kinked(tape) else math.inf
             exact = Tape.from_saved(
                 self._layout(case), exact.rows, [saved.double() for saved in tape.saved_activations]
             )
-        yield "input slopes", layers.apart(tape.input_gradients(), exact.input_gradients())
+        yield "input activation_grads", layers.apart(tape.input_gradients(), exact.input_gradients())
         for sizes in ((self.batch,), (self.batch, self.batch // 2)):
             yield from self._gradients(case, tape, exact, sizes)
         yield from self._groups(case, tape, exact)
@@ -151,8 +151,11 @@ class Sizes:
 
 
 def _is_kinked(tape: Tape) -> bool:
-    pairs = zip(tape.slopes[1:-1], tape.inputs[1:], strict=True)
-    return all(slope is not None and torch.equal(slope, (h > 0).to(h.dtype)) for slope, h in pairs)
+    pairs = zip(tape.activation_grads[1:-1], tape.inputs[1:], strict=True)
+    return all(
+        activation_grad is not None and torch.equal(activation_grad, (h > 0).to(h.dtype))
+        for activation_grad, h in pairs
+    )
 
 
 def _compare(layout: Layout, what: str, found: Iterable[Tensor], expected: Iterable[Tensor]) -> Iterator[Compared]:

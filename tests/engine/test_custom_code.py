@@ -21,7 +21,7 @@ from damper.experiments.compare import compare
 from damper.losses import Loss
 from damper.methods import METHODS, Method, find_method
 from damper.rules import RULES
-from damper.rules._span import span_rule
+from damper.rules._two_vector import two_vector_rule
 from tests import tiny
 
 QUICK = {**tiny.SETTINGS, "steps": 60, "seeds": (0,)}
@@ -102,7 +102,7 @@ def test_whose_code_it_is() -> None:
     parts = [function for name in METHODS for function in find_method(name).functions.values()]
     assert all(is_own(function) for function in parts) and len(parts) > 20
     wrapping = functools.wraps(RULES["damper"])(lambda *given, **settings: None)
-    assert not any(is_own(one) for one in (pendulum, Maker, wrapping, span_rule()(lambda gram: (0.0, 0.0))))
+    assert not any(is_own(one) for one in (pendulum, Maker, wrapping, two_vector_rule()(lambda stats: (0.0, 0.0))))
     named = [pendulum, Maker, RULES["damper"], functools.partial(gymnasium.make, "Pendulum-v1")]
     assert all(is_named(one) for one in named)
     assert not any(

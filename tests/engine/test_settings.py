@@ -102,7 +102,7 @@ def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
     made = resolve("Pendulum", "td3", "damper", seeds=(4, 2), eta=[0.0, 1.0], learning_rate=[1e-3, 1e-4])
     rows = [(a["learning_rate"], a["eta"], a["seed"]) for a in made.agents()]
     assert rows == [(rate, eta, seed) for rate in (1e-3, 1e-4) for eta in (0.0, 1.0) for seed in (4, 2)]
-    hyper, rule = made.hyper(), made.routed(torch.device("cpu"), torch.float32)["rule"]
+    hyper, rule = made.per_agent_hparams(), made.method_kwargs(torch.device("cpu"), torch.float32)["rule"]
     assert hyper["learning_rate"].tolist() == [row[0] for row in rows] and hyper["gamma"].tolist() == [0.99] * 8
     assert rule["eta"].tolist() == [row[1] for row in rows] and rule["eta"].dtype == torch.float32
 
@@ -112,7 +112,7 @@ def test_a_list_of_one_is_its_value_and_one_value_is_no_column() -> None:
     assert made.method_settings["eta"] == 0.5
     assert resolve("Acrobot-v1", steps=10).record()["method_settings"]["eta"] == 1.0  # where no preset helps
     assert made.agents() == [{"seed": 4}, {"seed": 2}]
-    assert made.routed(torch.device("cpu"), torch.float32)["rule"] == {"eta": 0.5}
+    assert made.method_kwargs(torch.device("cpu"), torch.float32)["rule"] == {"eta": 0.5}
 
 
 def test_arrays_and_tensors_are_lists_too() -> None:
@@ -125,8 +125,8 @@ def test_arrays_and_tensors_are_lists_too() -> None:
 
 def test_temperatures_may_differ_and_automatic_starts_at_one() -> None:
     fixed = resolve("Pendulum", "sac", "plain", seeds=1, ent_coef=[0.1, 0.2])
-    torch.testing.assert_close(fixed.hyper()["ent_coef"], torch.tensor([0.1, 0.2], dtype=torch.float64))
-    assert resolve("Pendulum", "sac", "plain", seeds=2).hyper()["ent_coef"].tolist() == [1.0, 1.0]
+    torch.testing.assert_close(fixed.per_agent_hparams()["ent_coef"], torch.tensor([0.1, 0.2], dtype=torch.float64))
+    assert resolve("Pendulum", "sac", "plain", seeds=2).per_agent_hparams()["ent_coef"].tolist() == [1.0, 1.0]
 
 
 # --- methods as objects --------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ class Settings:
             {**dict(zip(varying, values, strict=True)), "seed": seed} for values in combinations for seed in self.seeds
         ]
 
-    def hyper(self) -> dict[str, torch.Tensor]:
+    def per_agent_hparams(self) -> dict[str, torch.Tensor]:
         """The backbone's numbers as ``[P]`` tensors."""
         agents = self.agents()
         numbers = {name: getattr(self, name) for name in PER_AGENT}
@@ -136,7 +136,7 @@ class Settings:
         rows = {name: [float(agent.get(name, value)) for agent in agents] for name, value in numbers.items()}
         return {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()}
 
-    def routed(self, device: torch.device, dtype: torch.dtype) -> dict[str, dict[str, Any]]:
+    def method_kwargs(self, device: torch.device, dtype: torch.dtype) -> dict[str, dict[str, Any]]:
         """The method's settings by part; what differs between agents as ``[P]`` tensors."""
         agents, method = self.agents(), find_method(self.method)
         values, defaults = dict(self.method_settings), method.settings()
@@ -430,7 +430,7 @@ def _check_method(settings: Settings) -> None:
                 raise DamperError(f"{name} must be a number, but {one!r} was given.")
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
-    routed = settings.routed(torch.device("cpu"), torch.float64)
+    routed = settings.method_kwargs(torch.device("cpu"), torch.float64)
     if method.rule:
         ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
         combine_reported(method.rule, ones, ones, None, **routed["rule"])

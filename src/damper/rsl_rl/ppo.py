@@ -19,7 +19,7 @@ from damper.method_args import check_names, check_rule, choose
 from damper.methods import Method, find_method
 from damper.rsl_rl.storage import Pairs, indexed
 from damper.rules import GradientReport, combine_reported, has_memory
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 
 
 class PPO(algorithms.PPO):  # type: ignore[misc]

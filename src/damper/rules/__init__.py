@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
+from damper.rules._cpu_fast import apply_rows, apply_single
 from damper.rules._per_agent import mixes, per_agent
 from damper.rules._report import GradientReport, apply_reported
-from damper.rules._single import apply_rows, apply_single
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 from damper.rules.bloop import bloop
 from damper.rules.cagrad import cagrad
 from damper.rules.cosine_gating import cosine_gating

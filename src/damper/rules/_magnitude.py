@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from damper.rules._settings import Setting, check_range, spread
-from damper.rules._span import Gram
+from damper.rules._two_vector import PairStats
 
 
-def magnitude(gram: Gram, eta: Setting) -> Tensor:
+def magnitude(stats: PairStats, eta: Setting) -> Tensor:
     """``s_η = n_R w`` with ``q = min(n_T/n_R, 1)`` and ``w = q^(1−η)``, from the norms' logarithms; 0 without a pair.
 
     Between capping the auxiliary at the primary's norm (η = 0) and matching it (η = 1).
     """
     check_range("eta", eta, 0.0, 1.0)
-    eta = spread("eta", eta, gram.c)
-    usable = (gram.n_R > 0) & (gram.n_T > 0)
-    log_q = (torch.where(usable, gram.n_T, 1.0).log() - torch.where(usable, gram.n_R, 1.0).log()).clamp(max=0.0)
-    return torch.where(usable, gram.n_R * ((1.0 - eta) * log_q).exp(), 0.0)
+    eta = spread("eta", eta, stats.c)
+    usable = (stats.n_R > 0) & (stats.n_T > 0)
+    log_q = (torch.where(usable, stats.n_T, 1.0).log() - torch.where(usable, stats.n_R, 1.0).log()).clamp(max=0.0)
+    return torch.where(usable, stats.n_R * ((1.0 - eta) * log_q).exp(), 0.0)

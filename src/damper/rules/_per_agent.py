@@ -1,7 +1,7 @@
 """One rule per agent: a population whose agents share their losses can still differ in how gradients are combined.
 
-A span rule is two numbers per agent (``_span``), so several rules in one batch cost a few operations on ``[P]``
-tensors, while forward passes, gradients and optimiser steps are shared.
+A rule of two vectors is two numbers per agent (``_two_vector``), so several rules in one batch cost a few operations on
+``[P]`` tensors, while forward passes, gradients and optimiser steps are shared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from damper.errors import DamperError
 from damper.rules._settings import Setting
-from damper.rules._span import Gram, Rule, span_rule
+from damper.rules._two_vector import PairStats, Rule, two_vector_rule
 
 NO_RULE = "plain"  # the primary gradient alone
 
@@ -37,11 +37,12 @@ def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
             raise DamperError(f"rules of one population must be among {NO_RULE}, {able}, but {one!r} was given.")
     own = {one: list(inspect.signature(rule).parameters.values())[2:] if rule else [] for one, rule in chosen.items()}
 
-    def choose(gram: Gram, choice: Setting = 0, **settings: Setting) -> tuple[Tensor, Tensor]:
-        r = s = torch.zeros_like(gram.n_R)
+    def choose(stats: PairStats, choice: Setting = 0, **settings: Setting) -> tuple[Tensor, Tensor]:
+        r = s = torch.zeros_like(stats.n_R)
         for index, (one, rule) in enumerate(chosen.items()):
             if rule is not None:
-                along_R, along_T = rule.lengths(gram, **{p.name: settings.get(p.name, p.default) for p in own[one]})  # type: ignore[attr-defined]
+                settings_of_rule = {p.name: settings.get(p.name, p.default) for p in own[one]}
+                along_R, along_T = rule.coefficients(stats, **settings_of_rule)  # type: ignore[attr-defined]
                 here = torch.as_tensor(choice, device=r.device) == index
                 r, s = torch.where(here, along_R, r), torch.where(here, along_T, s)
         return r, s
@@ -50,4 +51,4 @@ def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
     union = {p.name: p for parameters in own.values() for p in parameters}
     choose.__signature__ = inspect.Signature([*first, *union.values()])  # type: ignore[attr-defined]
     choose.__name__ = name
-    return span_rule()(choose)
+    return two_vector_rule()(choose)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules._span import Gram, Rule, measure, unit, working
+from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 
 
 class GradientReport(NamedTuple):
@@ -37,8 +37,8 @@ def apply_reported(
 ) -> tuple[Tensor, GradientReport]:
     """Apply a rule (with ``memory`` or without) and tell what it did; a rule in the span is measured only once."""
     if hasattr(rule, "explained"):
-        combined, gram, added = rule.explained(primary, auxiliary, **settings)
-        return combined, _tell(gram, torch.zeros_like(gram.n_R) + added, working(primary).dtype, None)
+        combined, stats, added = rule.explained(primary, auxiliary, **settings)
+        return combined, _tell(stats, torch.zeros_like(stats.n_R) + added, working(primary).dtype, None)
     combined, state = (
         rule(primary, auxiliary, state=state, **settings) if memory else (rule(primary, auxiliary, **settings), None)
     )
@@ -50,11 +50,11 @@ def apply_reported(
         )
     g_R = working(primary)
     change = unit(working(combined) - g_R)
-    return combined, _tell(measure(g_R, working(auxiliary)).gram, change.m * change.k, g_R.dtype, state)
+    return combined, _tell(measure(g_R, working(auxiliary)).stats, change.m * change.k, g_R.dtype, state)
 
 
-def _tell(gram: Gram, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:
-    n_R, n_T, c = gram
+def _tell(stats: PairStats, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:
+    n_R, n_T, c = stats
     guard = (n_R == 0) | (n_T == 0)
     over = torch.where(guard, 0.0, 1.0 / torch.where(guard, 1.0, n_R))
     return GradientReport(c.to(dtype), (n_T * over).to(dtype), c < 0, (added * over).to(dtype), guard, state)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from damper.rules._span import Gram
+from damper.rules._two_vector import PairStats
 
 
 class Segment(NamedTuple):
@@ -38,14 +38,14 @@ class Segment(NamedTuple):
         return torch.where(self.d > 0, x, 0.5), torch.where(self.d > 0, rest, 0.5)
 
 
-def segment(gram: Gram) -> Segment:
+def segment(stats: PairStats) -> Segment:
     """The pair's segment; positions from differences, which keep their digits for nearly equal gradients."""
-    n = torch.maximum(gram.n_R, gram.n_T)
-    a, b = (length / torch.where(n > 0, n, 1.0) for length in (gram.n_R, gram.n_T))
-    d = norm_of_sum(a, b, -gram.c)
+    n = torch.maximum(stats.n_R, stats.n_T)
+    a, b = (length / torch.where(n > 0, n, 1.0) for length in (stats.n_R, stats.n_T))
+    d = norm_of_sum(a, b, -stats.c)
     safe = torch.where(d > 0, d, 1.0)
-    p = b * ((a - b) - a * (1 - gram.c)) / safe
-    q = a * ((a - b) + b * (1 - gram.c)) / safe
+    p = b * ((a - b) - a * (1 - stats.c)) / safe
+    q = a * ((a - b) + b * (1 - stats.c)) / safe
     return Segment(n, a, b, d, p, q)
 
 

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from damper.rules._segment import Segment, norm_of_sum, segment
 from damper.rules._settings import Setting, check_range, spread
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule(keeps_primary=False)
-def cagrad(gram: Gram, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
+@two_vector_rule(keeps_primary=False)
+def cagrad(stats: PairStats, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
     """``d = g_0 + c‖g_0‖ g_w/‖g_w‖`` with ``g_0 = (g_R + g_T)/2`` and ``g_w = x g_R + (1−x) g_T``.
 
     x in [0, 1] minimises ``⟨g_w, g_0⟩ + c‖g_0‖‖g_w‖``. Liu et al., "Conflict-Averse Gradient Descent for Multi-task
@@ -23,10 +23,10 @@ def cagrad(gram: Gram, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
             broadcasts over the leading axes.
     """
     check_range("c", c, 0.0, 1.0)
-    s = segment(gram)
-    radius = spread("c", c, gram.c) * norm_of_sum(s.a, s.b, gram.c) / 2
-    x, rest = s.weights(_position(s, radius, gram.c))
-    length = norm_of_sum(x * s.a, rest * s.b, gram.c)
+    s = segment(stats)
+    radius = spread("c", c, stats.c) * norm_of_sum(s.a, s.b, stats.c) / 2
+    x, rest = s.weights(_position(s, radius, stats.c))
+    length = norm_of_sum(x * s.a, rest * s.b, stats.c)
     pull = torch.where(length > 0, radius / torch.where(length > 0, length, 1.0), 0.0)
     return s.n * s.a * (0.5 + pull * x), s.n * s.b * (0.5 + pull * rest)
 

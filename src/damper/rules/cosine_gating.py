@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def cosine_gating(gram: Gram, weighted: bool = True) -> tuple[float, Tensor]:
+@two_vector_rule()
+def cosine_gating(stats: PairStats, weighted: bool = True) -> tuple[float, Tensor]:
     """``g = g_R + max(0, c) g_T``, or ``g = g_R + 1[c ≥ 0] g_T`` unweighted, with c the cosine.
 
     Du et al., "Adapting Auxiliary Losses Using Gradient Similarity", 2018, the weighted and the unweighted version.
@@ -16,5 +16,5 @@ def cosine_gating(gram: Gram, weighted: bool = True) -> tuple[float, Tensor]:
     Settings:
         weighted: whether agreement weighs the auxiliary or only switches it.
     """
-    _, n_T, c = gram
+    _, n_T, c = stats
     return 0.0, n_T * (c.clamp(min=0.0) if weighted else (c >= 0).to(c.dtype))

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from damper.rules._magnitude import magnitude
 from damper.rules._settings import Setting
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def damper(gram: Gram, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
+@two_vector_rule()
+def damper(stats: PairStats, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
     r"""``g = g_R + (s_η/n_T) g̃_T`` with ``g̃_T = g_T − min(b, 0)/n_R² · g_R`` and ``s_η = n_R q^(1−η)``.
 
     Ko, Goo and Hong, "DAMPER: Return-Prioritized Gradient Control for Smooth Policies", Algorithm 1 and Lemma 1.
@@ -22,8 +22,8 @@ def damper(gram: Gram, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
         eta: η in [0, 1], how strongly to smooth: 1 gives the auxiliary the primary's norm, 0 leaves it its own where
             that is smaller. A float, or a tensor that broadcasts over the leading axes.
     """
-    s = magnitude(gram, eta)
-    return -s * gram.c.clamp(max=0.0), s
+    s = magnitude(stats, eta)
+    return -s * stats.c.clamp(max=0.0), s
 
 
 def combine(primary: Tensor, auxiliary: Tensor, eta: Setting = 1.0) -> Tensor:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from damper.rules._settings import Setting, check_range, spread
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule(keeps_primary=False)
-def dynamic_barrier(gram: Gram, weight: Setting = 1.0, beta: Setting = 1.0) -> tuple[Tensor, Tensor]:
+@two_vector_rule(keeps_primary=False)
+def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0) -> tuple[Tensor, Tensor]:
     """``d = w g_T + max(β − wρ, 0) g_R`` with ``ρ = ⟨g_R, g_T⟩/n_R²``.
 
     Gong, Liu and Liu, "Automatic and Harmless Regularization with Constrained and Lexicographic Optimization: A Dynamic
@@ -22,6 +22,6 @@ def dynamic_barrier(gram: Gram, weight: Setting = 1.0, beta: Setting = 1.0) -> t
     """
     check_range("weight", weight, 0.0)
     check_range("beta", beta, 0.0)
-    n_R, n_T, c = gram
+    n_R, n_T, c = stats
     s = spread("weight", weight, c) * n_T
     return (spread("beta", beta, c) * n_R - s * c).clamp(min=0.0), s

@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from damper.rules._settings import Setting, check_range, spread
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def gcr_ppo(gram: Gram, weight: Setting = 1.0) -> tuple[Tensor, Tensor]:
+@two_vector_rule()
+def gcr_ppo(stats: PairStats, weight: Setting = 1.0) -> tuple[Tensor, Tensor]:
     """``g = g_R + w (g_T − min(ρ, 0) g_R)`` with ``ρ = ⟨g_R, g_T⟩/n_R²`` and ``w = 1``.
 
     Munn et al., "Scalable Multi-Objective Robot Reinforcement Learning through Gradient Conflict Resolution", 2025: on
@@ -20,5 +20,5 @@ def gcr_ppo(gram: Gram, weight: Setting = 1.0) -> tuple[Tensor, Tensor]:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
     """
     check_range("weight", weight, 0.0)
-    s = spread("weight", weight, gram.c) * gram.n_T
-    return -s * gram.c.clamp(max=0.0), s
+    s = spread("weight", weight, stats.c) * stats.n_T
+    return -s * stats.c.clamp(max=0.0), s

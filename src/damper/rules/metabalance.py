@@ -10,7 +10,7 @@ from torch import Tensor
 
 from damper.errors import DamperError
 from damper.rules._settings import Setting, check_pair, check_range, spread
-from damper.rules._span import along, measure, wide, working
+from damper.rules._two_vector import along, measure, wide, working
 
 
 class NormAverages(NamedTuple):
@@ -77,7 +77,7 @@ def _balance(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One part's combined gradient and new averages."""
     measured = measure(g_R, g_T)
-    n_R, n_T, _ = measured.gram
+    n_R, n_T, _ = measured.stats
     r, beta = spread("r", r, n_R), spread("beta", beta, n_R)
     m_R = torch.where(measured.usable, beta * m_R + (1 - beta) * n_R, m_R)
     m_T = torch.where(measured.usable, beta * m_T + (1 - beta) * n_T, m_T)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def pcgrad(gram: Gram) -> tuple[Tensor, Tensor]:
+@two_vector_rule()
+def pcgrad(stats: PairStats) -> tuple[Tensor, Tensor]:
     """``g = g_R + g_T``; on conflict ``g = (g_R − b/n_T² g_T) + (g_T − b/n_R² g_R)`` with ``b = ⟨g_R, g_T⟩``.
 
     Yu et al., "Gradient Surgery for Multi-Task Learning", NeurIPS 2020, Algorithm 1. With two gradients the order of
     projections that the paper draws at random does not matter: each is projected on the original other.
     """
-    opposed = gram.c.clamp(max=0.0)
-    return -opposed * gram.n_T, gram.n_T - opposed * gram.n_R
+    opposed = stats.c.clamp(max=0.0)
+    return -opposed * stats.n_T, stats.n_T - opposed * stats.n_R

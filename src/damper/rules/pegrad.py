@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from damper.rules._settings import check_choice
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 PARALLEL = 1e-6  # below this sine, what is left after the projection is rounding of float32 entries
 
 
-@span_rule()
-def pegrad(gram: Gram, cap: str = "projected") -> tuple[Tensor, Tensor]:
+@two_vector_rule()
+def pegrad(stats: PairStats, cap: str = "projected") -> tuple[Tensor, Tensor]:
     """``g = g_R + min(1, n_R/‖g_T⊥‖) g_T⊥`` with ``g_T⊥ = g_T − ρ g_R`` and ``ρ = ⟨g_R, g_T⟩/n_R²``.
 
     Peri, Perincherry, Pandit and Lee, "Non-conflicting Energy Minimization in Reinforcement Learning based Robot
@@ -23,7 +23,7 @@ def pegrad(gram: Gram, cap: str = "projected") -> tuple[Tensor, Tensor]:
         cap: "projected" caps by ``‖g_T⊥‖``, "original" by ``n_T``, which shortens a conflicting auxiliary twice.
     """
     check_choice("cap", cap, ("projected", "original"))
-    n_R, n_T, c = gram
+    n_R, n_T, c = stats
     if cap == "original":
         s = torch.minimum(n_R, n_T)
     else:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from damper.rules._settings import Setting, check_range, spread
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def scalarization(gram: Gram, weight: Setting = 1.0) -> tuple[float, Tensor]:
+@two_vector_rule()
+def scalarization(stats: PairStats, weight: Setting = 1.0) -> tuple[float, Tensor]:
     """``g = g_R + λ g_T``, the gradient of ``L_R + λ L_T``.
 
     Settings:
         weight: λ ≥ 0, a float or a tensor that broadcasts over the leading axes.
     """
     check_range("weight", weight, 0.0)
-    return 0.0, spread("weight", weight, gram.c) * gram.n_T
+    return 0.0, spread("weight", weight, stats.c) * stats.n_T

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from damper.rules._magnitude import magnitude
 from damper.rules._settings import Setting
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def unconditional_projection(gram: Gram, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
+@two_vector_rule()
+def unconditional_projection(stats: PairStats, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
     """``g = g_R + (n_R/n_T) w (g_T − ρ g_R)`` with ``ρ = ⟨g_R, g_T⟩/n_R²`` and ``w = q^(1−η)``.
 
     An ablation of the DAMPER paper: what agrees with the primary is removed as well, so ``⟨g, g_R⟩ = n_R²``. As in
@@ -19,5 +19,5 @@ def unconditional_projection(gram: Gram, eta: Setting = 1.0) -> tuple[Tensor, Te
     Settings:
         eta: η in [0, 1], a float or a tensor that broadcasts over the leading axes.
     """
-    s = magnitude(gram, eta)
-    return -s * gram.c, s
+    s = magnitude(stats, eta)
+    return -s * stats.c, s

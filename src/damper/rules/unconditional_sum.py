@@ -6,11 +6,11 @@ from torch import Tensor
 
 from damper.rules._magnitude import magnitude
 from damper.rules._settings import Setting
-from damper.rules._span import Gram, span_rule
+from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-@span_rule()
-def unconditional_sum(gram: Gram, eta: Setting = 1.0) -> tuple[float, Tensor]:
+@two_vector_rule()
+def unconditional_sum(stats: PairStats, eta: Setting = 1.0) -> tuple[float, Tensor]:
     """``g = g_R + (n_R/n_T) w g_T`` with ``w = q^(1−η)`` and ``q = min(n_T/n_R, 1)``.
 
     An ablation of the DAMPER paper: what opposes the primary stays in, so ``⟨g, g_R⟩`` may fall to 0.
@@ -18,4 +18,4 @@ def unconditional_sum(gram: Gram, eta: Setting = 1.0) -> tuple[float, Tensor]:
     Settings:
         eta: η in [0, 1], a float or a tensor that broadcasts over the leading axes.
     """
-    return 0.0, magnitude(gram, eta)
+    return 0.0, magnitude(stats, eta)

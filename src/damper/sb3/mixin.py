@@ -16,7 +16,7 @@ from damper.errors import DamperError
 from damper.interface import Batch, Noise
 from damper.method_args import check_names, check_rule, choose, is_setting
 from damper.methods import Method, find_method
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.inputs import check_inputs
 from damper.sb3.networks import has_modes

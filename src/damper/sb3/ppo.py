@@ -17,7 +17,7 @@ from damper._backward import backward_auxiliary
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.methods import Method
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 from damper.sb3.buffers import index_rows
 from damper.sb3.log import Log
 from damper.sb3.mixin import SmoothMixin, named

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from damper.agents import sac
 from damper.methods import Method
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 from damper.sb3.log import Log
 from damper.sb3.mixin import named
 from damper.sb3.networks import Critic, GaussianPolicy

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from damper.errors import DamperError, MissingExtraError
 from damper.methods import Method
-from damper.rules._span import Rule
+from damper.rules._two_vector import Rule
 from damper.sb3.mixin import named
 from damper.sb3.networks import GaussianPolicy
 from damper.sb3.off_policy import UpdateInputs

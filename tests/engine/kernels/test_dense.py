@@ -77,9 +77,11 @@ class Case:
         self.layer = LAYERS[self.name]
         self.rows = layers.draw("rows", M, SIZES[self.name])
         self.networks = M // self.stride
-        # Shared inputs come from outside: no slopes stand behind them.
+        # Shared inputs come from outside: no activation_grads stand behind them.
         self.before = layers.draw("before", M // 2 if self.shared else self.networks, R, self.layer.inputs)
-        self.x, self.slope = (self.before, None) if self.shared else ACTIVATIONS[self.activation].with_grad(self.before)
+        self.x, self.activation_grad = (
+            (self.before, None) if self.shared else ACTIVATIONS[self.activation].with_grad(self.before)
+        )
 
     def z(self, rows: Tensor, before: Tensor) -> Tensor:
         x = before if self.shared else ACTIVATIONS[self.activation].function(before)
@@ -99,11 +101,13 @@ class Case:
         return dense.forward(self.rows, self.layer, self.x, activation, **given)
 
     def backward(
-        self, d: Tensor, first: int, group_sizes: list[int], **options: int
+        self, d: Tensor, primary_rows: int, group_sizes: list[int], **options: int
     ) -> tuple[list[Tensor], Tensor | None]:
         found = dense.alloc_grads(self.rows, len(group_sizes), self.stride)
-        given = {"slope": self.slope, "gradients": found, "stride": self.stride, **options}
-        dx = dense.backward(self.rows, self.layer, self.x, d, first=first, group_sizes=group_sizes, **given)
+        given = {"activation_grad": self.activation_grad, "gradients": found, "stride": self.stride, **options}
+        dx = dense.backward(
+            self.rows, self.layer, self.x, d, primary_rows=primary_rows, group_sizes=group_sizes, **given
+        )
         return dense.collect_grads(found, SIZES[self.name]), dx
 
     def check_gradients(self, ours: Tensor, theirs: Tensor) -> None:
@@ -122,16 +126,19 @@ KINDS = [Case(name) for name in LAYERS] + [
 @pytest.mark.parametrize("activation", ["silu", "relu", "tanh", None])
 @pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
 def test_forward(case: Case, activation: str | None) -> None:
-    h, slope = case.forward(activation)
+    h, activation_grad = case.forward(activation)
     inputs = case.x.repeat_interleave(case.networks // len(case.x), 0)
     used = case.rows[:: case.stride]
     z = (inputs @ case.layer.weights(used) + case.layer.biases(used)).requires_grad_()
     expected = ACTIVATIONS[activation].function(z) if activation else z
     assert layers.apart(h, expected.detach()) <= TOLERANCE
     if activation is None:
-        assert slope is None
+        assert activation_grad is None
     else:
-        assert slope is not None and layers.apart(slope, torch.autograd.grad(expected.sum(), z)[0]) <= TOLERANCE
+        assert (
+            activation_grad is not None
+            and layers.apart(activation_grad, torch.autograd.grad(expected.sum(), z)[0]) <= TOLERANCE
+        )
     again, none = case.forward(activation, keep=False)
     assert torch.equal(again, h) and none is None
 
@@ -177,21 +184,28 @@ def test_either_gradient_can_be_left_out(case: Case) -> None:
     found, dx = case.backward(d, R, [R])
     alone, none = case.backward(d, R, [R], input_grad_rows=False)
     assert none is None and torch.equal(alone[0], found[0])
-    given = {"slope": case.slope, "stride": case.stride}
-    back = dense.backward(case.rows, case.layer, case.x, d, first=R, group_sizes=[R], **given)
+    given = {"activation_grad": case.activation_grad, "stride": case.stride}
+    back = dense.backward(case.rows, case.layer, case.x, d, primary_rows=R, group_sizes=[R], **given)
     assert back is not None and dx is not None and torch.equal(back, dx)
 
 
 def test_gradient_rows_are_zero_where_no_layer_lies() -> None:
     rows, x = layers.rows(HEADS, M), layers.draw("x", M, R, INPUTS)
     hidden, heads = HEADS.dense
-    h, slope = dense.forward(rows, hidden, x, "silu")
+    h, activation_grad = dense.forward(rows, hidden, x, "silu")
     found = dense.alloc_grads(rows, 1)
     d = dense.backward(
-        rows, heads, h, layers.draw("d", M, R, 9), first=R, group_sizes=[R], slope=slope, gradients=found
+        rows,
+        heads,
+        h,
+        layers.draw("d", M, R, 9),
+        primary_rows=R,
+        group_sizes=[R],
+        activation_grad=activation_grad,
+        gradients=found,
     )
     assert d is not None
-    dense.backward(rows, hidden, x, d, first=R, group_sizes=[R], gradients=found, input_grad_rows=False)
+    dense.backward(rows, hidden, x, d, primary_rows=R, group_sizes=[R], gradients=found, input_grad_rows=False)
     (gradient,) = dense.collect_grads(found, HEADS.size)
     assert layers.gaps(HEADS, gradient).numel() > 0 and (layers.gaps(HEADS, gradient) == 0).all()
     assert int((gradient != 0).sum()) == M * sum(length for _, length in HEADS.spans)
@@ -207,8 +221,8 @@ def test_backward_is_the_limit_of_differences() -> None:
         return (case.z(case.rows + step * way, case.before + step * way_x) * c).sum((1, 2))
 
     assert dx is not None
-    slopes = (found[0] * way).sum(1) + (dx * way_x).sum((1, 2))
-    torch.testing.assert_close(slopes, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0)
+    activation_grads = (found[0] * way).sum(1) + (dx * way_x).sum((1, 2))
+    torch.testing.assert_close(activation_grads, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0)
 
 
 # --- rows without bias, and rows nobody goes on from ---------------------------------------------------------------
@@ -260,9 +274,9 @@ def test_the_inputs_gradient_may_be_wanted_of_some_rows(
 def test_a_gpu_without_tf32_keeps_to_pytorchs_products(
     capability: tuple[int, int], too_old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense, "_too_old", False)
+    monkeypatch.setattr(dense, "_below_min_capability", False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     dense.check_capability(torch.device("cpu"))
-    assert not dense._too_old
+    assert not dense._below_min_capability
     dense.check_capability(torch.device("cuda", 0))
-    assert dense._too_old is too_old
+    assert dense._below_min_capability is too_old

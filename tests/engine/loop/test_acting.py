@@ -33,7 +33,7 @@ def test_parts_act_as_the_whole_does(backbone: str, device: str, graph: bool | N
                 np.testing.assert_allclose(ours, theirs[place], rtol=0, atol=1e-6)
         for learner in (whole, parted):
             learner.learn()
-            learner.publish()
+            learner.sync_behaviour()
     assert whole.acted.tolist() == parted.acted.tolist() == [6] * 5
 
 
@@ -50,7 +50,7 @@ def test_with_overlap_what_is_learned_is_unseen_until_it_is_shown(device: str) -
     np.testing.assert_array_equal(by_hidden.act(OBS)[2], before)
     after = by_at_once.act(OBS)[2]
     assert (after != before).any()
-    hidden.publish()
+    hidden.sync_behaviour()
     hidden.learn()
     np.testing.assert_allclose(by_hidden.act(OBS)[2], after, rtol=0, atol=1e-6)
     assert "shown" in hidden.state() and "shown" not in at_once.state()
@@ -74,19 +74,19 @@ def test_streams_wait_for_each_other_where_they_must(graph: bool) -> None:
     learner = small.learner(small.settings("td3", "plain", overlap=True, **own), device="cuda")
     acting = Acting(learner)
     learner.learn()
-    learner.publish()
+    learner.sync_behaviour()
     before = acting.act(OBS)[2]
     learner.learn()
     with torch.cuda.stream(learner.act_stream):
         torch.cuda._sleep(10**8)
     acting.start(OBS)
-    learner.publish()  # must not reach the policies before they have acted
+    learner.sync_behaviour()  # must not reach the policies before they have acted
     np.testing.assert_array_equal(acting.actions()[2], before)
     after = acting.act(OBS)[2]
     assert (after != before).any()
     torch.cuda._sleep(10**8)
     learner.learn()
-    learner.publish()
+    learner.sync_behaviour()
     assert (acting.act(OBS)[2] != after).any(), "acting waits for what was shown"
 
 
@@ -97,11 +97,11 @@ def test_acting_does_not_wait_for_an_update_under_way() -> None:
     acting = Acting(learner)
     for _ in range(3):  # everything is recorded
         acting.act(OBS)
-        learner.publish()
+        learner.sync_behaviour()
         learner.learn()
         learner.learn()
     torch.cuda.synchronize()
-    learner.publish()
+    learner.sync_behaviour()
     under_way = torch.cuda.Event()
     torch.cuda._sleep(10**9)
     learner.learn()

@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_from_where_both_halves_were(
             if trainer.step == 150:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(trainer, "take", take)
+        monkeypatch.setattr(trainer, "on_transition", take)
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
     again = [train(tmp_path / str(halves), wanted, halves) for halves in (True, False)]

@@ -107,7 +107,12 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
         trainer = Trainer(small.settings(steps=23, overlap=overlap), tmp_path / str(overlap))
         order = orders[overlap] = []
         learner = trainer.learner
-        parts = [(learner, "publish"), (learner, "learn"), (trainer.acting, "start"), (trainer.acting, "actions")]
+        parts = [
+            (learner, "sync_behaviour"),
+            (learner, "learn"),
+            (trainer.acting, "start"),
+            (trainer.acting, "actions"),
+        ]
         parts += [(trainer.pool, "send")]
         for part, name in [*parts, (trainer.episodes, "step"), (trainer.pool, "receive")]:
             original = getattr(part, name)
@@ -120,7 +125,7 @@ def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.Monke
     alone = ["start", "actions", "send", "step", "receive", "learn"]
     assert orders[False][-13:] == [*alone * 2, "step"]
     # The update lines up between the two halves of acting, unseen by the next; the last one is made up for in the end.
-    beside = ["start", "publish", "learn", "actions", "send", "step", "receive"]
+    beside = ["start", "sync_behaviour", "learn", "actions", "send", "step", "receive"]
     assert orders[True][-16:] == [*beside * 2, "step", "learn"]
 
 
@@ -141,7 +146,7 @@ def test_policies_that_act_are_two_steps_behind_with_overlap(
     start, learn = trainer.acting.start, learner.learn
 
     def started(obs: Any) -> None:
-        shown[trainer.step] = learner.shown.clone()
+        shown[trainer.step] = learner.behaviour_params.clone()
         start(obs)
 
     def learnt() -> None:

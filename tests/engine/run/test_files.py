@@ -87,6 +87,6 @@ def test_json(tmp_path: Path) -> None:
 
 def test_tensors(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(4, 6).T, "empty": torch.zeros(0, 2), "flag": torch.tensor([True]), "n": torch.tensor(3)}
-    write_tensors(tmp_path / "file", tensors, {"note": "kept"})
+    write_tensors(tmp_path / "file", tensors, {"update_stats": "kept"})
     read = load_file(tmp_path / "file")
     assert set(read) == set(tensors) and all(torch.equal(read[name], tensors[name]) for name in tensors)

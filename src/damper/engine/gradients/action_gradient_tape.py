@@ -71,7 +71,7 @@ class FieldTape:
             self.p.insert(0, u * self._slope(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
             given = (self.rows, layer, x, self.p[0])
-            back = dense.backward(*given, first=self.R, group_sizes=(self.R,))
+            back = dense.backward(*given, primary_rows=self.R, group_sizes=(self.R,))
             assert back is not None
             u = back
         self.gradient, self.curvature = u, torch.cat(bent, -1).sum(-1)
@@ -116,7 +116,7 @@ class FieldTape:
             self.hidden[i],
             x,
             d,
-            first=sum(group_sizes),
+            primary_rows=sum(group_sizes),
             group_sizes=group_sizes,
             gradients=found,
             input_grad_rows=input_grad_rows,

@@ -12,8 +12,8 @@ from torch import Tensor
 from damper.engine.kernels import dense
 from damper.engine.networks.layout import Layout
 
-MANY = 16  # networks
-SOME = 8  # groups
+MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without it
+MAX_GROUPS = 8
 
 
 class Tape:
@@ -37,25 +37,29 @@ class Tape:
         """
         self.layers, self.rows, self.stride = layout.dense, rows, stride
         self.inputs: list[Tensor] = []
-        self.slopes: list[Tensor | None] = [None]
+        self.activation_grads: list[Tensor | None] = [None]
         self.kernels = dense.fused_head(rows, self.layers, activation)
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
-            x, slope = dense.forward(rows, layer, x, None if i == last else activation, keep, stride)
-            self.slopes.append(slope)
+            x, activation_grad = dense.forward(rows, layer, x, None if i == last else activation, keep, stride)
+            self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
             given = (rows, self.layers[-2], x, activation, keep, stride)
-            h, slope, x = self.kernels.forward(*given, head=self.layers[-1])
+            h, activation_grad, x = self.kernels.forward(*given, head=self.layers[-1])
             self.inputs.append(h)
-            self.slopes += [slope, None]
+            self.activation_grads += [activation_grad, None]
         self.output = x
 
     @property
     def saved_activations(self) -> list[Tensor]:
         """What ``from_saved`` needs: each layer's inputs and activation gradients, and the output."""
-        return [*self.inputs, *(slope for slope in self.slopes if slope is not None), self.output]
+        return [
+            *self.inputs,
+            *(activation_grad for activation_grad in self.activation_grads if activation_grad is not None),
+            self.output,
+        ]
 
     @classmethod
     def from_saved(cls, layout: Layout, rows: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
@@ -63,7 +67,7 @@ class Tape:
         tape, count = cls.__new__(cls), len(layout.dense)
         tape.layers, tape.rows, tape.stride, tape.kernels = layout.dense, rows, 1, None
         *between, tape.output = saved_activations
-        tape.inputs, tape.slopes = between[:count], [None, *between[count:], None]
+        tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
 
     def gradients(self, cotangents: Sequence[Tensor], span: int) -> list[Tensor]:
@@ -85,13 +89,14 @@ class Tape:
         d = torch.ones_like(self.output)
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
-    def _back(self, d: Tensor, first: int, group_sizes: Sequence[int], found: Any) -> Tensor:
+    def _back(self, d: Tensor, primary_rows: int, group_sizes: Sequence[int], found: Any) -> Tensor:
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
             d = self.kernels.backward(
-                self.rows, self.layers[begin], self.inputs[begin], d, first, group_sizes, self.slopes[begin], found,
-                begin > 0 or found is None, self.stride, head=self.layers[-1], h=self.inputs[-1], steep=self.slopes[-2],
+                self.rows, self.layers[begin], self.inputs[begin], d, primary_rows, group_sizes,
+                self.activation_grads[begin], found, begin > 0 or found is None, self.stride,
+                head=self.layers[-1], h=self.inputs[-1], head_activation_grad=self.activation_grads[-2],
             )  # fmt: skip
             begin -= 1
         for i in range(begin, -1, -1):
@@ -100,9 +105,9 @@ class Tape:
                 self.layers[i],
                 self.inputs[i],
                 d,
-                first=first,
+                primary_rows=primary_rows,
                 group_sizes=group_sizes,
-                slope=self.slopes[i],
+                activation_grad=self.activation_grads[i],
                 gradients=found,
                 input_grad_rows=i > 0 or found is None,
                 stride=self.stride,
@@ -113,4 +118,4 @@ class Tape:
 
 def in_groups(rows: Tensor, total: int, span: int) -> bool:
     """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
-    return rows.is_cuda and len(rows) < MANY and total <= SOME * span
+    return rows.is_cuda and len(rows) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * span

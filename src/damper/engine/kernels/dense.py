@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from damper.engine.kernels import reference
-from damper.engine.kernels.layer import NARROW, Dense, Pieces
+from damper.engine.kernels.layer import NARROW_OUTPUTS, Dense, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
-OLDEST = (8, 0)  # Ampere, the first with TF32
+MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
 
 
 def alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
@@ -60,14 +60,14 @@ def forward(
     stride: int = 1,
     biased: bool | int = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the slopes ``f'``.
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the activation's gradient ``f'``.
 
     Args:
         rows: parameters ``[M, n]``.
         layer: where the layer lies in them.
         x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-        activation: f; None for none, and then there are no slopes.
-        keep: whether the slopes are wanted.
+        activation: f; None for none, and then it has no gradient.
+        keep: whether ``f'`` is wanted.
         stride: 2 takes the first, third, ... network only.
         biased: whether b is added, or to how many of the first rows.
     """
@@ -82,15 +82,15 @@ def backward(
     x: Tensor,
     d: Tensor,
     *,
-    first: int,
+    primary_rows: int,
     group_sizes: Sequence[int],
-    slope: Tensor | None = None,
+    activation_grad: Tensor | None = None,
     gradients: Tensor | list[Pieces] | None = None,
     input_grad_rows: bool | int = True,
     stride: int = 1,
     biased: bool | int = True,
 ) -> Tensor | None:
-    """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ`` times the slopes behind x.
+    """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
     Args:
         rows: parameters ``[M, n]``.
@@ -98,19 +98,20 @@ def backward(
         x: what went in, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
         d: ``[M, D, outputs]``; its first rows are of one loss, the others of a second, and each loss's rows belong to
             x's rows from its first on.
-        first: how many rows of d are of the first loss.
+        primary_rows: how many rows of d are of the first loss.
         group_sizes: the groups of rows into which d falls, each with a gradient of its own: all of one length, or one
             per loss.
-        slope: slopes of the activation that made x, or None where x comes from outside.
+        activation_grad: activation_grads of the activation that made x, or None where x comes from outside.
         gradients: from ``alloc_grads``, one per group, where to leave the parameters' gradients; None for nowhere.
         input_grad_rows: whether the inputs' are wanted, or of how many of d's first rows.
         stride: as in ``forward``.
         biased: whether rows had b, or how many of d's first.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without slopes), ``[M, D or input_grad_rows, inputs]``, if wanted.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, D or
+        input_grad_rows, inputs]``, if wanted.
     """
-    given = (rows, layer, x, d, first, group_sizes, slope, gradients, input_grad_rows, stride, biased)
+    given = (rows, layer, x, d, primary_rows, group_sizes, activation_grad, gradients, input_grad_rows, stride, biased)
     return (_kernels(rows) or reference).backward(*given)  # type: ignore[no-any-return]
 
 
@@ -122,22 +123,32 @@ def cat_rows(parts: Sequence[Tensor]) -> Tensor:
 def fused_head(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
     """The kernels that run a network's last two layers as one, where the last has a single output."""
     last = layers[-1]
-    return _kernels(rows, activation) if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW else None
+    return (
+        _kernels(rows, activation)
+        if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW_OUTPUTS
+        else None
+    )
 
 
-_too_old = False
+_below_min_capability = False
 
 
 def check_capability(device: torch.device) -> None:
     """Leave the kernels alone from here on if a device is too old for them: a compiled function cannot ask it."""
-    global _too_old
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
-        _too_old = True
+    global _below_min_capability
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
+        _below_min_capability = True
 
 
 def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
     """The GPU's kernels, where they can do it: in float32, and whatever the activation except for tanh forwards."""
-    if not rows.is_cuda or rows.dtype != torch.float32 or activation == "tanh" or not HAS_TRITON or _too_old:
+    if (
+        not rows.is_cuda
+        or rows.dtype != torch.float32
+        or activation == "tanh"
+        or not HAS_TRITON
+        or _below_min_capability
+    ):
         return None
     from damper.engine.kernels import triton_layers
 

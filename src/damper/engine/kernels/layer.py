@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-NARROW = 16  # outputs
+NARROW_OUTPUTS = 16  # outputs
 Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start in a row
 
 
@@ -60,7 +60,7 @@ class Dense:
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
-    if x.is_cpu and weight.shape[-1] < NARROW:
+    if x.is_cpu and weight.shape[-1] < NARROW_OUTPUTS:
         # A CPU's batched product with few columns is several times slower than one product after the other.
         agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
         return torch.stack([F.linear(*agent) for agent in agents])
@@ -75,11 +75,11 @@ def row_count(rows: bool | int, x: Tensor) -> int:
     return rows * x.shape[1] if isinstance(rows, bool) else rows
 
 
-def group_slices(group_sizes: Sequence[int], first: int, biased: int) -> list[tuple[slice, slice, slice]]:
+def group_slices(group_sizes: Sequence[int], primary_rows: int, biased: int) -> list[tuple[slice, slice, slice]]:
     """Of each group in ``backward``: its rows of x, its rows of d, and those of them that had a bias."""
     found, begin = [], 0
     for length in group_sizes:
-        seen, end = begin if begin < first else begin - first, begin + length
+        seen, end = begin if begin < primary_rows else begin - primary_rows, begin + length
         found.append((slice(seen, seen + length), slice(begin, end), slice(begin, min(end, max(begin, biased)))))
         begin = end
     return found

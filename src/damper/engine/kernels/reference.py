@@ -19,8 +19,8 @@ def forward(
     z = _product(expand_shared(x, rows), layer.weights(rows), layer.biases(rows), biased)
     if activation is None:
         return z, None
-    h, slope = ACTIVATIONS[activation].with_grad(z)
-    return h, slope if keep else None
+    h, activation_grad = ACTIVATIONS[activation].with_grad(z)
+    return h, activation_grad if keep else None
 
 
 def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: bool | int) -> Tensor:
@@ -38,9 +38,9 @@ def backward(
     layer: Dense,
     x: Tensor,
     d: Tensor,
-    first: int,
+    primary_rows: int,
     group_sizes: Sequence[int],
-    slope: Tensor | None,
+    activation_grad: Tensor | None,
     gradients: list[Pieces] | None,
     input_grad_rows: bool | int,
     stride: int,
@@ -48,16 +48,22 @@ def backward(
 ) -> Tensor | None:
     """``dense.backward``."""
     rows, input_grad_rows, biased = rows[::stride], row_count(input_grad_rows, d), row_count(biased, d)
-    for pieces, (seen, part, with_bias) in zip(gradients or (), group_slices(group_sizes, first, biased), strict=False):
+    for pieces, (seen, part, with_bias) in zip(
+        gradients or (), group_slices(group_sizes, primary_rows, biased), strict=False
+    ):
         inputs = expand_shared(x[:, seen], rows)
         pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, part]), d[:, with_bias].sum(1)))
     if not input_grad_rows:
         return None
     d = d[:, :input_grad_rows]
-    # A single output needs no product: that is an outer one, which joins the multiplication by the slopes.
+    # A single output needs no product: that is an outer one, which joins the multiplication by ``f'``.
     back = layer.weights(rows).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
-    if slope is None:
+    if activation_grad is None:
         return dx
-    second = input_grad_rows - first
-    return dx * (torch.cat((slope[:, :first], slope[:, :second]), 1) if second > 0 else slope[:, :input_grad_rows])
+    second = input_grad_rows - primary_rows
+    return dx * (
+        torch.cat((activation_grad[:, :primary_rows], activation_grad[:, :second]), 1)
+        if second > 0
+        else activation_grad[:, :input_grad_rows]
+    )

@@ -1,4 +1,4 @@
-"""``dense`` as GPU kernels: product, bias, activation and slopes in one; both gradients of a layer in another.
+"""``dense`` as GPU kernels: product, bias, activation and its gradient in one; both gradients of a layer in another.
 
 Every size is a constant of its kernel: a population's shapes never change. Each network's numbers are read by its own
 blocks alone, so what is not finite in one stays there.
@@ -18,7 +18,7 @@ from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
 CODES = {None: 0, "silu": 1, "relu": 2}
 MULTIPROCESSORS = 128  # about as many as a large GPU has
-FEW = 32  # inputs or outputs
+NARROW_LAYER = 32  # inputs or outputs up to which a layer gets tiles of its own
 
 
 class Tile(NamedTuple):
@@ -41,7 +41,7 @@ LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 
 # In full float32 a product is three, with twice the factors in registers: tiles as deep or as large would spill them to
 # memory, which made an update of 35 agents 24 times slower than in TF32.
 SHALLOW = Tile(64, 64, 16, 2, 3)
-ENOUGH = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
+MIN_BLOCKS = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
 FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
 
 
@@ -59,23 +59,23 @@ def forward(
     x = _rows_in_one_piece(x)
     nets, batch = len(rows) // stride, x.shape[1]
     h = x.new_empty(nets, batch, layer.outputs) if head is None or keep else None
-    slope = x.new_empty(nets, batch, layer.outputs) if keep and activation else None
-    tile = FEW_OUTPUTS if layer.outputs <= FEW else FEW_INPUTS if layer.inputs <= FEW else WIDE
+    activation_grad = x.new_empty(nets, batch, layer.outputs) if keep and activation else None
+    tile = FEW_OUTPUTS if layer.outputs <= NARROW_LAYER else FEW_INPUTS if layer.inputs <= NARROW_LAYER else WIDE
     if tile is WIDE:
         tile = _largest((WIDE, SPREAD) if keep else (LARGE, WIDE, SPREAD), nets, [(batch, layer.outputs)])
     columns = narrow(tile.columns, layer.outputs)
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
-        x, rows, *(_written(part, x) for part in (h, slope, parts)),
+        x, rows, *(_written(part, x) for part in (h, activation_grad, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride, ROWS=batch, **_place(layer),
         HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE=h is not None,
-        KEEP=slope is not None, JOIN=head is not None, BIASED=row_count(biased, x), TF32=tf32(),
+        KEEP=activation_grad is not None, JOIN=head is not None, BIASED=row_count(biased, x), TF32=tf32(),
         BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if head is None or parts is None:
-        return h, slope, None
-    return h, slope, parts.sum(1).unsqueeze(-1) + head.biases(rows[::stride])
+        return h, activation_grad, None
+    return h, activation_grad, parts.sum(1).unsqueeze(-1) + head.biases(rows[::stride])
 
 
 def backward(
@@ -83,29 +83,30 @@ def backward(
     layer: Dense,
     x: Tensor,
     d: Tensor,
-    first: int,
+    primary_rows: int,
     group_sizes: Sequence[int],
-    slope: Tensor | None,
+    activation_grad: Tensor | None,
     gradients: Tensor | None,
     input_grad_rows: bool | int,
     stride: int,
     biased: bool | int = True,
     head: Dense | None = None,
     h: Tensor | None = None,
-    steep: Tensor | None = None,
+    head_activation_grad: Tensor | None = None,
 ) -> Tensor | None:
     """See ``dense.backward``; both products in one launch, since neither needs the other.
 
-    With a ``head``, d is of its single output, and ``h`` and ``steep`` are what went into it and the slopes there.
+    With a ``head``, d is of its single output; ``h`` is what went into it, ``head_activation_grad`` the activation's
+    gradient there.
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
     nets, batch, input_grad_rows = len(rows) // stride, d.shape[1], row_count(input_grad_rows, d)
     dx = d.new_empty(nets, input_grad_rows, layer.inputs) if input_grad_rows else None
     groups = 0 if gradients is None else len(gradients)
     even = all(length == group_sizes[0] for length in group_sizes)
-    assert even or tuple(group_sizes) == (first, batch - first), "groups of one length, or one per loss"
+    assert even or tuple(group_sizes) == (primary_rows, batch - primary_rows), "groups of one length, or one per loss"
     tile = FEW_OUTPUTS_BACK
-    if layer.outputs > FEW:
+    if layer.outputs > NARROW_LAYER:
         products = groups * [(layer.inputs, layer.outputs)] + [(input_grad_rows, layer.inputs)]
         tile = _largest((LARGE, WIDE), nets, products)
     across, out = narrow(tile.columns, layer.inputs), narrow(tile.columns, layer.outputs)
@@ -113,15 +114,15 @@ def backward(
     dx_tiles = triton.cdiv(input_grad_rows, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
-        _read(x if groups else None, rows), _read(slope, rows), d, rows,
-        _written(gradients, d), _written(dx, d), _read(h, rows), _read(steep, rows),
+        _read(x if groups else None, rows), _read(activation_grad, rows), d, rows,
+        _written(gradients, d), _written(dx, d), _read(h, rows), _read(head_activation_grad, rows),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
         W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
-        ROWS=batch, FIRST=first, **_place(layer),
+        ROWS=batch, FIRST=primary_rows, **_place(layer),
         HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
         HEAD_W_GAP=head.gaps[0] if head else 0, HEAD_B_GAP=head.gaps[1] if head else 0,
-        SHARE=nets // len(x), SLOPE=slope is not None, LENGTH=group_sizes[0], EVEN=even,
+        SHARE=nets // len(x), SLOPE=activation_grad is not None, LENGTH=group_sizes[0], EVEN=even,
         GRADIENTS=groups > 0, WANTED=input_grad_rows, BIASED=row_count(biased, d), JOIN=head is not None, TF32=tf32(),
         BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
@@ -145,7 +146,7 @@ def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int
     def blocks(tile: Tile) -> int:
         return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
 
-    largest = next((tile for tile in tiles if nets * blocks(tile) >= ENOUGH[tile]), tiles[-1])
+    largest = next((tile for tile in tiles if nets * blocks(tile) >= MIN_BLOCKS[tile]), tiles[-1])
     return SHALLOW if largest in (LARGE, WIDE) and not tf32() else largest
 
 

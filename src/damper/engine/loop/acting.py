@@ -74,7 +74,7 @@ class Acting:
             for name, own in population.backbone.EXPLORATION.items()
         }
         networks = population.networks
-        actor = networks.bound_actor(networks.actor_layout.split(learner.shown[agents]))
+        actor = networks.bound_actor(networks.actor_layout.split(learner.behaviour_params[agents]))
         obs = self._obs.unsqueeze(1)
         chosen = population.backbone.explore(actor, obs, noise, hyper)
         random = streams.uniform("random", count, shape, learner.dtype)[agents]

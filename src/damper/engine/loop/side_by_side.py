@@ -127,7 +127,7 @@ class Group:
             with member.here():
                 member.trainer.learn_ahead()
         for member, _ in moving:
-            member.trainer.note()
+            member.trainer.update_stats()
 
     def receive(self) -> None:
         """Take in what the environments did."""

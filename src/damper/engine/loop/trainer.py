@@ -78,8 +78,8 @@ class Trainer:
         self.recent: list[Episode] = []
         # What the last step brought that is not in the replay yet, nor in the episodes' sums.
         self._unstored: tuple[NDArray[Any], ...] | None = None
-        self._unnoted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
-        self.step, self.due, self.seconds_before = 0, 0, 0.0
+        self._uncounted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
+        self.step, self.pending_updates, self.seconds_before = 0, 0, 0.0
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
         self._ahead, self._waits = 0, True
         self.stop, self.last = StopSignals(), settings.steps
@@ -119,7 +119,7 @@ class Trainer:
             self.begin()
             self.pool.send(self.send())
             self.learn_ahead()
-            self.note()
+            self.update_stats()
             self.receive(self.pool.receive())
 
     def _train_in_halves(self, pool: Halves) -> None:
@@ -131,17 +131,17 @@ class Trainer:
             if resting:
                 first.start()
             second.start()
-            self.catch_up()
+            self.flush_and_update()
             if resting:
                 first.send()
             second.send()
-            self.note()
-            resting, made = self.rests_next, first.receive()
+            self.update_stats()
+            resting, made = self.sync_after_next, first.receive()
             if not resting:
                 first.start()
                 first.send()
             obs, action, mean, *transition = joined((made, second.receive()))
-            self.take(obs, action, mean, Transition(*transition))
+            self.on_transition(obs, action, mean, Transition(*transition))
 
     def start(self) -> None:
         """Start the clock."""
@@ -158,7 +158,7 @@ class Trainer:
         return self.done and self.step < self.settings.steps
 
     @property
-    def rests_next(self) -> bool:
+    def sync_after_next(self) -> bool:
         """Whether nothing may be under way after the next step: it is the last, or everything is saved."""
         return self.step + 1 >= self.last or self._saved_at(self.step + 1)
 
@@ -169,9 +169,9 @@ class Trainer:
     def begin(self) -> None:
         """Begin one step of every agent."""
         self.acting.start(self.obs)
-        self.catch_up()
+        self.flush_and_update()
 
-    def catch_up(self) -> None:
+    def flush_and_update(self) -> None:
         """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due.
 
         Asked to stop, it makes the next step the last.
@@ -180,7 +180,7 @@ class Trainer:
             self.last = min(self.last, self.step + 1)
         self._store()
         if self.settings.overlap:
-            self.learner.publish()
+            self.learner.sync_behaviour()
             self._learn()
 
     def send(self) -> NDArray[np.float32]:
@@ -190,19 +190,21 @@ class Trainer:
 
     def receive(self, transition: Transition) -> None:
         """Take in what the environments did with the actions that ``send`` gave."""
-        self.take(self.obs, self._action, self._mean, transition)
+        self.on_transition(self.obs, self._action, self._mean, transition)
 
-    def take(self, obs: NDArray[Any], action: NDArray[Any], mean: NDArray[np.float32], transition: Transition) -> None:
+    def on_transition(
+        self, obs: NDArray[Any], action: NDArray[Any], mean: NDArray[np.float32], transition: Transition
+    ) -> None:
         """Take in one step of every agent; learn, log and save where that is due."""
         settings = self.settings
         parts = (obs, action, transition.obs_next, transition.reward, transition.terminated)
         self._unstored = (*parts, self.episodes.first)
-        self._unnoted = (mean, transition.reward, transition.terminated | transition.truncated)
+        self._uncounted = (mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
-        self.due += self._updates_after(self.step) - self._ahead
+        self.pending_updates += self._updates_after(self.step) - self._ahead
         self._ahead = 0
-        if self.due and not settings.overlap:
+        if self.pending_updates and not settings.overlap:
             self._store()
             self._learn()
         if settings.eval_every and self._ends_interval(settings.eval_every):
@@ -250,15 +252,15 @@ class Trainer:
         self._finish()
 
     def _learn(self) -> None:
-        while self.due:
+        while self.pending_updates:
             self.learner.learn()
-            self.due -= 1
+            self.pending_updates -= 1
 
-    def note(self) -> None:
+    def update_stats(self) -> None:
         """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
-        if self._unnoted is not None:
-            self.recent += self.episodes.step(*self._unnoted)
-            self._unnoted = None
+        if self._uncounted is not None:
+            self.recent += self.episodes.step(*self._uncounted)
+            self._uncounted = None
 
     def _seconds(self) -> float:
         """Spent on this run, before it was resumed too."""
@@ -275,12 +277,12 @@ class Trainer:
     def checkpoint(self) -> None:
         """Everything needed to go on as if nothing had happened."""
         self._store()
-        self.note()
+        self.update_stats()
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
             "step": self.step,
             "updates": self.learner.updates,
-            "due": self.due,
+            "due": self.pending_updates,
             "seconds": self._seconds(),
         }
         facts["metrics_offset"] = self.log.sync()
@@ -311,7 +313,7 @@ class Trainer:
                     "fit: finish the run with the version that began it, or choose another folder."
                 )
             tensor.copy_(kept)
-        self.step, self.learner.updates, self.due = facts["step"], facts["updates"], facts["due"]
+        self.step, self.learner.updates, self.pending_updates = facts["step"], facts["updates"], facts["due"]
         self.seconds_before = facts["seconds"]
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
@@ -332,7 +334,7 @@ class Trainer:
         return obs
 
     def _log(self) -> None:
-        self.note()
+        self.update_stats()
         speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}

@@ -37,17 +37,17 @@ class Learner:
         self._host_streams = Streams(self.streams.seeds)
         self.agents = len(self.streams.seeds)
         shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
-        hyper, routed = settings.hyper(), settings.routed(self.device, self.dtype)
+        hparams, method_kwargs = settings.per_agent_hparams(), settings.method_kwargs(self.device, self.dtype)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
         if settings.compile:
-            check_declared(settings.backbone, self.method, shape, hyper, routed)
+            check_declared(settings.backbone, self.method, shape, hparams, method_kwargs)
         self.population = Population(
             settings.backbone,
             self.method,
             shape,
             self.streams,
-            hyper,
-            routed,
+            hparams,
+            method_kwargs,
             self.dtype,
             automatic,
             settings.compile,
@@ -57,10 +57,10 @@ class Learner:
         self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
         self.updates = 0
         self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # of each, as parts act apart
-        # The policies that act. With overlap they are a copy, so that acting need not wait for an update under way.
+        # The parameters that act, the behaviour policy. With overlap they are a copy, so that acting need not wait for an update under way.
         # A learner that goes on from a checkpoint shows its policies again: where they had been shown, they are equal.
         actor = self.population.state["actor"]
-        self.shown, self._unseen = (actor.clone() if settings.overlap else actor), True
+        self.behaviour_params, self._behaviour_outdated = (actor.clone() if settings.overlap else actor), True
         on_gpu = self.device.type == "cuda"
         self.act_stream = torch.cuda.Stream(self.device, priority=-1) if settings.overlap and on_gpu else None
         self._prepare()
@@ -95,20 +95,20 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""
-        shown = {"shown": self.shown} if self.settings.overlap else {}
+        shown = {"shown": self.behaviour_params} if self.settings.overlap else {}
         return {**self.population.state, **shown, "acted": self.acted}
 
-    def publish(self) -> None:
+    def sync_behaviour(self) -> None:
         """With ``overlap``: act from here on with what was learned so far, whatever is learned after this call."""
-        if not self._unseen:
+        if not self._behaviour_outdated:
             return
-        self._unseen, actor = False, self.population.state["actor"]
+        self._behaviour_outdated, actor = False, self.population.state["actor"]
         if self.act_stream is None:
-            self.shown.copy_(actor)
+            self.behaviour_params.copy_(actor)
             return
         learning = torch.cuda.current_stream(self.device)
         learning.wait_stream(self.act_stream)
-        self.shown.copy_(actor)
+        self.behaviour_params.copy_(actor)
         self.act_stream.wait_stream(learning)
 
     # --- learning -----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Learner:
         self.updates += 1
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._learn[not delayed]()
-        self._unseen |= not delayed
+        self._behaviour_outdated |= not delayed
 
     def newest_sampled(self, steps: int, update: int) -> bool:
         """Whether any agent's batch for the given update, with so many steps stored, holds the newest of them.

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from damper.rules import RULES, combine_reported, combine_single
-from damper.rules._single import PIECE, apply_rows, apply_single
+from damper.rules._cpu_fast import PIECE, apply_rows, apply_single
 
 SHAPES = [(PIECE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
-SPAN = [name for name, rule in RULES.items() if hasattr(rule, "lengths")]
+SPAN = [name for name, rule in RULES.items() if hasattr(rule, "coefficients")]
 
 
 def gradients(seed: int, scale: float = 1.0) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
-"""Rules as two lengths: a rule in the span of the two gradients is ``g = g_R + r û_R + s û_T``.
+"""Rules as two coefficients: a rule in the span of the two gradients is ``g = g_R + r û_R + s û_T``.
 
 Such a rule reads three numbers per agent (two norms and a cosine) and returns two, whatever the number of parameters:
-the lengths it adds along the unit vectors ``û_R`` and ``û_T``. Lengths, unlike coefficients on the raw gradients, stay
+the lengths it adds along the unit vectors ``û_R`` and ``û_T``. Lengths, unlike factors of the raw gradients, stay
 within range at any scale. This module measures the three, applies the two, and falls back to ``g_R`` where there is
 nothing to combine. No branch reads a tensor's value: rules run in CUDA graphs, ``torch.compile`` and ``vmap``.
 """
@@ -21,7 +21,7 @@ from damper.rules._settings import Setting, check_pair
 TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction worth keeping
 
 
-class Gram(NamedTuple):
+class PairStats(NamedTuple):
     """What a rule may know of the pair: norms and cosine, one number per agent, in float64 where the device has it.
 
     An unusable norm (zero, below float32's smallest normal number, or not finite) reads 0, and its cosine 0.
@@ -47,13 +47,13 @@ class Unit(NamedTuple):
 class Measured(NamedTuple):
     """The pair's numbers, its directions, and where combining makes sense."""
 
-    gram: Gram
+    stats: PairStats
     primary: Unit
     auxiliary: Unit
     usable: Tensor
 
 
-Lengths = Callable[..., tuple[Setting, Setting]]
+Coefficients = Callable[..., tuple[Setting, Setting]]
 Rule = Callable[..., Any]
 
 
@@ -82,12 +82,12 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     usable_R, usable_T = (n_R >= TINY) & (n_R <= largest), (n_T >= TINY) & (n_T <= largest)
     # Products in float64: near |c| = 1 a float32 sum would be wrong by its own square root in the angle.
     cosine = (R.x * T.x).sum(-1) / (R.k * T.k)
-    gram = Gram(
+    stats = PairStats(
         torch.where(usable_R, n_R, 0.0),
         torch.where(usable_T, n_T, 0.0),
         torch.where(usable_R & usable_T, cosine.clamp(-1.0, 1.0), 0.0),
     )
-    return Measured(gram, R, T, usable_T & (n_R <= largest))
+    return Measured(stats, R, T, usable_T & (n_R <= largest))
 
 
 def along(direction: Unit, length: Setting, dtype: torch.dtype) -> Tensor:
@@ -104,34 +104,34 @@ def working(gradient: Tensor) -> Tensor:
     return gradient.float() if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
 
 
-def span_rule(*, keeps_primary: bool = True) -> Callable[[Lengths], Rule]:
-    """Turn ``(gram, **settings) -> (r, s)`` into ``(primary, auxiliary, **settings) -> [g_R] + r û_R + s û_T``.
+def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], Rule]:
+    """Turn ``(stats, **settings) -> (r, s)`` into ``(primary, auxiliary, **settings) -> [g_R] + r û_R + s û_T``.
 
     A rule that keeps the primary never touches its bits where ``r`` and ``s`` are zero; one that rescales it
     (``keeps_primary=False``) returns the whole length along ``û_R``.
     """
 
-    def decorate(lengths: Lengths) -> Rule:
-        def explained(primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, Gram, Setting]:
+    def decorate(coefficients: Coefficients) -> Rule:
+        def explained(primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, PairStats, Setting]:
             check_pair(primary, auxiliary)
             g_R = working(primary)
             measured = measure(g_R, working(auxiliary))
-            r, s = lengths(measured.gram, **settings)
+            r, s = coefficients(measured.stats, **settings)
             R, T = measured.primary, measured.auxiliary
             g = along(R, r, g_R.dtype) + along(T, s, g_R.dtype)
             g = g_R + g if keeps_primary else g
             combined = torch.where(measured.usable.unsqueeze(-1), g, g_R).to(primary.dtype)
-            return combined, measured.gram, s
+            return combined, measured.stats, s
 
         def rule(primary: Tensor, auxiliary: Tensor, **settings: Any) -> Tensor:
             return explained(primary, auxiliary, **settings)[0]
 
-        functools.update_wrapper(rule, lengths)
-        own = list(inspect.signature(lengths).parameters.values())[1:]
+        functools.update_wrapper(rule, coefficients)
+        own = list(inspect.signature(coefficients).parameters.values())[1:]
         pair = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("primary", "auxiliary")]
         rule.__signature__ = inspect.Signature(pair + [p.replace(kind=p.KEYWORD_ONLY) for p in own])  # type: ignore[attr-defined]
         rule.explained = explained  # type: ignore[attr-defined]
-        rule.lengths, rule.keeps_primary = lengths, keeps_primary  # type: ignore[attr-defined]
+        rule.coefficients, rule.keeps_primary = coefficients, keeps_primary  # type: ignore[attr-defined]
         return rule
 
     return decorate

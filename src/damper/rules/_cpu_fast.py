@@ -16,7 +16,7 @@ from torch import Tensor
 
 from damper.rules._report import GradientReport, apply_reported
 from damper.rules._settings import is_readable
-from damper.rules._span import Gram, Lengths, Rule
+from damper.rules._two_vector import Coefficients, PairStats, Rule
 
 PIECE = 32768  # entries, whose copies in float64 stay in a processor's cache
 ORDINARY = 1e15  # norms between its inverse and this need no care with float32's range
@@ -28,18 +28,18 @@ def apply_single(
     """``[g_R] + r û_R + s û_T`` of float32 gradients with ordinary norms on a CPU, and what happened; None for others.
 
     Args:
-        rule: one that ``span_rule`` made; None is the answer to others.
+        rule: one that ``two_vector_rule`` made; None is the answer to others.
         primary: ``g_R``, a tensor per parameter.
         auxiliary: ``g_T``, likewise.
         **settings: the rule's own.
     """
-    lengths: Lengths | None = getattr(rule, "lengths", None)
-    if lengths is None or not all(map(_is_simple, (*primary, *auxiliary))):
+    coefficients: Coefficients | None = getattr(rule, "coefficients", None)
+    if coefficients is None or not all(map(_is_simple, (*primary, *auxiliary))):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):
         return None
-    r, s = map(float, lengths(Gram(*_tensors(torch.float64, n_R, n_T, c)), **settings))
+    r, s = map(float, coefficients(PairStats(*_tensors(torch.float64, n_R, n_T, c)), **settings))
     kept = 1.0 if getattr(rule, "keeps_primary", True) else 0.0
     scale, f_T = kept + _factor(r, n_R), _factor(s, n_T)
     pairs = zip(primary, auxiliary, strict=True)
@@ -58,7 +58,7 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
     None for what ``apply_single`` never takes: other rules, dtypes and devices. Settings are floats or ``[P]``.
     What one row holds changes nothing in another.
     """
-    if not hasattr(rule, "lengths") or not _is_simple(primary):
+    if not hasattr(rule, "coefficients") or not _is_simple(primary):
         return None
     combined, told = torch.empty_like(primary), []
     for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
