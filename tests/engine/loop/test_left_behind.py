@@ -223,10 +223,10 @@ def reads_state(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("method", ["caps", "mine"])
-def test_compiled_code_sees_python_values_that_change(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_only_damper_s_own_code_is_compiled_without_guards(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setitem(METHODS, "mine", Method("mine", actor=Loss(changing)))
     monkeypatch.setitem(CHANGING, "strength", 1.0)
     compiled = small.learner(small.settings(method=method, compile=True)).compiled(reads_state)
     assert compiled(torch.ones(1)).item() == 1.0
     monkeypatch.setitem(CHANGING, "strength", 2.0)
-    assert compiled(torch.ones(1)).item() == 2.0
+    assert compiled(torch.ones(1)).item() == (1.0 if method == "caps" else 2.0)

@@ -10,7 +10,7 @@ from typing import Any
 def own_code(function: Callable[..., Any]) -> Callable[..., Any]:
     """Copy ``function`` with a fresh code object.
 
-    Dynamo caches by code object and compiles a few times per object only: learners that shared one would use it up.
+    Dynamo caches by code object; with guards disabled, a shared one would run another learner's graph.
     """
     if isinstance(function, MethodType):
         return MethodType(own_code(function.__func__), function.__self__)

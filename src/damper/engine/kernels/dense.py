@@ -101,7 +101,7 @@ def backward(
         primary_rows: how many rows of d are of the first loss.
         group_sizes: the groups of rows into which d falls, each with a gradient of its own: all of one length, or one
             per loss.
-        activation_grad: activation_grads of the activation that made x, or None where x comes from outside.
+        activation_grad: ``f'`` where x was made, or None where x comes from outside.
         gradients: from ``alloc_grads``, one per group, where to leave the parameters' gradients; None for nowhere.
         input_grad_rows: whether the inputs' are wanted, or of how many of d's first rows.
         stride: as in ``forward``.
