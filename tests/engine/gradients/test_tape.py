@@ -70,9 +70,7 @@ def test_it_runs_the_networks(case: Case) -> None:
     assert layers.apart(case.tape().output, expected) <= TOLERANCE
     forward_only = case.tape(keep=False)
     assert torch.equal(forward_only.output, case.tape().output)
-    assert forward_only.activation_grads == [None] * (len(case.hidden) + 2), (
-        "what nobody goes back through keeps no slopes"
-    )
+    assert forward_only.activation_grads == [None] * (len(case.hidden) + 2), "nothing is kept to go back"
 
 
 # Both on all rows, on fewer, and the second on more than the first.

@@ -84,7 +84,7 @@ def test_a_killed_run_goes_on_from_where_both_halves_were(
         wanted, out = settings(checkpoint_every=60, device=device), tmp_path / str(halves)
         pool = Halves(wanted, SEEDS) if halves else make_pool(wanted.env, SEEDS, "envpool", 1)
         trainer = Trainer(wanted, out, pool=pool)
-        original = trainer.take
+        original = trainer.on_transition
 
         def take(*step: Any, trainer: Trainer = trainer, original: Any = original) -> None:
             original(*step)

@@ -58,8 +58,8 @@ class Learner:
         self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
         self.updates = 0
         self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # of each, as parts act apart
-        # What acts. With overlap it is a copy, so that acting need not wait for an update under way. After a checkpoint it
-        # is copied anew: where it had been up to date, nothing changes.
+        # What acts. With overlap it is a copy, so that acting need not wait for an update under way. After a checkpoint
+        # it is copied anew: where it had been up to date, nothing changes.
         actor = self.population.state["actor"]
         self.behaviour_params, self._behaviour_outdated = (actor.clone() if settings.overlap else actor), True
         on_gpu = self.device.type == "cuda"
