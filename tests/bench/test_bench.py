@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from damper.bench.found import Found, read
-from damper.bench.turns import CLOCKS
+from damper.bench.interleaved_timing import CLOCKS
+from damper.bench.result import Found, read
 from damper.cli import main
 from damper.experiments.timings import read_timings
 

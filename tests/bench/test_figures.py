@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from damper.bench.figures import draw_bench_figures
-from damper.bench.found import Found, read
+from damper.bench.result import Found, read
 from damper.errors import DamperError
 from damper.report.style import pyplot
 from tests.pictures import texts
@@ -56,7 +56,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_measurement_s_plot_has_values_and_a_panel_per_backbone(tmp_path: Path, monkeypatch) -> None:
     kept = []
-    monkeypatch.setattr("damper.bench.found.save", lambda figure, path: kept.append(figure) or [path])
+    monkeypatch.setattr("damper.bench.result.save", lambda figure, path: kept.append(figure) or [path])
     rows = [
         {"backbone": b, "method": m, "ms": ms} for b in ("TD3", "SAC") for m, ms in (("plain", 0.5), ("damper", 50))
     ]

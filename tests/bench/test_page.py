@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from damper.bench.found import read
+from damper.bench.result import read
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILES = sorted((DOCS / "bench").rglob("*.json"))

@@ -7,7 +7,7 @@ pytest.importorskip("stable_baselines3")
 from stable_baselines3.td3 import td3
 
 from damper.bench import peers
-from damper.bench.subjects import How, random_transitions
+from damper.bench.workloads import ExecutionMode, random_transitions
 
 DATA = random_transitions("Pendulum", 300)
 
@@ -17,7 +17,7 @@ def weights(module: torch.nn.Module) -> torch.Tensor:
 
 
 def test_sb3_has_the_same_networks_and_transitions() -> None:
-    model = peers.sb3_model(DATA, "td3", How(batch_size=16))
+    model = peers.sb3_model(DATA, "td3", ExecutionMode(batch_size=16))
     sizes = [(m.in_features, m.out_features) for m in model.actor.modules() if isinstance(m, torch.nn.Linear)]
     assert sizes == [(3, 400), (400, 300), (300, 1)]
     assert sum(isinstance(m, torch.nn.SiLU) for m in model.actor.modules()) == 2
@@ -28,7 +28,7 @@ def test_sb3_has_the_same_networks_and_transitions() -> None:
 
 def test_the_paper_s_scope_leaves_sb3_s_target_copies_out_and_puts_them_back() -> None:
     copy = td3.polyak_update
-    model = peers.sb3_model(DATA, "td3", How(batch_size=16))
+    model = peers.sb3_model(DATA, "td3", ExecutionMode(batch_size=16))
     before = weights(model.critic), weights(model.critic_target), weights(model.actor)
     peers.paper_train(model, "td3", 16)(2)
     assert not torch.equal(weights(model.critic), before[0])

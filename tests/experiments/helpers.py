@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from damper.experiments.grids import Request, Wanted, wanted
 from damper.experiments.identity import deviations
+from damper.experiments.paper_experiments import AgentSpec, Request, expand_request
 from damper.experiments.records import pack_trace
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
@@ -25,7 +25,7 @@ def tiny(*experiments: str, **changes: Any) -> Request:
     return replace(base, **changes)
 
 
-def invented(agent: Wanted, level: float = 0.0, sm: float = 1.0, episodes: int = 10, **changes: Any) -> Record:
+def invented(agent: AgentSpec, level: float = 0.0, sm: float = 1.0, episodes: int = 10, **changes: Any) -> Record:
     """A record with made-up numbers: returns ``level`` to ``level + 0.9``, one smoothness, a short sine as trace."""
     who = {**agent.identity, "episodes": episodes}
     table = {"seed": list(range(episodes)), "return": [level + 0.1 * i for i in range(episodes)]}
@@ -61,10 +61,10 @@ def _sine() -> dict[str, Any]:
 
 
 @functools.cache
-def _deviations(agent: Wanted) -> dict[str, Any]:
+def _deviations(agent: AgentSpec) -> dict[str, Any]:
     return deviations(agent.identity)
 
 
-def agents_of(*experiments: str, **changes: Any) -> list[Wanted]:
+def agents_of(*experiments: str, **changes: Any) -> list[AgentSpec]:
     """The published agents of experiments."""
-    return wanted(Request(experiments, **changes))
+    return expand_request(Request(experiments, **changes))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from damper.engine.settings import Settings, resolve
-from damper.experiments.grids import wanted
 from damper.experiments.identity import EXECUTION, NUMERICS, OWN, PUBLISHED, canonical, deviations, digest, identity
 from damper.experiments.identity import physics as physics_of
+from damper.experiments.paper_experiments import expand_request
 from damper.experiments.store import Store
 from tests.experiments.helpers import agents_of, tiny
 
@@ -89,7 +89,7 @@ def test_physics_names_what_simulates() -> None:
 def test_only_what_leaves_the_protocol_is_a_deviation() -> None:
     assert all(deviations(agent.identity) == {} for agent in agents_of("td3-table", "sac-table", "eta-sweep"))
     assert deviations(agents_of("pegrad", settings={"tf32": True})[0].identity) == {}
-    assert deviations(wanted(tiny())[0].identity) == {
+    assert deviations(expand_request(tiny())[0].identity) == {
         "steps": 300, "net_arch": [8], "learning_starts": 50, "batch_size": 16,
     }  # fmt: skip
     other = agents_of("td3-table", tasks=("Swimmer-v5",), steps=5000)

@@ -11,13 +11,13 @@ import pytest
 
 from damper.cli import main
 from damper.errors import DamperError
-from damper.experiments.grids import wanted
 from damper.experiments.outcomes import Outcomes, explained
-from damper.experiments.packing import Job, pack
+from damper.experiments.paper_experiments import expand_request
+from damper.experiments.population_plan import Job, pack
 from damper.experiments.store import Record, Store
 from tests.experiments.helpers import invented, tiny
 
-JOBS = pack(wanted(tiny(methods=("plain", "damper", "caps"))))
+JOBS = pack(expand_request(tiny(methods=("plain", "damper", "caps"))))
 
 
 def test_one_after_another_the_others_are_trained_kept_and_the_one_that_failed_named(

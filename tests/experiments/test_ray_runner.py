@@ -17,8 +17,8 @@ import pytest
 
 from damper.engine.run.folder import Run
 from damper.errors import DamperError
-from damper.experiments.grids import wanted
-from damper.experiments.packing import Job, pack
+from damper.experiments.paper_experiments import expand_request
+from damper.experiments.population_plan import Job, pack
 from damper.experiments.ray_runner import _connect, run_on_ray
 from damper.experiments.runner import plan, run_job
 from damper.experiments.store import Record, Store
@@ -69,7 +69,7 @@ def test_a_lost_machines_population_goes_on_elsewhere(cluster: Any, tmp_path: Pa
 
 
 def test_a_machine_with_other_simulators_is_refused(tmp_path: Path) -> None:
-    (job,) = pack(wanted(tiny()))
+    (job,) = pack(expand_request(tiny()))
     other = patch("damper.experiments.runner.versions", return_value={"gymnasium": "0.1"})
     with other, pytest.raises(DamperError, match="install the same versions"):
         run_job(job, tmp_path / "run", "")
@@ -100,7 +100,7 @@ def test_populations_that_fail_are_named_and_the_others_kept(tmp_path: Path) -> 
             raise MemoryError(f"no room for {job.settings.method}")
         return [invented(agent) for agent in job.wanted]
 
-    jobs = plan(wanted(tiny(methods=("plain", "damper", "caps"))), tmp_path / "runs")
+    jobs = plan(expand_request(tiny(methods=("plain", "damper", "caps"))), tmp_path / "runs")
     store = Store(tmp_path / "results")
     workers = patch("damper.experiments.ray_runner._connect", return_value=Cluster())
     with workers, patch("damper.experiments.ray_runner.run_job", fragile), pytest.raises(ExceptionGroup) as failed:

@@ -16,9 +16,9 @@ from damper.engine.run.metrics_log import MetricsLog
 from damper.engine.run.provenance import source
 from damper.errors import DamperError
 from damper.evaluation import evaluate
-from damper.experiments.grids import wanted
 from damper.experiments.identity import identity
-from damper.experiments.packing import pack
+from damper.experiments.paper_experiments import expand_request
+from damper.experiments.population_plan import pack
 from damper.experiments.records import unpack_trace
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
 from damper.experiments.runner import plan
@@ -45,7 +45,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_records_say_what_was_done(done: Path) -> None:
     records = list(Store(done / "results"))
     assert [record.identity for record in records] == [
-        agent.identity for agent in sorted(wanted(tiny()), key=lambda agent: str(Store(done).path(agent.identity)))
+        agent.identity
+        for agent in sorted(expand_request(tiny()), key=lambda agent: str(Store(done).path(agent.identity)))
     ]
     for record in records:
         assert len(record.episodes["return"]) == 10 and record.episodes["seed"][0] == 178132
@@ -118,7 +119,7 @@ def test_a_killed_run_is_gone_on_with_even_if_more_is_asked_for(tmp_path: Path) 
         reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
     Run(next(tmp_path.rglob("manifest.json")).parent).update_manifest(source="another code")
     more = tiny(seeds=3)
-    jobs = plan(wanted(more), tmp_path / "runs")
+    jobs = plan(expand_request(more), tmp_path / "runs")
     assert sorted(len(job.wanted) for job, _ in jobs) == [1, 2]
     assert reproduce(more, tmp_path / "results", tmp_path / "runs", progress=False).added == 3
     begun = [Run(path.parent) for path in tmp_path.rglob("manifest.json") if len(Run(path.parent).agents) == 2]
@@ -128,14 +129,14 @@ def test_a_killed_run_is_gone_on_with_even_if_more_is_asked_for(tmp_path: Path) 
 
 
 def test_another_process_at_the_same_run_is_left_alone(tmp_path: Path) -> None:
-    (job,) = pack(wanted(tiny()))
+    (job,) = pack(expand_request(tiny()))
     with run_lock(job.folder(tmp_path / "runs")):
         outcome = reproduce(tiny(), tmp_path / "results", tmp_path / "runs", progress=False)
     assert outcome == Outcome(wanted=2, there=0, added=0, left=2)
 
 
 def test_other_physics_are_another_cell(done: Path) -> None:
-    with patch("damper.experiments.grids.versions", return_value={"gymnasium": "9.9.9"}):
+    with patch("damper.experiments.paper_experiments.versions", return_value={"gymnasium": "9.9.9"}):
         rows = overview(tiny(), done / "results")
     assert [(row.done, row.elsewhere, row.populations) for row in rows] == [(0, 2, 1)]
 
@@ -162,7 +163,7 @@ def test_the_command_makes_the_same_request(tmp_path: Path, monkeypatch: pytest.
     with patch("damper.cli.reproduce.reproduce", return_value=Outcome(0, 0, 0, 0)) as called:
         main(command(asked).split()[1:])
     again = called.call_args.args[0]
-    assert [agent.digest for agent in wanted(again)] == [agent.digest for agent in wanted(asked)]
+    assert [agent.digest for agent in expand_request(again)] == [agent.digest for agent in expand_request(asked)]
     assert again.experiments == asked.experiments
 
 
@@ -187,7 +188,7 @@ def test_the_list_and_mistakes_on_the_command_line(
 
 def test_a_manifest_gives_the_identity_that_was_asked_for(done: Path) -> None:
     (run,) = (Run(path.parent) for path in done.rglob("manifest.json"))
-    agents = wanted(tiny())
+    agents = expand_request(tiny())
     manifest = run.manifest
     found = [identity(manifest["settings"], row, agents[0].identity["physics"], 10) for row in manifest["agents"]]
     assert found == [agent.identity for agent in agents]

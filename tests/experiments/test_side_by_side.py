@@ -11,10 +11,10 @@ import pytest
 from damper.engine.run.lock import run_lock
 from damper.engine.run.metrics_log import MetricsLog
 from damper.experiments import runner
-from damper.experiments.grids import Request
-from damper.experiments.packing import Job, pack
+from damper.experiments.paper_experiments import Request
+from damper.experiments.population_plan import Job, pack
 from damper.experiments.reproduce import Outcome, reproduce
-from damper.experiments.runner import abreast, plan
+from damper.experiments.runner import group_by_pool, plan
 from damper.experiments.store import Store
 from tests.experiments.helpers import TINY, agents_of
 
@@ -49,7 +49,7 @@ def test_what_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
     agents = agents_of("td3-table", tasks=("Pendulum",), methods=REQUEST.methods, seeds=2, steps=300, episodes=2,
                        settings=SETTINGS)  # fmt: skip
     jobs = plan(agents, tmp_path / "runs")
-    assert [len(group) for group in abreast(jobs)] == [3]
+    assert [len(group) for group in group_by_pool(jobs)] == [3]
     with run_lock(jobs[0][1]):
         outcome = reproduce(REQUEST, tmp_path / "results", tmp_path / "runs", progress=False)
     assert outcome == Outcome(wanted=6, there=0, added=4, left=2)
@@ -80,10 +80,10 @@ def on_gpu(job: Job) -> Job:
 def test_groups_share_task_backbone_and_protocol() -> None:
     agents = agents_of("td3-table", "sac-table", tasks=("Hopper", "Ant"), settings={"envs": "envpool"})
     jobs = [(on_gpu(job), Path(job.name)) for job in pack(agents)]
-    groups = abreast(jobs)
+    groups = group_by_pool(jobs)
     assert sorted(len(group) for group in groups) == [7, 7, 7, 7]
     assert sorted(str(folder) for group in groups for _, folder in group) == sorted(str(folder) for _, folder in jobs)
     for group in groups:
         assert len({(job.settings.env_id, job.settings.backbone) for job, _ in group}) == 1
     on_cpu = [(job, Path(job.name)) for job in pack(agents)]
-    assert [len(group) for group in abreast(on_cpu)] == [1] * 28
+    assert [len(group) for group in group_by_pool(on_cpu)] == [1] * 28

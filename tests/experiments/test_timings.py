@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from damper.experiments.grids import Request
+from damper.experiments.paper_experiments import Request
 from damper.experiments.reproduce import overview
 from damper.experiments.store import Store
 from damper.experiments.timings import read_timings, write_timing

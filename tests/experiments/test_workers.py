@@ -15,8 +15,8 @@ import pytest
 from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped
 from damper.errors import DamperError
-from damper.experiments.grids import Request, wanted
-from damper.experiments.packing import Job
+from damper.experiments.paper_experiments import Request, expand_request
+from damper.experiments.population_plan import Job
 from damper.experiments.reproduce import reproduce
 from damper.experiments.runner import plan, run_job
 from damper.experiments.store import Record, Store
@@ -39,7 +39,7 @@ def test_two_workers_record_what_one_process_does(tmp_path: Path) -> None:
 
 
 def test_a_failed_population_is_told_after_the_others_are_kept(tmp_path: Path) -> None:
-    jobs = plan(wanted(REQUEST), tmp_path / "runs")
+    jobs = plan(expand_request(REQUEST), tmp_path / "runs")
     occupied = jobs[1][1]
     occupied.mkdir(parents=True)
     (occupied / "thesis.txt").write_text("not a run")
@@ -61,7 +61,7 @@ def _fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Recor
 
 
 def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_them(tmp_path: Path) -> None:
-    jobs = plan(wanted(replace(REQUEST, methods=("plain", "caps", "asap", "damper"))), tmp_path / "runs")
+    jobs = plan(expand_request(replace(REQUEST, methods=("plain", "caps", "asap", "damper"))), tmp_path / "runs")
     store = Store(tmp_path / "results")
     with patch("damper.experiments.workers.run_job", _fragile), pytest.raises(ExceptionGroup) as failed:
         run_in_workers(jobs, store, "damper", progress=False)
@@ -83,7 +83,7 @@ def test_workers_must_be_at_least_one(tmp_path: Path) -> None:
 
 def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> None:
     long = replace(REQUEST, steps=1_000_000, methods=("plain", "damper", "caps"), settings={**SMALL, "log_every": 50})
-    jobs, store = plan(wanted(long), tmp_path / "runs"), Store(tmp_path / "results")
+    jobs, store = plan(expand_request(long), tmp_path / "runs"), Store(tmp_path / "results")
 
     def send() -> None:
         while len(list(tmp_path.glob("runs/*/*/metrics.jsonl"))) < 2:

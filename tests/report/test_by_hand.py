@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from damper.experiments.grids import ETAS
+from damper.experiments.paper_experiments import ETAS
 from damper.report.cells import MEASURES, Setup, setups
 from damper.report.headline import headline, pairs
 from damper.report.page import page

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from damper.experiments.grids import Request, wanted
+from damper.experiments.paper_experiments import Request, expand_request
 from damper.experiments.reproduce import command
 from damper.experiments.store import Record
 from damper.report.cells import setups
@@ -31,7 +31,7 @@ def test_cells_hold_agents_that_differ_by_seed_only() -> None:
 
 def test_other_budgets_protocols_and_numerics_never_share_a_table() -> None:
     paper = [invented(agent) for agent in agents_of("pegrad")]
-    custom = [invented(agent) for agent in wanted(tiny())]
+    custom = [invented(agent) for agent in expand_request(tiny())]
     other = [invented(agent) for agent in agents_of("pegrad", protocol="damper", seeds=2)]
     quick = [invented(agent) for agent in agents_of("pegrad", settings={"tf32": True}, seeds=1)]
     found = setups([*custom, *quick, *other, *paper])
@@ -76,7 +76,7 @@ def test_no_records_are_no_setups() -> None:
 def test_another_unit_of_actions_is_another_cell_of_the_same_setup() -> None:
     request = Request(("pegrad",), ("Pendulum",), ("pegrad",), seeds=2)
     other = replace(request, settings={"units": "environment"})
-    (setup,) = setups([invented(agent) for one in (request, other) for agent in wanted(one)])
+    (setup,) = setups([invented(agent) for one in (request, other) for agent in expand_request(one)])
     told = {label(cell): (cell.published, len(cell.seeds)) for cell in setup.cells}
     assert told == {"PEGrad": (True, 2), "PEGrad units=environment": (False, 2)}
     assert "--units environment" in command(other)

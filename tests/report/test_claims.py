@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from damper.experiments.grids import ETAS, TABLE_METHODS, Wanted
 from damper.experiments.paper import paper, printed
+from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, AgentSpec
 from damper.experiments.timings import Timing
 from damper.report.cells import Setup, setups
 from damper.report.claims import Verdict, time_verdicts, verdicts
@@ -23,10 +23,10 @@ VARIED = {("LunarLander", "unconditional-projection"): 5.0, ("Walker", "uncondit
 # Between the paper's ends of its figure: falling on two tasks, a bump at 0.6 on Walker.
 ETA_SHAPE = {"Walker": (1.0, 0.8, 0.6, 0.7, 0.4, 0.346)}
 
-Change = Callable[[Wanted, float, float], tuple[float, float]]
+Change = Callable[[AgentSpec, float, float], tuple[float, float]]
 
 
-def papers(agent: Wanted) -> tuple[float, float]:
+def papers(agent: AgentSpec) -> tuple[float, float]:
     """Return and sm that the paper prints for an agent's cell, or shows in a figure."""
     who = agent.identity
     task, method, settings = who["task"], who["method"], who["method_settings"]
@@ -82,7 +82,7 @@ def both(**changes: float) -> list[Timing]:
 
 
 def world(
-    change: Change = lambda agent, re, sm: (re, sm), agents: list[Wanted] = EVERY, noise: float = 0.0003
+    change: Change = lambda agent, re, sm: (re, sm), agents: list[AgentSpec] = EVERY, noise: float = 0.0003
 ) -> Setup:
     """Cells as the paper prints them, with so little noise between seeds that every mean is as good as known."""
     records = []
@@ -129,7 +129,7 @@ def test_nothing_is_known_without_records() -> None:
     assert {v.verdict for v in found} == {OPEN}
 
 
-def behind(claim: str) -> list[Wanted]:
+def behind(claim: str) -> list[AgentSpec]:
     """The agents that a claim is about, or a few more."""
     swept, tables = "scalarization" in claim, claim.startswith(("lower", "lowest", "sac", "td3"))
     left = {"scalarization"} if not swept else set()
@@ -139,11 +139,11 @@ def behind(claim: str) -> list[Wanted]:
     ]
 
 
-def is_table(agent: Wanted) -> bool:
+def is_table(agent: AgentSpec) -> bool:
     return agent.identity["method"] in TABLE_METHODS
 
 
-def is_damper(agent: Wanted) -> bool:
+def is_damper(agent: AgentSpec) -> bool:
     return agent.identity["method"] == "damper"
 
 
@@ -200,7 +200,7 @@ def test_a_failure_within_the_noise_is_called_that() -> None:
 
 
 def test_named_weights_are_tested_as_named() -> None:
-    def at_half(agent: Wanted, re: float, sm: float) -> tuple[float, float]:
+    def at_half(agent: AgentSpec, re: float, sm: float) -> tuple[float, float]:
         """Only λ = 0.5 is any good."""
         weight = agent.identity["method_settings"].get("weight")
         return (re, sm) if weight is None else (9e3, 0.001) if weight == 0.5 else (-9e3, 9.0)
@@ -228,7 +228,7 @@ def test_the_gradient_regime_is_read_from_training() -> None:
 def test_one_eta_is_judged_by_the_same_claims() -> None:
     agents = [*EVERY, *agents_of("one-eta")]
 
-    def rough(agent: Wanted, re: float, sm: float) -> tuple[float, float]:
+    def rough(agent: AgentSpec, re: float, sm: float) -> tuple[float, float]:
         tuned = is_damper(agent) and agent.identity["method_settings"]["eta"] < 1
         return re, sm if tuned or not is_damper(agent) else 99.0
 

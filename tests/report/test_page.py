@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from damper.experiments.grids import wanted
+from damper.experiments.paper_experiments import expand_request
 from damper.experiments.store import Record, Store
 from damper.report.build import write_report
 from damper.report.cells import setups
@@ -30,8 +30,8 @@ def odd_records() -> list[Record]:
     records += [invented(agent, 5.0) for agent in agents_of("sac-table", tasks=("Walker",), seeds=1)]
     own = agents_of("td3-table", tasks=("Swimmer-v5",), methods=("damper",), steps=5000, seeds=2)
     records += [invented(own[0], episodes=1), replace(invented(own[1], episodes=1), trace=None, curve={"step": []})]
-    records += [invented(agent) for agent in wanted(tiny())]
-    later = invented(wanted(tiny())[0])  # of a method that this installation does not have
+    records += [invented(agent) for agent in expand_request(tiny())]
+    later = invented(expand_request(tiny())[0])  # of a method that this installation does not have
     records.append(replace(later, identity={**later.identity, "method": "of-tomorrow", "method_settings": {"x": 1}}))
     return [*records, *(invented(agent) for agent in agents_of("pegrad", protocol="damper", seeds=1))]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from damper.errors import DamperError
-from damper.experiments.grids import EXPERIMENTS
+from damper.experiments.paper_experiments import EXPERIMENTS
 from damper.experiments.store import Store
 from damper.experiments.timings import read_timings
 from damper.report.build import PAGES, write_report

@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from damper.bench.found import Found
-from damper.bench.subjects import MODES, How
-from damper.bench.turns import wait
+from damper.bench.interleaved_timing import wait
+from damper.bench.result import Found
+from damper.bench.workloads import MODES, ExecutionMode
 from damper.engine.device.precision import on_device
 from damper.engine.envs import make_pool
 from damper.engine.loop.side_by_side import train_side_by_side
@@ -37,7 +37,7 @@ def backends(task: str) -> list[str]:
 
 
 def end_to_end(
-    how: How,
+    how: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     tasks: Sequence[str],
@@ -77,7 +77,7 @@ def _shared_out(agents: int, count: int) -> list[range]:
 
 
 def _settings(
-    how: How,
+    how: ExecutionMode,
     task: str,
     backend: str,
     backbone: str,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from damper.bench.found import read
+from damper.bench.result import read
 from damper.errors import DamperError
 from damper.report.style import GREY, LOOKS, look, pyplot, save
 

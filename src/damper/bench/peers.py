@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 import torch
 
-from damper.bench.subjects import How, Transitions
-from damper.bench.turns import Subject
+from damper.bench.interleaved_timing import Subject
+from damper.bench.workloads import ExecutionMode, Transitions
 from damper.engine.envs import Spec
 
 NET_ARCH = {"td3": (400, 300), "sac": (256, 256)}
@@ -42,7 +42,7 @@ def has_sbx() -> bool:
     return find_spec("sbx") is not None
 
 
-def sb3_model(data: Transitions, backbone: str, how: How, method: str | None = None) -> Any:
+def sb3_model(data: Transitions, backbone: str, how: ExecutionMode, method: str | None = None) -> Any:
     """SB3's model, or with ``method`` our class on top of it, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
     own: dict[str, Any] = {} if method is None else {"method": method}
@@ -52,14 +52,14 @@ def sb3_model(data: Transitions, backbone: str, how: How, method: str | None = N
     return _ready(model, data)
 
 
-def sbx_model(data: Transitions, backbone: str, how: How) -> Any:
+def sbx_model(data: Transitions, backbone: str, how: ExecutionMode) -> Any:
     """SBX's model (JAX, compiled), its buffer full of ``data``."""
     sbx, nn = importlib.import_module("sbx"), importlib.import_module("flax.linen")
     model = getattr(sbx, backbone.upper())(**_alike(data, backbone, how, nn.silu))
     return _ready(model, data)
 
 
-def _alike(data: Transitions, backbone: str, how: How, silu: Any) -> dict[str, Any]:
+def _alike(data: Transitions, backbone: str, how: ExecutionMode, silu: Any) -> dict[str, Any]:
     """What every peer is made with."""
     return {
         "policy": "MlpPolicy",

@@ -16,7 +16,7 @@ import torch
 from stable_baselines3.common.logger import configure
 
 import damper.sb3
-from damper.bench.turns import CLOCKS, wait
+from damper.bench.interleaved_timing import CLOCKS, wait
 from damper.errors import DamperError
 
 BACKBONES = ("td3", "sac", "ddpg", "tqc", "ppo")

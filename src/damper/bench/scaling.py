@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
-from damper.bench.found import Found
-from damper.bench.subjects import How, Transitions, make_learner, whole_update
-from damper.bench.turns import Plan, take_turns
+from damper.bench.interleaved_timing import Plan, take_turns
+from damper.bench.result import Found
+from damper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
 from damper.engine.update.learner import Learner
 
 SCOPE = (
@@ -22,7 +22,7 @@ WARM_UP = 6
 
 def scaling(
     data: Transitions,
-    how: How,
+    how: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     sizes: Sequence[int],
@@ -39,7 +39,7 @@ def scaling(
 
 
 def _size(
-    data: Transitions, how: How, backbone: str, methods: Sequence[str], agents: int, plan: Plan
+    data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str], agents: int, plan: Plan
 ) -> list[dict[str, object]]:
     cuda = how.device.startswith("cuda")
     gc.collect()

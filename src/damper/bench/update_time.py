@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from damper.bench import peers
-from damper.bench.found import Found
-from damper.bench.subjects import How, Transitions, make_learner, paper_update
-from damper.bench.turns import Plan, Turns, take_turns
+from damper.bench.interleaved_timing import Plan, Turns, take_turns
+from damper.bench.result import Found
+from damper.bench.workloads import ExecutionMode, Transitions, make_learner, paper_update
 from damper.engine.run.provenance import code, hardware, versions
 from damper.experiments.paper import paper, title
 from damper.experiments.timings import Timing, write_timing
@@ -23,7 +23,7 @@ SB3 = "plain, SB3"
 
 
 def update_time(
-    data: Transitions, how: How, backbones: Sequence[str], methods: Sequence[str], plan: Plan
+    data: Transitions, how: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
 ) -> tuple[Found, dict[str, Turns]]:
     """Time the methods of each backbone in turns, with SB3's plain update among them where it is installed."""
     rows, turns = [], {}

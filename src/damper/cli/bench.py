@@ -9,13 +9,13 @@ import torch
 
 from damper.bench import peers
 from damper.bench.end_to_end import end_to_end
-from damper.bench.floor import floor
-from damper.bench.found import Found, read
+from damper.bench.interleaved_timing import Plan
+from damper.bench.result import Found, read
+from damper.bench.roofline import floor
 from damper.bench.scaling import scaling
-from damper.bench.subjects import How, Transitions, random_transitions
-from damper.bench.turns import Plan
 from damper.bench.update_time import METHODS, update_time, write_timings
-from damper.bench.versus import versus
+from damper.bench.whole_update import versus
+from damper.bench.workloads import ExecutionMode, Transitions, random_transitions
 from damper.cli.options.bench import Bench
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError, MissingExtraError
@@ -64,9 +64,11 @@ def _check(options: Bench) -> None:
         )
 
 
-def _how(options: Bench) -> How:
+def _how(options: Bench) -> ExecutionMode:
     """Where and how updates run."""
-    return How(options.device, options.mode or ("eager" if options.device == "cpu" else "compile-graph"), options.tf32)
+    return ExecutionMode(
+        options.device, options.mode or ("eager" if options.device == "cpu" else "compile-graph"), options.tf32
+    )
 
 
 def _command(options: Bench, part: str) -> str:

@@ -9,7 +9,7 @@ from damper.cli.options import given
 from damper.cli.options.reproduce import Reproduce
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError
-from damper.experiments.grids import EXPERIMENTS, Request
+from damper.experiments.paper_experiments import EXPERIMENTS, Request
 from damper.experiments.ray_runner import run_on_ray
 from damper.experiments.reproduce import Runner, overview, reproduce
 from damper.experiments.workers import run_in_workers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from damper.experiments.compare import Comparison, compare
-from damper.experiments.grids import EXPERIMENTS, Experiment, Request
+from damper.experiments.paper_experiments import EXPERIMENTS, Experiment, Request
 from damper.experiments.reproduce import Outcome, reproduce
 from damper.experiments.store import Record, Store
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from damper.errors import DamperError
-from damper.experiments.packing import Job
+from damper.experiments.population_plan import Job
 from damper.experiments.store import Record, Store
 from damper.terminal import counted, say
 

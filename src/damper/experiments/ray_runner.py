@@ -16,7 +16,7 @@ from typing import Any
 
 from damper.errors import DamperError, MissingExtraError
 from damper.experiments.outcomes import Outcomes
-from damper.experiments.packing import Job
+from damper.experiments.population_plan import Job
 from damper.experiments.runner import run_job
 from damper.experiments.store import Record, Store
 

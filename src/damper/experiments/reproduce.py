@@ -15,11 +15,18 @@ from typing import Any
 import torch
 
 from damper.errors import DamperError
-from damper.experiments.grids import EXPERIMENTS, Experiment, Request, Wanted, find_experiment, wanted
 from damper.experiments.identity import digest
 from damper.experiments.outcomes import Outcomes
-from damper.experiments.packing import Job, pack
-from damper.experiments.runner import abreast, plan, run_job, train_jobs
+from damper.experiments.paper_experiments import (
+    EXPERIMENTS,
+    AgentSpec,
+    Experiment,
+    Request,
+    expand_request,
+    find_experiment,
+)
+from damper.experiments.population_plan import Job, pack
+from damper.experiments.runner import group_by_pool, plan, run_job, train_jobs
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
@@ -65,7 +72,7 @@ def reproduce(
         if not find_experiment(name).trained:
             raise DamperError(f"{name} is measured, not trained: damper bench writes its records.")
     store, out = Store(Path(results)), Path(out)
-    agents = wanted(request)
+    agents = expand_request(request)
     missing = [agent for agent in agents if not store.has(agent.identity)]
     (runner or run_here)(plan(missing, out, population), store, command(request), progress)
     left = sum(not store.has(agent.identity) for agent in missing)
@@ -78,7 +85,7 @@ def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progr
     Where a group fails, its populations go on one after another, so that the one to blame fails alone.
     """
     with Outcomes(store, len(jobs), progress) as outcomes:
-        for group in abreast(jobs):
+        for group in group_by_pool(jobs):
             if len(group) > 1:
                 try:
                     train_jobs(group, progress)
@@ -147,7 +154,7 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
             rows.append(_measured(name, experiment, request.protocol, Path(results)))
             continue
         one = Request(**{**vars(request), "experiments": (name,)})
-        agents = wanted(one)
+        agents = expand_request(one)
         missing = [agent for agent in agents if not store.has(agent.identity)]
         jobs = pack(missing)
         done, elsewhere = len(agents) - len(missing), sum(_loosely(agent.identity) in known for agent in missing)
@@ -179,7 +186,7 @@ def estimate(jobs: Sequence[Job], records: Sequence[Record]) -> float | None:
     return total
 
 
-def _speed(agent: Wanted, records: Sequence[Record]) -> float | None:
+def _speed(agent: AgentSpec, records: Sequence[Record]) -> float | None:
     """Median steps per second of the most similar populations: same task, then backbone, then method."""
     best: tuple[int, list[float]] = (-1, [])
     for record in records:

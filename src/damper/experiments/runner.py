@@ -16,9 +16,9 @@ from damper.engine.settings import Settings, complete
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
-from damper.experiments.grids import Wanted
 from damper.experiments.identity import EXECUTION, digest, identity, physics
-from damper.experiments.packing import Job, pack
+from damper.experiments.paper_experiments import AgentSpec
+from damper.experiments.population_plan import Job, pack
 from damper.experiments.records import make_record
 from damper.experiments.store import Record
 
@@ -46,7 +46,7 @@ def train_jobs(jobs: Sequence[tuple[Job, Path]], progress: bool = True) -> None:
             train_side_by_side(mine, progress)
 
 
-def abreast(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:
+def group_by_pool(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:
     """Jobs that are trained together: those of one task, backbone and protocol, where they can share pools."""
     groups: dict[Hashable, list[tuple[Job, Path]]] = {}
     for place, (job, folder) in enumerate(jobs):
@@ -85,7 +85,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     return records
 
 
-def plan(missing: Sequence[Wanted], out: Path, most: int | None = None) -> list[tuple[Job, Path]]:
+def plan(missing: Sequence[AgentSpec], out: Path, most: int | None = None) -> list[tuple[Job, Path]]:
     """Jobs and folders for the missing agents: runs already begun in ``out`` first, new populations for the rest."""
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
@@ -99,7 +99,7 @@ def plan(missing: Sequence[Wanted], out: Path, most: int | None = None) -> list[
     return [*jobs, *((job, job.folder(out)) for job in pack(left.values(), most))]
 
 
-def _begun(run: Run, left: Mapping[str, Wanted]) -> Job | None:
+def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     """The run as a job, if going on with it trains nothing but missing agents (or nothing at all)."""
     manifest = run.manifest
     record, some = complete(manifest["settings"]), next(iter(left.values()), None)

@@ -20,7 +20,7 @@ import torch
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.outcomes import Outcomes
-from damper.experiments.packing import Job
+from damper.experiments.population_plan import Job
 from damper.experiments.runner import run_job
 from damper.experiments.store import Record, Store
 

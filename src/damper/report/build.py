@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from damper.engine.run.files import write_bytes
-from damper.experiments.grids import ETAS, ONE_ETA
 from damper.experiments.paper import title
+from damper.experiments.paper_experiments import ETAS, ONE_ETA
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
 from damper.report import result_tables as rt

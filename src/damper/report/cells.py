@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from damper.errors import DamperError
-from damper.experiments.grids import TABLE_METHODS, WEIGHTS
 from damper.experiments.identity import canonical, digest, without_later
+from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.store import Record
 from damper.methods import find_method
 from damper.presets import preset

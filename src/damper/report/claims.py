@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
 from damper.experiments.paper import paper, printed, title
+from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing
 from damper.report.cells import Setup
 from damper.report.comparisons import (

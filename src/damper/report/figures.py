@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from damper.experiments.grids import ABLATION_TASKS, ETAS, TABLE_METHODS
 from damper.experiments.paper import title
+from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, TABLE_METHODS
 from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
 from damper.report.page_data import cell_curve

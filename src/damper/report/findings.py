@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from damper.experiments.grids import ONE_ETA, TABLE_METHODS
 from damper.experiments.paper import printed, title
+from damper.experiments.paper_experiments import ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from damper.experiments.grids import ONE_ETA
+from damper.experiments.paper_experiments import ONE_ETA
 from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.comparisons import percent
 from damper.report.result_tables import number

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from damper.errors import DamperError
-from damper.experiments.grids import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.paper import printed, title
+from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup, published

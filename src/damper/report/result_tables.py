@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from damper.experiments.grids import ABLATION_TASKS, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.paper import Printed, paper, printed, title
+from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup, published
 from damper.report.statistics import Summary, probability_of_improvement, relative_change

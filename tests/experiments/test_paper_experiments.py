@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from damper.errors import DamperError
-from damper.experiments.grids import ETAS, EXPERIMENTS, WEIGHTS, Request, wanted
+from damper.experiments.paper_experiments import ETAS, EXPERIMENTS, WEIGHTS, Request, expand_request
 from damper.protocols import TRAINING_SEEDS
 from tests.experiments.helpers import agents_of
 
@@ -54,7 +54,7 @@ def test_mistakes_are_told_in_one_sentence() -> None:
     with pytest.raises(DamperError, match="did you mean 'td3-table'"):
         agents_of("td3-tabel")
     with pytest.raises(DamperError, match="learning_rate must be one value"):
-        wanted(Request(("pegrad",), settings={"learning_rate": (1e-3, 1e-4)}))
+        expand_request(Request(("pegrad",), settings={"learning_rate": (1e-3, 1e-4)}))
     with pytest.raises(DamperError, match="steps must be given"):
         agents_of("pegrad", tasks=("Swimmer-v5",))
 

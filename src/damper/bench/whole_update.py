@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from damper.bench import peers
-from damper.bench.found import Found
-from damper.bench.subjects import How, Transitions, make_learner, whole_update
-from damper.bench.turns import Plan, Subject, take_turns
+from damper.bench.interleaved_timing import Plan, Subject, take_turns
+from damper.bench.result import Found
+from damper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
 
 SCOPE = (
     "A whole update as training does it: sampling, noise, forward passes, losses, gradients, optimiser steps, target "
@@ -16,7 +16,9 @@ SCOPE = (
 WARM_UP = 20
 
 
-def versus(data: Transitions, how: How, backbones: Sequence[str], methods: Sequence[str], plan: Plan) -> Found:
+def versus(
+    data: Transitions, how: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
+) -> Found:
     """Time ours, SB3's and SBX's updates in turns; what is not installed has no row."""
     rows: list[dict[str, object]] = []
     for backbone in backbones:
@@ -30,7 +32,7 @@ def versus(data: Transitions, how: How, backbones: Sequence[str], methods: Seque
     return Found("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
 
 
-def _subjects(data: Transitions, how: How, backbone: str, methods: Sequence[str]) -> dict[str, Subject]:
+def _subjects(data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str]) -> dict[str, Subject]:
     subjects = {f"damper engine {m}": whole_update(make_learner(data, backbone, m, how)) for m in methods}
     if peers.has_sb3():
         subjects["SB3 plain"] = peers.whole_train(peers.sb3_model(data, backbone, how), how.batch_size)

@@ -105,7 +105,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class AgentSpec:
     """One agent that stands behind a cell: its own settings, who it is, and its place among the cell's seeds."""
 
     settings: Settings
@@ -114,9 +114,9 @@ class Wanted:
     rank: int
 
 
-def wanted(request: Request) -> list[Wanted]:
+def expand_request(request: Request) -> list[AgentSpec]:
     """All agents of a request, each once, in the order of the experiments."""
-    found: dict[str, Wanted] = {}
+    found: dict[str, AgentSpec] = {}
     known = versions()
     for name in request.experiments:
         experiment = find_experiment(name)
@@ -141,7 +141,7 @@ def _cell_agents(
     method: str,
     sweep: Mapping[str, tuple[float, ...]],
     known: Mapping[str, str],
-) -> list[Wanted]:
+) -> list[AgentSpec]:
     """The agents of one task, backbone and method."""
     env = task_name(task) or task
     seeds = pick_seeds(experiment.seeds if request.seeds is None else request.seeds, request.protocol)
@@ -156,7 +156,7 @@ def _cell_agents(
     for row in population.agents():
         own = resolve(env, backbone, method, (row["seed"],), steps, request.protocol, **{**given, **_without(row)})
         who = identity(own.record(), row, installed, request.episodes)
-        agents.append(Wanted(own, who, digest(who), seeds.index(row["seed"])))
+        agents.append(AgentSpec(own, who, digest(who), seeds.index(row["seed"])))
     return agents
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from damper.errors import DamperError
-from damper.experiments.grids import WEIGHTS, Wanted
 from damper.experiments.identity import digest, identity
-from damper.experiments.packing import Job, pack
+from damper.experiments.paper_experiments import WEIGHTS, AgentSpec
+from damper.experiments.population_plan import Job, pack
 from damper.protocols import TRAINING_SEEDS
 from tests.experiments.helpers import agents_of
 
@@ -25,7 +25,7 @@ def trained(job: Job) -> list[tuple[float, int]]:
     return [({**settings.method_settings, **row}["weight"], row["seed"]) for row in settings.agents()]
 
 
-def some(cells: set[tuple[float, int]]) -> list[Wanted]:
+def some(cells: set[tuple[float, int]]) -> list[AgentSpec]:
     return [agent for cell, agent in BY_CELL.items() if cell in cells]
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from damper.bench.floor import least_bytes, operations
-from damper.bench.subjects import How, Transitions, make_learner, paper_update, random_transitions, whole_update
+from damper.bench.roofline import least_bytes, operations
+from damper.bench.workloads import (
+    ExecutionMode,
+    Transitions,
+    make_learner,
+    paper_update,
+    random_transitions,
+    whole_update,
+)
 
 TARGETS = {"td3": {"actor_target", "critic_target"}, "sac": {"critic_target"}}
 
@@ -30,7 +37,7 @@ def test_transitions_follow_each_other(data: Transitions) -> None:
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_the_paper_s_scope_leaves_targets_and_diagnostics_out(data: Transitions, backbone: str) -> None:
-    learner = make_learner(data, backbone, "damper", How(batch_size=16), net_arch=(12, 10))
+    learner = make_learner(data, backbone, "damper", ExecutionMode(batch_size=16), net_arch=(12, 10))
     before = {name: tensor.clone() for name, tensor in learner.state().items()}
     paper_update(learner)(2)
     moved = changed(before, learner.state())
@@ -40,25 +47,27 @@ def test_the_paper_s_scope_leaves_targets_and_diagnostics_out(data: Transitions,
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_a_whole_update_holds_them(data: Transitions, backbone: str) -> None:
-    learner = make_learner(data, backbone, "damper", How(batch_size=16), net_arch=(12, 10))
+    learner = make_learner(data, backbone, "damper", ExecutionMode(batch_size=16), net_arch=(12, 10))
     before = {name: tensor.clone() for name, tensor in learner.state().items()}
     whole_update(learner)(2)
     assert TARGETS[backbone] | {"actor", "critic", "diagnostics", "diagnosed"} <= changed(before, learner.state())
 
 
 def test_td3_s_actor_has_every_second_iteration(data: Transitions) -> None:
-    learner = make_learner(data, "td3", "plain", How(batch_size=16), net_arch=(12, 10))
+    learner = make_learner(data, "td3", "plain", ExecutionMode(batch_size=16), net_arch=(12, 10))
     run = paper_update(learner)
     run(7)
     assert (learner.state()["critic.t"], learner.state()["actor.t"]) == (7, 3)
 
 
 def test_damper_is_timed_as_the_paper_does(data: Transitions) -> None:
-    assert make_learner(data, "td3", "damper", How()).settings.method_settings["eta"] == 0.0
+    assert make_learner(data, "td3", "damper", ExecutionMode()).settings.method_settings["eta"] == 0.0
 
 
 def test_operations_are_those_of_the_layers(data: Transitions) -> None:
-    made = {m: make_learner(data, "td3", m, How(batch_size=16), net_arch=(12, 10)) for m in ("plain", "damper")}
+    made = {
+        m: make_learner(data, "td3", m, ExecutionMode(batch_size=16), net_arch=(12, 10)) for m in ("plain", "damper")
+    }
     q, mu = 4 * 12 + 12 * 10 + 10, 3 * 12 + 12 * 10 + 10
     target, critic = mu + 2 * q, 2 * q + 2 * q + 2 * (q - 4 * 12)
     forward_backward = mu + mu + (mu - 3 * 12)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from damper.bench.turns import Plan, Turns, take_turns
+from damper.bench.interleaved_timing import Plan, Turns, take_turns
 
 
 def test_everyone_has_as_many_turns_and_who_goes_first_rotates() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from damper.bench.found import Found
-from damper.bench.subjects import How, Transitions, make_learner, networks_step, paper_update
-from damper.bench.turns import Plan, take_turns
+from damper.bench.interleaved_timing import Plan, take_turns
+from damper.bench.result import Found
+from damper.bench.workloads import ExecutionMode, Transitions, make_learner, networks_step, paper_update
 from damper.engine.update.learner import Learner
 
 SCOPE = (
@@ -24,7 +24,7 @@ PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))  
 
 def floor(
     data: Transitions,
-    how: How,
+    how: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     sizes: Sequence[int],

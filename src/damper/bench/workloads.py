@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from damper.bench.turns import Subject
+from damper.bench.interleaved_timing import Subject
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Spec, make_pool
 from damper.engine.envs.spec import unscale_action
@@ -28,7 +28,7 @@ ROWS = 2000  # transitions: every batch of 256 is a fair draw, and filling them 
 
 
 @dataclass(frozen=True)
-class How:
+class ExecutionMode:
     """Where and how the engine's updates run; shared by everything in one measurement."""
 
     device: str = "cpu"
@@ -70,7 +70,9 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
     return Transitions(env, pool.spec, torch.from_numpy(np.concatenate(rows)))
 
 
-def make_learner(data: Transitions, backbone: str, method: str, how: How, agents: int = 1, **settings: Any) -> Learner:
+def make_learner(
+    data: Transitions, backbone: str, method: str, how: ExecutionMode, agents: int = 1, **settings: Any
+) -> Learner:
     """Fresh agents with the paper's networks and the method's published settings; the replay holds ``data``."""
     torch.backends.cuda.matmul.allow_tf32 = how.tf32
     if method == "damper":

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from damper.engine.settings import Settings, is_number, population
 from damper.errors import DamperError
-from damper.experiments.grids import Wanted
 from damper.experiments.identity import canonical, digest
+from damper.experiments.paper_experiments import AgentSpec
 from damper.methods import METHODS, find_method
 from damper.protocols import recorded_protocol
 from damper.rules import find, mixes
@@ -21,7 +21,7 @@ class Job:
     """One population to train: complete settings, and the agents it stands for."""
 
     settings: Settings
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[AgentSpec, ...]
 
     @property
     def name(self) -> str:
@@ -36,11 +36,11 @@ class Job:
         return out / str(recorded_protocol(self.settings.protocol)) / self.name
 
 
-def pack(missing: Iterable[Wanted], most: int | None = None) -> list[Job]:
+def pack(missing: Iterable[AgentSpec], most: int | None = None) -> list[Job]:
     """Populations that together hold exactly the missing agents, each no larger than ``most``."""
     if most is not None and most < 1:
         raise DamperError(f"population must be at least 1 agent, but {most} was given.")
-    families: dict[Hashable, list[Wanted]] = {}
+    families: dict[Hashable, list[AgentSpec]] = {}
     for agent in missing:
         families.setdefault(_family(agent.settings), []).append(agent)
     return [
@@ -72,7 +72,7 @@ def _rule_may_differ(settings: Settings) -> bool:
     return usual and method.losses == METHODS["damper"].losses and method.rule is not None and mixes(find(method.rule))
 
 
-def _parts(family: Sequence[Wanted], most: int | None) -> list[Sequence[Wanted]]:
+def _parts(family: Sequence[AgentSpec], most: int | None) -> list[Sequence[AgentSpec]]:
     """As few parts of no more than ``most`` agents as there can be, as equal as they can be."""
     count = -(-len(family) // (most or len(family)))
     ends = [i * len(family) // count for i in range(count + 1)]
