@@ -39,6 +39,7 @@ def test_a_run_is_told_from_beginning_to_end(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_a_frozen_agent_is_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="damper")  # whatever other tests made of the root logger
     tiny = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 20, "log_every": 100}
     run = Trainer(resolve(Poisoned, "td3", "plain", (0, 1, 2), 500, **tiny), tmp_path / "run").train()
     update = run.manifest["frozen"]["1"]
