@@ -270,11 +270,13 @@ def resolve(
     }
     main["seeds"] = pick_seeds(seeds, protocol)
     shared["env_kwargs"] = shared.get("env_kwargs") or None
-    automatic = {name: shared.pop(name, "auto") for name in ("device", "compile")}
+    if _is_auto(shared.setdefault("device", "auto")):
+        shared["device"] = _fastest_device()
+    if not _is_auto(shared.get("compile", "auto")):
+        return check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
+    shared.pop("compile", None)
     made = check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
-    device, compile = automatic["device"], automatic["compile"]
-    made = check(replace(made, device=_fastest_device() if _is_auto(device) else device))
-    return check(replace(made, compile=_pays_to_compile(made) if _is_auto(compile) else compile))
+    return replace(made, compile=_pays_to_compile(made))
 
 
 def _is_auto(value: Any) -> bool:
