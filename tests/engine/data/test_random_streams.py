@@ -132,6 +132,13 @@ def test_integers(below: int) -> None:
         assert counts.numel() == below and stats.chisquare(counts.numpy()).pvalue > SMALLEST_P
 
 
+@pytest.mark.parametrize("counter", [0, 7, 10**6])
+def test_the_host_draws_the_same_integers_with_numpy(counter: int) -> None:
+    streams = Streams([3, 5, 2**63])
+    drawn = torch.from_numpy(streams.host_integers("replay", counter, 64, 12_345))
+    assert torch.equal(drawn, streams.integers("replay", counter, (64,), 12_345))
+
+
 def test_rademacher() -> None:
     x = Streams([0]).rademacher("a", 0, (N,))
     assert set(x.unique().tolist()) == {-1.0, 1.0}

@@ -14,21 +14,28 @@ from damper.engine.update.learner import Learner
 from tests.engine import small
 
 
-def trained(out: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch, **own: Any) -> tuple[Trainer, list[str]]:
+def trained(
+    out: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch, queues: bool = False, **own: Any
+) -> tuple[Trainer, list[str]]:
     trainer = Trainer(small.settings("td3", "grad-caps", steps=400, buffer_size=150, **own), out)
+    trainer._queues = queues
     order: list[str] = []
     if not ahead:
         monkeypatch.setattr(trainer, "learn_ahead", lambda: None)
-    for part, name in ((trainer.learner, "learn"), (trainer.pool, "send"), (trainer.pool, "receive")):
+    pool, learner = trainer.pool, trainer.learner
+    for part, name in ((trainer.acting, "start"), (pool, "send"), (pool, "receive"), (learner, "learn")):
         call = getattr(part, name)
         monkeypatch.setattr(part, name, lambda *a, name=name, call=call: (order.append(name), call(*a))[1])
     trainer.train()
     return trainer, order
 
 
+@pytest.mark.parametrize("queues", [False, True], ids=["after sending", "before, as on a GPU"])
 @pytest.mark.parametrize("own", [{}, {"gradient_steps": 2, "checkpoint_every": 70}])
-def test_learning_ahead_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any]) -> None:
-    (ours, order), (theirs, usual) = (trained(tmp_path / str(a), a, monkeypatch, **own) for a in (True, False))
+def test_learning_ahead_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], queues: bool
+) -> None:
+    (ours, order), (theirs, usual) = (trained(tmp_path / str(a), a, monkeypatch, queues, **own) for a in (True, False))
     for name, tensor in ours.learner.state().items():
         torch.testing.assert_close(tensor, theirs.learner.state()[name], rtol=0, atol=0, equal_nan=True, msg=name)
     assert torch.equal(ours.learner.replay.rows, theirs.learner.replay.rows)
@@ -36,9 +43,9 @@ def test_learning_ahead_changes_no_bit(tmp_path: Path, monkeypatch: pytest.Monke
         line | {"seconds": 0, "steps_per_second": 0} for line in theirs.run.metrics()
     ]
     # Both happen: batches of 16 from up to 150 steps often hold the newest one of some agent, and often do not.
-    pairs = list(itertools.pairwise(order))
-    assert pairs.count(("send", "learn")) > 20 and pairs.count(("receive", "learn")) > 20
-    assert ("send", "learn") not in set(itertools.pairwise(usual))
+    pairs, ahead = list(itertools.pairwise(order)), ("start" if queues else "send", "learn")
+    assert pairs.count(ahead) > 20 and pairs.count(("receive", "learn")) > 20
+    assert ahead not in set(itertools.pairwise(usual))
 
 
 def test_the_host_draws_what_the_device_will(monkeypatch: pytest.MonkeyPatch) -> None:

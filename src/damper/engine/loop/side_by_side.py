@@ -125,9 +125,7 @@ class Group:
         self.pool.send(self.actions)
         for member, _ in moving:
             with member.here():
-                member.trainer.learn_ahead()
-        for member, _ in moving:
-            member.trainer.update_stats()
+                member.trainer.while_environments_step()
 
     def receive(self) -> None:
         """Take in what the environments did."""

@@ -82,6 +82,8 @@ class Trainer:
         self.step, self.pending_updates, self.seconds_before = 0, 0, 0.0
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
         self._ahead, self._waits = 0, True
+        # A GPU takes an update behind acting, before the host has the actions: it then never waits for the host.
+        self._queues = self.learner.device.type == "cuda"
         self.stop, self.last = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
@@ -118,8 +120,7 @@ class Trainer:
         while not self.done:
             self.begin()
             self.pool.send(self.send())
-            self.learn_ahead()
-            self.update_stats()
+            self.while_environments_step()
             self.receive(self.pool.receive())
 
     def _train_in_halves(self, pool: Halves) -> None:
@@ -170,6 +171,8 @@ class Trainer:
         """Begin one step of every agent."""
         self.acting.start(self.obs)
         self.flush_and_update()
+        if self._queues:
+            self.learn_ahead()
 
     def flush_and_update(self) -> None:
         """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due.
@@ -217,23 +220,26 @@ class Trainer:
     def _ends_interval(self, length: int) -> bool:
         return self.step % length == 0 or self.step >= self.settings.steps
 
+    def while_environments_step(self) -> None:
+        """What the host has time for between sending actions and receiving what they led to."""
+        if not self._queues:
+            self.learn_ahead()
+        step = self.step + 1
+        first = self.learner.updates + self._updates_after(step) - self._ahead
+        after = range(first, first + self._updates_after(step + 1))
+        self._waits = any(self.learner.newest_sampled(step + 1, update) for update in after)
+        self.update_stats()
+
     def learn_ahead(self) -> None:
         """Do the gradient steps of the step under way now, where their batches do not hold it.
 
         They are the same now as after the step: a batch of 256 from a million steps seldom holds the newest one.
         """
-        if self.settings.overlap or self.settings.train_freq > 1:
+        if self._waits or self.settings.overlap or self.settings.train_freq > 1:
             return
-        step = self.step + 1
-        updates = self._updates_after(step)
-        if not self._waits:
-            for _ in range(updates):
-                self.learner.learn_ahead()
-            self._ahead = updates
-        # Looked up here, where the host has time, for the step after this one.
-        first = self.learner.updates + updates - self._ahead
-        after = range(first, first + self._updates_after(step + 1))
-        self._waits = any(self.learner.newest_sampled(step + 1, update) for update in after)
+        self._ahead = self._updates_after(self.step + 1)
+        for _ in range(self._ahead):
+            self.learner.learn_ahead()
 
     def _updates_after(self, step: int) -> int:
         """How many gradient steps follow this step."""

@@ -35,7 +35,6 @@ class Learner:
             torch.cuda.set_device(self.device)  # streams, events and recordings are the current device's
         self.method = method or find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
-        self._host_streams = Streams(self.streams.seeds)
         self.agents = len(self.streams.seeds)
         shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
         hparams, method_kwargs = settings.per_agent_hparams(), settings.method_kwargs(self.device, self.dtype)
@@ -131,7 +130,7 @@ class Learner:
         Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
         """
         capacity = self.replay.capacity
-        drawn = self._host_streams.integers("replay", update, (self.settings.batch_size,), min(steps, capacity))
+        drawn = self.streams.host_integers("replay", update, self.settings.batch_size, min(steps, capacity))
         return bool((drawn == (steps - 1) % capacity).any())
 
     def learn_ahead(self) -> None:
