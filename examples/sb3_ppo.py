@@ -1,23 +1,31 @@
 """PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
 
-    python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --seeds 0 1 2 3 4 --out records/ppo
+    python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --out records/ppo
+    python examples/sb3_ppo.py --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16 --out records/ppo
 
-Runs that have their record are not trained again, so an interrupted call goes on where it was.
+Runs that have their record are not trained again, so an interrupted call goes on where it was. All on the CPU: networks
+this small are no faster on a GPU, and with --jobs every run has a process and a core of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import torch
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
 import damper
 from damper.engine.run.files import write_json
+from damper.engine.run.provenance import code, hardware
 from damper.report.statistics import summarise
-from damper.sb3 import PPO
+from damper.sb3 import PPO, EnvPoolVecEnv
 
 METHODS = {
     "plain": {"method": "plain"},
@@ -27,45 +35,119 @@ METHODS = {
     "CAPS": {"method": "caps"},
 }
 MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|", "length": "length"}
+N_ENVS = 4
+POINTS = 25  # of the learning curve
 
 
 def settings(env: str, steps: int) -> dict:
-    rollout = {"n_steps": 64 * max(1, min(16, steps // 1000)), "batch_size": 64, "device": "cpu"}
-    return {"learning_rate": 1e-3, "gamma": 0.9, **rollout} if env == "Pendulum-v1" else rollout
+    """SB3's defaults (2,048 steps per rollout, here of four environments), on Pendulum those of its zoo without gSDE."""
+    own = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024} if env == "Pendulum-v1" else {"n_steps": 512}
+    return {**own, "n_steps": min(own["n_steps"], steps // 64 * 16), "device": "cpu"}
 
 
-def train(env: str, steps: int, seed: int, method: dict, episodes: int) -> dict:
-    envs = make_vec_env(env, n_envs=4, seed=seed)
-    if env != "Pendulum-v1":
-        envs = VecNormalize(envs)
-    model = PPO("MlpPolicy", envs, seed=seed, **settings(env, steps), **method).learn(steps)
-    evaluation = damper.evaluate(model, env=env, episodes=episodes)
-    measured = {name: spread["mean"] for name, spread in evaluation.summary()["all"].items()}
-    facts = {"env": env, "steps": steps, "seed": seed, "method": model._method.name, "normalised": env != "Pendulum-v1"}
-    own = {"ppo": settings(env, steps), "settings": dict(model.method_settings), "versions": evaluation.versions}
-    return {**facts, **own, "episodes": episodes, "measures": measured}
+def make_envs(env: str, seed: int, backend: str):
+    if backend == "envpool":
+        envs = VecMonitor(EnvPoolVecEnv(env, N_ENVS, threads=1))
+    else:
+        envs = make_vec_env(env, n_envs=N_ENVS, seed=seed)
+    return envs if env == "Pendulum-v1" else VecNormalize(envs)
 
 
-def main(env: str = "Pendulum-v1", steps: int = 100_000, seeds=(0,), out: Path | None = None, episodes: int = 10):
-    found = {}
-    for label, method in METHODS.items():
-        rows = []
-        for seed in seeds:
-            path = out and out / env / f"{label.replace(' ', '-')}-{steps}-{seed}.json"
-            if path and path.is_file():
-                rows.append(json.loads(path.read_text()))
-                continue
-            rows.append(train(env, steps, seed, method, episodes))
-            if path:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(path, rows[-1])
-        found[label] = {}
+class Curve(KVWriter):
+    """What SB3 logs, kept."""
+
+    names = ("return", "std", "conflict_rate", "cosine", "norm_ratio", "weight", "auxiliary_loss", "approx_kl")
+
+    def __init__(self):
+        self.rows = {}
+
+    def write(self, key_values, key_excluded, step=0):
+        told = {name.split("/")[1]: value for name, value in key_values.items()}
+        told["return"] = told.get("ep_rew_mean")
+        for name, value in {"steps": step, **{name: told.get(name) for name in self.names}}.items():
+            self.rows.setdefault(name, []).append(value if value is None or name == "steps" else float(value))
+
+    def close(self):
+        pass
+
+
+def train(env: str, steps: int, seed: int, label: str, episodes: int = 10, backend: str = "gymnasium") -> dict:
+    torch.set_num_threads(1)
+    started, ppo = time.perf_counter(), settings(env, steps)
+    envs = make_envs(env, seed, backend)
+    model = PPO("MlpPolicy", envs, seed=seed, **ppo, **METHODS[label])
+    curve = Curve()
+    model.set_logger(Logger(None, [curve]))
+    model.learn(steps, log_interval=max(1, steps // (POINTS * N_ENVS * ppo["n_steps"])))
+    evaluation = damper.evaluate(model, env=env, episodes=episodes, backend=backend, env_threads=1)
+    envs.close()
+    rows = evaluation.records()
+    names = [name for name in rows[0] if name not in ("agent", "seed", "training_seed", "terminated")]
+    return {
+        "env": env,
+        "label": label,
+        "seed": seed,
+        "steps": steps,
+        "backend": backend,
+        "n_envs": N_ENVS,
+        "vec_normalize": isinstance(envs, VecNormalize),
+        "ppo": ppo,
+        "method": model._method.name,
+        "settings": dict(model.method_settings),
+        "versions": evaluation.versions,
+        **code(),
+        "hardware": hardware("cpu"),
+        "seconds": time.perf_counter() - started,
+        "evaluation_seeds": [row["seed"] for row in rows],
+        "measures": {name: [row[name] for row in rows] for name in names},
+        "curve": curve.rows,
+    }
+
+
+def finish(path: Path | None, *run) -> dict:
+    """Train one, keep its record, and say so."""
+    record = train(*run)
+    if path:
+        write_json(path, record)
+    found = {title: sum(record["measures"][name]) / len(record["measures"][name]) for name, title in MEASURES.items()}
+    told = ", ".join(f"{title} {value:.4g}" for title, value in found.items())
+    print(f"{record['env']} {record['label']} seed {record['seed']}: {told} ({record['seconds']:.0f} s)", flush=True)
+    return record
+
+
+def main(
+    env: str = "Pendulum-v1",
+    steps: int = 100_000,
+    seeds=(0,),
+    out: Path | None = None,
+    methods=tuple(METHODS),
+    episodes: int = 10,
+    backend: str = "gymnasium",
+    jobs: int = 1,
+):
+    # Seeds first, so that what an interrupted call leaves can be compared.
+    runs = {(label, seed): (env, steps, seed, label, episodes, backend) for seed in seeds for label in methods}
+    paths = {
+        (label, seed): out and out / env / f"{label.replace(' ', '-')}-{steps}-{seed}.json" for label, seed in runs
+    }
+    found = {key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()}
+    left = [key for key in runs if key not in found]
+    if jobs == 1:
+        found |= {key: finish(paths[key], *runs[key]) for key in left}
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1) as pool:
+            waiting = {pool.submit(finish, paths[key], *runs[key]): key for key in left}
+            found |= {waiting[done]: done.result() for done in as_completed(waiting)}
+    table = {}
+    for label in methods:
+        table[label] = {}
         for name, title in MEASURES.items():
-            cell = summarise([[row["measures"][name]] for row in rows])
-            found[label][title] = cell.mean
+            cell = summarise([found[label, seed]["measures"][name] for seed in seeds])
+            table[label][title] = cell.mean
             bounds = f" [{cell.interval.low:.3g}, {cell.interval.high:.3g}]" if cell.interval else ""
             print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
-    return found
+    return table
 
 
 if __name__ == "__main__":
@@ -73,5 +155,8 @@ if __name__ == "__main__":
     parser.add_argument("--env", default="Pendulum-v1")
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--out", type=Path, default=Path("records/ppo"))
+    parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each a process on one core")
     main(**vars(parser.parse_args()))

@@ -19,6 +19,7 @@ from damper.sb3.ddpg import DDPG
 from damper.sb3.ppo import PPO
 from damper.sb3.sac import SAC
 from damper.sb3.td3 import TD3
+from damper.sb3.vec_env import EnvPoolVecEnv
 
 if TYPE_CHECKING:
     from damper.sb3.tqc import TQC
@@ -29,6 +30,7 @@ __all__ = [
     "SAC",
     "TD3",
     "TQC",
+    "EnvPoolVecEnv",
     "IndexedReplayBuffer",
     "IndexedRolloutBuffer",
     "from_sb3",

@@ -1,0 +1,96 @@
+"""EnvPool's environments as Stable-Baselines3's VecEnv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from damper.engine.envs.envpool_pool import LARGEST, EnvPoolPool, read_spec
+
+
+class EnvPoolVecEnv(VecEnv):
+    """So many environments of EnvPool, stepped together; all else as SB3 has it.
+
+    Where an episode ends, the observation is the next one's first, and ``infos`` hold ``terminal_observation`` and
+    ``TimeLimit.truncated``. Seeds are given by ``seed``, which a model does with its own; without, they are drawn.
+
+    Args:
+        env: an id that EnvPool has, as "Hopper-v5".
+        n_envs: how many.
+        threads: EnvPool's threads; its own choice if None.
+        **env_kwargs: EnvPool's settings of that environment.
+
+    Example:
+        >>> from stable_baselines3.common.vec_env import VecMonitor
+        >>> from damper.sb3 import PPO
+        >>> model = PPO("MlpPolicy", VecMonitor(EnvPoolVecEnv("Pendulum-v1", 2)), n_steps=32).learn(64)
+    """
+
+    def __init__(self, env: str, n_envs: int = 1, threads: int | None = None, **env_kwargs: Any) -> None:
+        spec = read_spec(env, **env_kwargs)
+        self._make = lambda seeds: EnvPoolPool(env, seeds, threads, **env_kwargs)
+        self._pool: EnvPoolPool | None = None
+        self._shared = {"spec": spec.env_spec, "render_mode": None}  # attributes of every environment
+        boxes = ((spec.obs_low, spec.obs_high), (spec.low, spec.high))
+        super().__init__(n_envs, *(gymnasium.spaces.Box(low, high, dtype=np.float32) for low, high in boxes))
+
+    def reset(self) -> NDArray[np.float32]:
+        """New episodes: from the seeds given since the last call, or ones not seen before."""
+        pool, seeds = self._pool, self._seeds
+        self._reset_seeds()
+        self._reset_options()
+        if pool is not None and seeds[0] is None:
+            return pool.restore(pool.state())  # EnvPool's own seeds cannot be set again
+        self.close()
+        drawn = np.random.SeedSequence().generate_state(self.num_envs) & LARGEST
+        self._pool = self._make([int(own if given is None else given) for given, own in zip(seeds, drawn, strict=True)])
+        return self._pool.reset()
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Let EnvPool's threads begin."""
+        assert self._pool is not None, "reset comes before the first step"
+        self._pool.send(actions)
+
+    def step_wait(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Observations to act on, rewards, ends of episodes, infos."""
+        assert self._pool is not None, "reset comes before the first step"
+        found = self._pool.receive()
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        done = found.terminated | found.truncated
+        for i in np.flatnonzero(done):
+            out_of_time = bool(found.truncated[i] and not found.terminated[i])
+            infos[i] = {"terminal_observation": found.obs_next[i], "TimeLimit.truncated": out_of_time}
+        return found.obs, found.reward, done, infos
+
+    def close(self) -> None:
+        """Stop EnvPool's threads."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """What every environment shares: ``spec`` and ``render_mode``."""
+        if attr_name not in self._shared:
+            raise AttributeError(f"EnvPool's environments have no attribute {attr_name!r}")
+        return [self._shared[attr_name] for _ in self._indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """EnvPool's environments are not Python's."""
+        raise AttributeError(f"{attr_name!r} of EnvPool's environments cannot be set")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Likewise."""
+        raise AttributeError(f"EnvPool's environments have no method {method_name!r}")
+
+    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
+        """By nothing in Python."""
+        return [False for _ in self._indices(indices)]
+
+    def _indices(self, indices: Any) -> Iterable[int]:
+        found: Iterable[int] = self._get_indices(indices)
+        return found
