@@ -40,7 +40,7 @@ POINTS = 25  # of the learning curve
 
 
 def settings(env: str, steps: int) -> dict:
-    """SB3's defaults (2,048 steps per rollout, here of four environments), on Pendulum those of its zoo without gSDE."""
+    """SB3's defaults (2,048 steps per rollout, of four environments); on Pendulum those of its zoo without gSDE."""
     own = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024} if env == "Pendulum-v1" else {"n_steps": 512}
     return {**own, "n_steps": min(own["n_steps"], steps // 64 * 16), "device": "cpu"}
 

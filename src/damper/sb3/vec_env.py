@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -33,7 +34,7 @@ class EnvPoolVecEnv(VecEnv):
 
     def __init__(self, env: str, n_envs: int = 1, threads: int | None = None, **env_kwargs: Any) -> None:
         spec = read_spec(env, **env_kwargs)
-        self._make = lambda seeds: EnvPoolPool(env, seeds, threads, **env_kwargs)
+        self._make = partial(EnvPoolPool, env, threads=threads, **env_kwargs)
         self._pool: EnvPoolPool | None = None
         self._shared = {"spec": spec.env_spec, "render_mode": None}  # attributes of every environment
         boxes = ((spec.obs_low, spec.obs_high), (spec.low, spec.high))
@@ -48,7 +49,8 @@ class EnvPoolVecEnv(VecEnv):
             return pool.restore(pool.state())  # EnvPool's own seeds cannot be set again
         self.close()
         drawn = np.random.SeedSequence().generate_state(self.num_envs) & LARGEST
-        self._pool = self._make([int(own if given is None else given) for given, own in zip(seeds, drawn, strict=True)])
+        own = [int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)]
+        self._pool = self._make(seeds=own)
         return self._pool.reset()
 
     def step_async(self, actions: NDArray[Any]) -> None:
