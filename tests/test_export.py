@@ -291,7 +291,7 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
     main(["evaluate", str(tmp_path / "policy.onnx"), "--episodes", "2", "--out", str(tmp_path / "onnx")])
     main(["evaluate", str(tmp_path / "model.zip"), "--env", "Pendulum-v1", "--episodes", "2"])
     expected = records(tmp_path / "policy")
-    for folder in (tmp_path / "onnx", tmp_path / "model-evaluation"):
+    for folder in (tmp_path / "onnx", tmp_path / "model.zip-evaluation"):
         assert (folder / "traces.png").is_file() and (folder / "traces.safetensors").is_file()
         for mine, other in zip(records(folder), expected, strict=True):
             assert mine["return"] == pytest.approx(other["return"], rel=1e-3)

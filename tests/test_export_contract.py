@@ -259,7 +259,7 @@ def test_a_zip_may_be_named_without_its_ending(tmp_path, capsys):
     save(tmp_path / "model.v1.zip")
     main(["export", str(tmp_path / "model.v1"), "--to", str(tmp_path / "p.onnx"), "--env", "Pendulum-v1"])
     main(["evaluate", str(tmp_path / "model.v1"), "--env", "Pendulum-v1", "--episodes", "1"])
-    assert (tmp_path / "p.onnx").is_file() and (tmp_path / "model.v1-evaluation" / "episodes.json").is_file()
+    assert (tmp_path / "p.onnx").is_file() and (tmp_path / "model.v1.zip-evaluation" / "episodes.json").is_file()
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", str(tmp_path / "other"), "--env", "Pendulum-v1"])
     assert "other" in capsys.readouterr().err

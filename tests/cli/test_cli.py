@@ -191,6 +191,23 @@ def test_a_run_is_evaluated_and_exported_from_its_own_folder(run, monkeypatch, t
     assert (tmp_path / "policy.onnx").exists()
 
 
+def test_a_wrong_agent_is_one_sentence(run, capsys, tmp_path):
+    for source, told in ((run, "0 to 3 or 'best'"), (run / "policies" / "agent-0000.safetensors", "left out")):
+        message = failure(capsys, "export", source, "--to", tmp_path / "policy.onnx", "--agent", "wurst")
+        assert message.startswith(f"damper: agent must be {told}") and "'wurst' was given" in message
+        assert "damper export --help" in message and not list(tmp_path.iterdir())
+
+
+def test_files_of_one_name_have_a_folder_each(run, tmp_path):
+    names = ["policy.safetensors", "policy.onnx"]
+    pytest.importorskip("onnxruntime")
+    (tmp_path / names[0]).write_bytes((run / "policies" / "agent-0000.safetensors").read_bytes())
+    call("export", tmp_path / names[0], "--to", tmp_path / names[1], "--episodes", "0")
+    for name in names:
+        call("evaluate", tmp_path / name, "--episodes", "1")
+        assert (tmp_path / f"{name}-evaluation" / "episodes.json").is_file()
+
+
 def test_figures(tmp_path):
     call("figures", "--out", tmp_path, "--formats", "svg")
     assert {path.suffix for path in tmp_path.iterdir()} == {".svg"}
@@ -270,6 +287,13 @@ def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
     caplog.clear()
     call(*few, "101", "--out", tmp_path / "b")
     assert not caplog.text
+
+
+def test_who_steps_the_environments_is_told_where_it_is_not_gymnasium(tmp_path, capsys):
+    pytest.importorskip("envpool")
+    for backend, told in (("gymnasium", False), ("envpool", True)):
+        call("train", "Pendulum-v1", "--steps", "10", "--backend", backend, "--out", tmp_path / backend, *TINY)
+        assert ("EnvPool steps the environments; --backend gymnasium" in capsys.readouterr().out) == told
 
 
 def test_usual_names_are_read_too(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from contextlib import redirect_stdout
 from dataclasses import fields
@@ -10,13 +11,15 @@ from functools import cache
 
 import pytest
 
-from damper.cli import COMMANDS, main
+from damper.cli import COMMANDS, main, method_help
 from damper.cli.options import EngineOptions, integer
+from damper.cli.options.method import FILE
 from damper.engine.settings import Settings, resolve
 from damper.methods import METHODS
 from damper.protocols import PROTOCOLS
 
 AUTOMATIC = {"env_threads": "as many as cores", "graph": "True on a GPU", "device": "a GPU", "compile": "on a GPU"}
+AUTOMATIC["backend"] = "envpool on a GPU"
 
 
 @cache
@@ -63,6 +66,10 @@ def test_methods_have_a_line_each_and_eta_is_explained(command):
         assert f"{name}: " in listed and method.summary.split(": ")[-1] in listed, name
     assert "η in [0, 1]" in options(command)["--eta"]
     assert "(default: 1, the paper's for its tasks)" in options(command)["--eta"]
+
+
+def test_what_help_says_of_methods_is_what_they_are():
+    assert json.loads(FILE.read_text()) == method_help.describe(), "write it anew: python -m damper.cli.method_help"
 
 
 def test_defaults_of_the_engine_are_the_ones_that_hold():

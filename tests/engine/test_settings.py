@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -245,3 +247,36 @@ def test_without_a_c_compiler_nothing_is_compiled_by_itself(monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert not resolve("Hopper", "td3", "damper", (0,), 1_000_000).compile
+
+
+@pytest.mark.parametrize(
+    ("gpu", "env", "given", "expected"),
+    [
+        (True, "Hopper", {}, "envpool"),
+        (True, "Hopper-v5", {"backend": "auto"}, "envpool"),
+        (True, "Hopper", {"backend": "gymnasium"}, "gymnasium"),
+        (True, "Hopper", {"device": "cpu"}, "gymnasium"),
+        (True, "Hopper", {"env_kwargs": {"frame_skip": 2}}, "gymnasium"),
+        (True, "Swimmer-v5", {"steps": 10}, "gymnasium"),
+        (True, lambda: None, {"steps": 10}, "gymnasium"),
+        (True, "Pendulum", {}, "gymnasium"),
+        (False, "Hopper", {}, "gymnasium"),
+        (False, "Hopper", {"envs": "envpool"}, "envpool"),
+    ],
+)
+def test_envpool_steps_the_paper_s_tasks_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, gpu: bool, env: Any, given: dict[str, Any], expected: str
+) -> None:
+    monkeypatch.setattr(settings_module, "_fastest_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr(settings_module, "_envpool_has", lambda task: task != "Pendulum")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
+    made = resolve(env, **given)
+    assert made.backend == made.record()["backend"] == expected
+
+
+def test_envpool_is_asked_which_tasks_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = settings_module._envpool_has.__wrapped__
+    monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(list_all_envs=lambda: ["Hopper-v5"]))
+    assert ask("Hopper") and not ask("Walker")
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    assert not ask("Hopper")

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from damper.engine import settings
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import ETAS, EXPERIMENTS, WEIGHTS, Request, expand_request
 from damper.protocols import TRAINING_SEEDS
-from tests.experiments.helpers import agents_of
+from tests.experiments.helpers import agents_of, tiny
 
 COUNTS = {"td3-table": 210, "sac-table": 210, "projection-ablation": 45, "pegrad": 30, "scalarization-sweep": 630}
 COUNTS |= {"eta-sweep": 90, "one-eta": 60, "walker-variation": 4}
@@ -61,3 +63,12 @@ def test_mistakes_are_told_in_one_sentence() -> None:
 
 def test_every_experiment_is_described() -> None:
     assert all(experiment.title for experiment in EXPERIMENTS.values())
+
+
+def test_what_is_missing_is_the_same_from_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [agent.digest for agent in expand_request(tiny())]
+    monkeypatch.setattr(settings, "_fastest_device", lambda: "cuda")
+    monkeypatch.setattr(settings, "_envpool_has", lambda task: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    there = expand_request(tiny())
+    assert [agent.digest for agent in there] == here and there[0].settings.device == "cuda"

@@ -62,10 +62,10 @@ def _check_video(options: Evaluate) -> None:
 
 
 def _default_folder(options: Evaluate) -> Path:
-    """Within a run's folder, or beside a file."""
+    """Within a run's folder, or beside a file, by its whole name: ``policy.zip`` and ``policy.onnx`` are two."""
     name = "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
     source = find_path(options.source)
-    return source / name if source.is_dir() else source.with_name(f"{source.stem}-{name}")
+    return source / name if source.is_dir() else source.with_name(f"{source.name}-{name}")
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:

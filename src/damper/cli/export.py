@@ -21,7 +21,7 @@ def run(options: Export) -> None:
     contract = export(
         options.source,
         options.to,
-        options.agent,
+        int(options.agent) if options.agent.isdecimal() else options.agent,
         options.env,
         options.vecnormalize,
         options.check,

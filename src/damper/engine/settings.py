@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import operator
@@ -272,6 +273,9 @@ def resolve(
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     if _is_auto(shared.setdefault("device", "auto")):
         shared["device"] = _fastest_device()
+    if _is_auto(shared.setdefault("backend", "auto")):
+        pays = str(shared["device"]).startswith("cuda") and not shared["env_kwargs"]
+        shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
     if not _is_auto(shared.get("compile", "auto")):
         return check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
     shared.pop("compile", None)
@@ -285,6 +289,16 @@ def _is_auto(value: Any) -> bool:
 
 def _fastest_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@functools.cache
+def _envpool_has(task: str) -> bool:
+    """Whether EnvPool is installed here, with this task of the paper."""
+    try:
+        import envpool
+    except ImportError:
+        return False
+    return TASKS[task].envpool_id in envpool.list_all_envs()
 
 
 def _pays_to_compile(settings: Settings) -> bool:

@@ -61,8 +61,9 @@ def train(
             everything is saved.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
             population of their product. ``eval_every=10_000`` evaluates every agent so often and keeps its best policy
-            (``run.policy(agent, best=True)``). ``device="auto"`` and ``compile="auto"``, the defaults, are a GPU where
-            there is one, and compiled updates there where the run is long enough to win the minute back.
+            (``run.policy(agent, best=True)``). ``device="auto"``, ``backend="auto"`` and ``compile="auto"``, the
+            defaults, are a GPU where there is one, EnvPool there for the paper's tasks that it has, and compiled
+            updates there where the run is long enough to win the minute back.
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
@@ -95,6 +96,8 @@ def run_settings(
         listeners: list[Listener] = []
         trainer = Trainer(settings, out)
         if progress and not trainer.run.finished:
+            if settings.backend == "envpool":
+                say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
             if settings.compile:
                 say("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
             listeners.append(stack.enter_context(Progress(settings)))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from damper.engine.run.provenance import versions
-from damper.engine.settings import PER_AGENT, Settings, pick_seeds, resolve
+from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
 from damper.errors import DamperError
 from damper.experiments.identity import digest, identity, physics
 from damper.tasks import TASK_NAMES, find_task, task_name
@@ -146,7 +146,8 @@ def _cell_agents(
     env = task_name(task) or task
     seeds = pick_seeds(experiment.seeds if request.seeds is None else request.seeds, request.protocol)
     steps = request.steps or find_task(env).steps
-    given = {**request.settings, **sweep}
+    # A record names who stepped its environments: what is missing must be the same from any machine.
+    given = {"backend": "gymnasium", **current_names(request.settings), **sweep}
     population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
     if lists:

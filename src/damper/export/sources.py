@@ -155,6 +155,8 @@ def chosen_agent(run: Run, agent: int | str, env: EnvSpec | None = None) -> int:
 def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
     if isinstance(source, str | Path):
         source = find_source(source)
+    if not isinstance(source, Run) and agent not in (0, "best"):
+        raise DamperError(f"agent must be left out for what holds one policy, but {agent!r} was given.")
     if isinstance(source, Path):
         if source.suffix == ".zip":
             return _zip(source, wanted, normaliser, trust)

@@ -57,6 +57,8 @@ def default(words: str, **more: Any) -> Any:
     return tyro.conf.arg(help_behavior_hint=f"(default: {words})", **more)
 
 
+Backend = Literal["gymnasium", "envpool"] | None
+ENVS: dict[str, Any] = {"aliases": ("--envs",)}  # its old name
 PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
 Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
 Protocol = Annotated[str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)]
@@ -123,7 +125,7 @@ class EngineOptions:
     """Hidden layers' activation."""
     device: Annotated[str | None, default("a GPU where there is one")] = None
     """Where to train, as in torch: cpu, cuda."""
-    backend: Annotated[Literal["gymnasium", "envpool"] | None, default("gymnasium", aliases=("--envs",))] = None
+    backend: Annotated[Backend, default("envpool on a GPU for the paper's tasks, else gymnasium", **ENVS)] = None
     """Who steps the environments; envpool does it in C++ threads."""
     env_threads: Annotated[int | None, default("as many as cores")] = None
     """EnvPool's threads; where there are two pools they share them."""

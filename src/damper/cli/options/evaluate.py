@@ -27,7 +27,7 @@ class Evaluate:
     """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
     backend: Annotated[Literal["gymnasium", "envpool"], tyro.conf.arg(aliases=("--envs",))] = "gymnasium"
     """Who steps the environments."""
-    out: Annotated[Path | None, default("evaluation/ in the run's folder, or beside the file")] = None
+    out: Annotated[Path | None, default("evaluation/ in the run's folder, or FILE-evaluation/ beside the file")] = None
     """Where to write."""
     video: Annotated[Path | None, default("none")] = None
     """Film the first episode of each setting's first agent, the action trace below: a .gif, or an .mp4."""

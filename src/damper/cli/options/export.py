@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -19,7 +19,7 @@ class Export:
     """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
     to: Path
     """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
-    agent: int | Literal["best"] = 0
+    agent: Annotated[str, tyro.conf.arg(metavar="INT|best")] = "0"
     """Which agent of a run; best: the one with the highest mean return in the run's evaluation."""
     env: Annotated[str | None, default("the one that the source tells")] = None
     """The environment's id, where the source does not tell it; the contract's smoothness is measured there."""

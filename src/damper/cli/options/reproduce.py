@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import PROTOCOL, EngineOptions, SeedList, default
+from damper.cli.options import ENVS, PROTOCOL, Backend, EngineOptions, SeedList, default
+
+
+@dataclass
+class ReproduceEngineOptions(EngineOptions):
+    """Settings of the algorithm and the engine, with Stable-Baselines3's names."""
+
+    backend: Annotated[Backend, default("gymnasium", **ENVS)] = None
+    """Who steps the environments; envpool does it in C++ threads. Records tell the two apart."""
 
 
 @dataclass
@@ -52,4 +60,4 @@ class Reproduce:
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
     ray_cores: int = 1
     """Processor cores for each population there; with --device cuda each has a GPU to itself as well."""
-    engine: EngineOptions = field(default_factory=EngineOptions)
+    engine: ReproduceEngineOptions = field(default_factory=ReproduceEngineOptions)

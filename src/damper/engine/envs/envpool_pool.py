@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+import os
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,17 @@ from damper.errors import DamperError, MissingExtraError
 from damper.tasks import Task, find_task
 
 LARGEST = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's processor time per period, "max" without a limit
+
+
+def usable_cores() -> int:
+    """How many cores this process may use, where the machine may have more for others."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = QUOTA.read_text().split()
+        return max(1, min(found, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return found
 
 
 def read_spec(env: object, **env_kwargs: Any) -> Spec:
@@ -95,13 +108,13 @@ class EnvPoolPool:
         self.seeds = check_seeds(seeds, LARGEST)
         self.size = len(self.seeds)
         if threads is not None and threads < 1:
-            raise DamperError(f"threads must be at least 1, got {threads}; leave it out for EnvPool's own choice.")
+            raise DamperError(f"threads must be at least 1, got {threads}; leave it out for as many as cores.")
         self.spec = read_spec(env, **env_kwargs)
         self._limit = self.spec.max_episode_steps or LARGEST
         self._settings = {
             **_find(env, env_kwargs)[1],
             "num_envs": self.size,
-            "num_threads": min(threads or 0, self.size),
+            "num_threads": min(threads or usable_cores(), self.size),
             "max_episode_steps": min(self._limit + 1, LARGEST),
         }
         self.resumed_fresh = False

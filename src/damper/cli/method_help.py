@@ -1,0 +1,84 @@
+"""What ``--help`` says of methods and their settings, taken from the methods: ``python -m damper.cli.method_help``.
+
+It is kept as data beside the options (``cli/options/methods.json``), because methods are written in torch, and help is
+not to wait for that. A test tells when it must be written anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from typing import Any
+
+from damper.cli.options.method import FILE
+from damper.engine.run.files import write_json
+from damper.methods import METHODS, Method
+from damper.presets import preset
+from damper.tasks import TASKS
+
+KINDS = {bool: "switch", str: "word"}  # of settings; all others are numbers
+
+
+def describe() -> dict[str, Any]:
+    """Every method's line; every setting's kind, its help and its default in words."""
+    lines = {name: _one_line(name, method) for name, method in METHODS.items()}
+    return {"methods": lines, "settings": dict(sorted(_settings().items()))}
+
+
+def _one_line(name: str, method: Method) -> str:
+    """What a method does, without its name where that stands before it already."""
+    first, _, words = method.summary.partition(": ")
+    return words if first.lower().replace(" ", "-") == name else method.summary
+
+
+def _settings() -> dict[str, dict[str, str]]:
+    """Every setting of any method: what it is, the methods that take it, their defaults."""
+    owners: dict[str, dict[str, Any]] = {}
+    for name, method in METHODS.items():
+        for setting, value in (method.settings() | preset(name, None, "td3")).items():
+            if value is not None:
+                owners.setdefault(setting, {})[name] = value
+    found = {setting: _setting(setting, values) for setting, values in owners.items()}
+    for setting in {name for method in METHODS.values() for name in method.parts()["critic"]}:
+        if len(set(owners[setting].values())) > 1:
+            words = f"The critic loss's own {setting}, where a composed method has two."
+            found[f"critic_{setting}"] = found[setting] | {"help": words, "default": "its method's"}
+    return found
+
+
+def _setting(setting: str, values: dict[str, Any]) -> dict[str, str]:
+    """A setting whose default is one value, or one per method where they differ."""
+    every = [name for name, method in METHODS.items() if method.losses]
+    rules = [name for name in every if METHODS[name].rule]
+    of = "every method" if list(values) == every else "every rule" if list(values) == rules else ", ".join(values)
+    differing = dict(sorted(values.items())) if len(set(values.values())) > 1 else {"": next(iter(values.values()))}
+    shown = ", ".join(f"{_plain(value)} {name}".strip() for name, value in differing.items())
+    shown = f"{shown}, the paper's for its tasks" if _has_published(setting, values) else shown
+    words = next(filter(None, (_description(METHODS[name], setting) for name in values)), "")
+    kind = KINDS.get(type(next(iter(values.values()))), "numbers")
+    return {"kind": kind, "help": f"{words} Taken by {of}.".strip(), "default": shown}
+
+
+def _has_published(setting: str, values: dict[str, Any]) -> bool:
+    """Whether a task of the paper has another value than the default."""
+    cases = itertools.product(values, TASKS, ("td3", "sac"))
+    return any(preset(*case).get(setting, values[case[0]]) != values[case[0]] for case in cases)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _description(method: Method, setting: str) -> str:
+    """What the docstring of one of its functions says of a setting."""
+    for function in method.functions.values():
+        found = re.search(rf"^ +{setting}: (.+?)(?=\n +\w+: |\n\n|\Z)", inspect.getdoc(function) or "", re.S | re.M)
+        if found:
+            words = " ".join(found[1].replace("``", "").split())
+            return re.sub(r"[.,:] a float,? or a tensor that broadcasts over the leading axes", "", words, flags=re.I)
+    return ""
+
+
+if __name__ == "__main__":
+    write_json(FILE, describe())
