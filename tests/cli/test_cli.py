@@ -122,6 +122,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
         (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be numbers, or 'auto'"),
         (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use --method pave, or name an auxiliary"),
+        (("train", "Pendulum-v1", "--overlap"), "--overlap must be left out: it was removed, since updates run while"),
         (("evaluate", "nowhere"), "must be a policy file"),
         (("evaluate", "."), ". is no run: it has no manifest.json."),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),

@@ -32,21 +32,19 @@ CASES: dict[str, dict[str, Any]] = {
         "buffer_size": 150,
         "checkpoint_every": 50,
     },
-    # A rule with memory, a learned temperature, updates in blocks that run while the environments step.
+    # A rule with memory, a learned temperature, updates in blocks.
     "sac": {
         "backbone": "sac",
         "method": "metabalance",
         "train_freq": 20,
         "gradient_steps": 20,
-        "overlap": True,
         "steps": 300,
     },
-    # A second head with its average, policies shown after every third update, and as many checkpoints as steps.
+    # A second head with its average, an actor that moves at every third update, and as many checkpoints as steps.
     "often": {
         "backbone": "td3",
         "method": "asap",
         "policy_delay": 3,
-        "overlap": True,
         "checkpoint_every": 1,
         "steps": 120,
         "seeds": (3,),

@@ -158,7 +158,7 @@ def test_old_runs_keep_their_folder_and_their_settings(tmp_path: Path, monkeypat
     assert default_folder(other).name == "Hopper-sac-caps-80791a0e"
     run = tiny.train(tmp_path / "run", steps=60)
     manifest = run.manifest
-    for name in ("overlap", "tf32", "gamma"):  # as if these had been added after the run
+    for name in ("tf32", "gamma"):  # as if these had been added after the run
         del manifest["settings"][name]
     manifest["settings"]["method_settings"].pop("eta", None)
     del manifest["custom_code"]

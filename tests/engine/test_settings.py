@@ -188,7 +188,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"backend": "gymnasium", "envs": "gymnasium"}, "backend must be given by one name, but envs, its old one"),
     ({"steps": 10, "total_timesteps": 10}, "steps and total_timesteps are the same setting, but both were given"),
     ({"seeds": 2, "seed": 1}, "seed is for one agent and seeds for several, but both were given"),
-    ({"overlap": "yes"}, "overlap must be one of True, False, but 'yes' was given"),
+    (
+        {"overlap": True},
+        "overlap must be left out, but True was given: it was removed, since updates run while the",
+    ),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
     ({"device": "cuda:99"}, "device must be one that this machine has"),

@@ -31,7 +31,7 @@ def test_numbers_have_one_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"gamma": 0.9}, {"steps": 7}, {"tf32": True}, {"overlap": True}, {"eta": 0.5}, {"protocol": "damper"}]
+    "change", [{"gamma": 0.9}, {"steps": 7}, {"tf32": True}, {"dtype": "float64"}, {"eta": 0.5}, {"protocol": "damper"}]
 )
 def test_what_moves_a_result_changes_the_identity(change: dict[str, object]) -> None:
     base = {"env": "Hopper", "steps": 1000, "protocol": "pave"}
@@ -58,6 +58,14 @@ def test_the_agents_on_record_are_still_who_they_were() -> None:
         own = {**who["method_settings"], **who["training"], **who["numerics"], "envs": who["envs"]}
         again = resolve(who["task"], who["backbone"], who["method"], (who["seed"],), protocol=who["protocol"], **own)
         assert identity(again.record(), {"seed": who["seed"]}, who["physics"], who["episodes"]) == who
+
+
+def test_agents_from_before_overlap_was_removed_are_who_they_were() -> None:
+    now = resolve("Hopper", steps=1000, overlap=False).record()  # as scripts of before may say
+    assert "overlap" not in now
+    without, with_overlap = (identity({**now, "overlap": value}, {"seed": 0}, PHYSICS, 10) for value in (False, True))
+    assert identity(now, {"seed": 0}, PHYSICS, 10) == without and without["numerics"]["overlap"] is False
+    assert digest(with_overlap) != digest(without) and with_overlap["numerics"]["overlap"] is True
 
 
 def test_seed_physics_and_episodes_change_it_and_the_place_does_not() -> None:

@@ -158,7 +158,7 @@ def test_the_estimate_takes_the_most_similar_runs() -> None:
 
 
 def test_the_command_makes_the_same_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = tiny("td3-table", "eta-sweep", seeds=(5, 7), episodes=3, settings={**TINY, "overlap": True, "gamma": 0.9})
+    asked = tiny("td3-table", "eta-sweep", seeds=(5, 7), episodes=3, settings={**TINY, "tf32": True, "gamma": 0.9})
     monkeypatch.chdir(tmp_path)
     with patch("damper.cli.reproduce.reproduce", return_value=Outcome(0, 0, 0, 0)) as called:
         main(command(asked).split()[1:])

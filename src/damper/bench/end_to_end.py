@@ -43,7 +43,6 @@ def end_to_end(
     tasks: Sequence[str],
     agents: int,
     steps: int,
-    overlap: bool,
     populations: Sequence[int] = (1,),
     env_threads: int | None = None,
 ) -> Found:
@@ -61,14 +60,13 @@ def end_to_end(
                 for method in methods:
                     for count in populations if backend == "envpool" else (1,):
                         parts = [
-                            _settings(how, task, backend, backbone, method, seeds, steps, overlap, env_threads)
+                            _settings(how, task, backend, backbone, method, seeds, steps, env_threads)
                             for seeds in _shared_out(agents, count)
                         ]
                         row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
                         row |= {"method": method, "agents": agents, "populations": count, "steps/s": speed(parts)}
                         rows.append({**row, **shares(parts[0])} if count == 1 else row)
-    record = {**how.record(), "steps": steps, "overlap": overlap}
-    return Found("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), record)
+    return Found("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
 
 
 def _shared_out(agents: int, count: int) -> list[range]:
@@ -84,7 +82,6 @@ def _settings(
     method: str,
     seeds: Sequence[int],
     steps: int,
-    overlap: bool,
     env_threads: int | None,
 ) -> Settings:
     return resolve(
@@ -99,7 +96,6 @@ def _settings(
         tf32=how.tf32,
         backend=backend,
         env_threads=env_threads,
-        overlap=overlap,
         learning_starts=steps // 6,
         log_every=max(1, steps // 12),
         checkpoint_every=0,

@@ -51,7 +51,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
     "dtype": ("float32", "float64"),
     "backend": ("gymnasium", "envpool"),
-    **dict.fromkeys(("compile", "tf32", "overlap", "keep_checkpoint"), (True, False)),
+    **dict.fromkeys(("compile", "tf32", "keep_checkpoint"), (True, False)),
     "graph": (True, False, None),
 }
 
@@ -63,10 +63,9 @@ class Settings:
     Where the agents are no product of lists, ``table`` has a row for each: its seed and its value of whatever differs,
     "method" too where methods share their losses (``methods.per_agent``).
 
-    Names are Stable-Baselines3's where it has one. ``overlap`` lets updates run while the environments step and the
-    next actions are chosen, so that the policies which act are two steps behind. ``env_kwargs`` are the environment's
-    own arguments. Every ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes,
-    and its best one is kept.
+    Names are Stable-Baselines3's where it has one. ``env_kwargs`` are the environment's own arguments. Every
+    ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes, and its best one is
+    kept.
     """
 
     env: str | Callable[[], Any]
@@ -98,7 +97,6 @@ class Settings:
     compile: bool = False
     graph: bool | None = None
     tf32: bool = False
-    overlap: bool = False
     log_every: int = 1000
     checkpoint_every: int = 20_000
     keep_checkpoint: bool = False
@@ -203,10 +201,15 @@ def complete(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the names of today: ``backend`` was called ``envs``, which is one letter from something else."""
+    """Settings by the names of today.
+
+    ``backend`` was called ``envs``, which is one letter from something else; ``overlap`` was removed, and only a run
+    that had it still says so.
+    """
     if "envs" in settings and "backend" in settings:
         raise DamperError("backend must be given by one name, but envs, its old one, was given too: leave that out.")
-    return {("backend" if name == "envs" else name): value for name, value in settings.items()}
+    removed = {"overlap"} if settings.get("overlap") is False else set()
+    return {("backend" if name == "envs" else name): settings[name] for name in settings if name not in removed}
 
 
 def usual_names(
@@ -220,6 +223,11 @@ def usual_names(
         given: the other settings.
     """
     given = current_names(given)
+    if "overlap" in given:
+        raise DamperError(
+            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, since updates run while "
+            "the environments step anyway."
+        )
     if "total_timesteps" in given:
         if steps is not None:
             raise DamperError("steps and total_timesteps are the same setting, but both were given: leave one out.")

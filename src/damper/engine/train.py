@@ -119,6 +119,7 @@ def default_folder(settings: Settings) -> Path:
     later["eval_episodes"] = settings.eval_every and settings.eval_episodes
     record["protocol"] = recorded_protocol(settings.protocol)
     record["envs"] = record.pop("backend")  # by its first name
+    record["overlap"] = False  # a setting of before
     del record["keep_checkpoint"]
     record |= {name: value for name, value in later.items() if value}
     text = json.dumps(record, sort_keys=True, default=str)

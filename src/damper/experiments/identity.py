@@ -23,7 +23,7 @@ OWN = {
     "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
     "sac": ("ent_coef",),
 }
-NUMERICS = ("dtype", "tf32", "overlap")
+NUMERICS = ("dtype", "tf32")
 EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 
 LATER = {"units": "policy"}  # settings of methods that came after the first records, with what those were made with
@@ -54,7 +54,8 @@ def identity(
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
         "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone])},
-        "numerics": {name: own[name] for name in NUMERICS},
+        # ``overlap`` was a setting once: every record says whether its agent was trained with it.
+        "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],
         "physics": dict(physics),
         "episodes": episodes,

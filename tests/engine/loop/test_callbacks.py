@@ -42,9 +42,8 @@ def test_they_are_called_with_step_metrics_and_policies(tmp_path: Path) -> None:
     assert len(seen) == 3, "a finished run is not trained"
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_false_stops_the_run_which_goes_on_as_if_nothing_had_happened(tmp_path: Path, overlap: bool) -> None:
-    made = small.settings(steps=150, checkpoint_every=0, overlap=overlap)
+def test_false_stops_the_run_which_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    made = small.settings(steps=150, checkpoint_every=0)
     steps: list[int] = []
 
     def stop(training: damper.Training) -> bool:
@@ -81,9 +80,8 @@ def test_a_frozen_agent_stays_as_it_was_and_no_other_notices(tmp_path: Path) -> 
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("overlap", [False, True])
-def test_freezing_reaches_recorded_updates(tmp_path: Path, overlap: bool) -> None:
-    made = small.settings(steps=150, device="cuda", overlap=overlap, eval_every=50, eval_episodes=1)
+def test_freezing_reaches_recorded_updates(tmp_path: Path) -> None:
+    made = small.settings(steps=150, device="cuda", eval_every=50, eval_episodes=1)
     kept: list[damper.Policy] = []
 
     def freeze(training: damper.Training) -> None:

@@ -50,9 +50,8 @@ def test_it_tells_what_an_evaluation_on_those_seeds_tells(tmp_path: Path, backbo
     assert not set(evaluation_seeds(10)) & set(EVALUATION_SEEDS), "what is kept is not judged by what it was chosen by"
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_training_does_not_notice(tmp_path: Path, overlap: bool) -> None:
-    one, other = (trained(tmp_path / str(every), eval_every=every, overlap=overlap) for every in (0, 40))
+def test_training_does_not_notice(tmp_path: Path) -> None:
+    one, other = (trained(tmp_path / str(every), eval_every=every) for every in (0, 40))
     assert killed_run.sums(one) == killed_run.sums(other)
     assert one.run.evaluations() == [] and not (one.run.path / "evaluations.jsonl").exists()
 

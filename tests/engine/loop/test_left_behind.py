@@ -15,7 +15,6 @@ import torch
 
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
-from damper.engine.envs.halves import Halves
 from damper.engine.loop import trainer as trainer_module
 from damper.engine.loop.side_by_side import train_side_by_side
 from damper.engine.loop.trainer import PEAK, Trainer, check_memory, needed_memory
@@ -127,7 +126,9 @@ def test_environments_are_closed_where_a_run_cannot_begin(
     assert len(Noted.made) == 3 and not any(env.open for env in Noted.made)  # one was asked for its spaces
 
 
-def test_halves_are_closed_where_the_second_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_is_closed_where_the_one_beside_it_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("envpool")
     closed: list[int] = []
     close, make = EnvPoolPool.close, EnvPoolPool._make
@@ -139,8 +140,9 @@ def test_halves_are_closed_where_the_second_cannot_be_made(monkeypatch: pytest.M
 
     monkeypatch.setattr(EnvPoolPool, "close", lambda self: (closed.append(self.size), close(self))[1])
     monkeypatch.setattr(EnvPoolPool, "_make", makes)
+    runs = [(resolve("Pendulum", envs="envpool", seeds=seeds, steps=30), tmp_path / f"{seeds}") for seeds in (2, [7])]
     with pytest.raises(MemoryError):
-        Halves(resolve("Pendulum", envs="envpool", env_threads=1, overlap=True), [0, 1, 7])
+        train_side_by_side(runs, progress=False)
     assert closed == [2]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import damper
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.errors import DamperError
@@ -92,7 +93,7 @@ def test_killed_in_the_first_write_between_steps_and_within_a_checkpoint(tmp_pat
 
 def test_killed_within_a_line_of_metrics(tmp_path: Path, references: Any) -> None:
     check_kills(tmp_path / "run", "sac", [("line", 2)], references)
-    # At step 140 a block of overlapped updates was due and not yet run.
+    # At step 140 a block of updates has just been run.
     assert [event["step"] for event in Run(tmp_path / "run").manifest["resumed"]] == [140]
 
 
@@ -137,6 +138,28 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("damper.engine.networks.agents.ALIGNMENT", 64)
     with pytest.raises(DamperError, match="must be of this version of damper, but its actor does not fit"):
         Trainer(made, tmp_path / "run")
+
+
+def began_with(run: Run, overlap: bool) -> None:
+    """As the manifest was while ``overlap`` was a setting."""
+    settings = {**run.manifest["settings"], "overlap": overlap}
+    run.update_manifest(settings=settings, halves=overlap)
+
+
+def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
+    made, run = stopped(tmp_path / "run"), Run(tmp_path / "run")
+    began_with(run, overlap=True)
+    refused = r"run' holds a run with overlap=True, which was removed: choose another folder, or go on with the version"
+    with pytest.raises(DamperError, match=refused):
+        Trainer(made, run.path)
+    began_with(run, overlap=False)
+    assert Trainer(made, run.path).train().finished
+    began_with(run, overlap=True)
+    assert [policy.info.steps for policy in run.policies()] == [150, 150] and damper.load(
+        run.path, agent=1
+    ).info.steps == 150
+    with pytest.raises(DamperError, match=refused):
+        Trainer(made, run.path)
 
 
 def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(tmp_path: Path) -> None:

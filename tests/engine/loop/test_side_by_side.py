@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from damper.engine.envs.envpool_pool import EnvPoolPool
-from damper.engine.loop.side_by_side import train_side_by_side
+from damper.engine.loop.side_by_side import split_threads, train_side_by_side
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.settings import Settings, resolve
@@ -39,12 +40,11 @@ def actions(run: Run) -> list[Any]:
     return [run.policy(agent)(obs).tolist() for agent in range(len(run.agents))]
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_each_run_is_the_one_it_would_have_been_alone(tmp_path: Path, overlap: bool) -> None:
+def test_each_run_is_the_one_it_would_have_been_alone(tmp_path: Path) -> None:
     wanted = [
-        settings("plain", overlap=overlap),
-        settings("damper", (2, 0, 5), eta=0.5, overlap=overlap),
-        settings("caps", (1,), steps=120, overlap=overlap),  # done before the others
+        settings("plain"),
+        settings("damper", (2, 0, 5), eta=0.5),
+        settings("caps", (1,), steps=120),  # done before the others
     ]
     together = train_side_by_side([(one, tmp_path / f"together-{i}") for i, one in enumerate(wanted)], progress=False)
     for i, (one, run) in enumerate(zip(wanted, together, strict=True)):
@@ -55,10 +55,8 @@ def test_each_run_is_the_one_it_would_have_been_alone(tmp_path: Path, overlap: b
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("overlap", [False, True])
-def test_streams_do_not_get_in_each_other_s_way(tmp_path: Path, overlap: bool, compile: bool) -> None:
-    own = {"device": "cuda", "overlap": overlap, "compile": compile, "steps": 220}
-    own |= {"env_threads": 4}  # enough for everyone not to step in halves, where products are rounded differently
+def test_streams_do_not_get_in_each_other_s_way(tmp_path: Path, compile: bool) -> None:
+    own = {"device": "cuda", "compile": compile, "steps": 220, "env_threads": 4}
     own |= {"net_arch": (256, 256), "batch_size": 256}  # large enough for the matrix library to need a workspace
     wanted = [
         settings(method, seeds, **own) for method, seeds in (("plain", (0, 1)), ("damper", (2,)), ("pave", (3, 4)))
@@ -127,6 +125,13 @@ def test_one_group_learns_while_the_other_one_s_environments_step(
     # First and third share a pool of four, the second one has three.
     assert order[:6] == ["send 4", "send 3", "receive 4", "send 4", "receive 3", "send 3"]
     assert len(order) == 2 * 2 * 30 and told == [30, 30, 30]
+
+
+def test_two_pools_share_the_threads(tmp_path: Path) -> None:
+    assert [split_threads(count) for count in (9, 8, 1)] == [(5, 4), (4, 4), (1, 1)]
+    assert sum(split_threads(None)) >= max(2, len(os.sched_getaffinity(0)))
+    with pytest.raises(DamperError, match="threads must be at least 1, got 0"):
+        train_side_by_side([(settings(m, env_threads=0), tmp_path / m) for m in ("plain", "caps")], progress=False)
 
 
 def test_runs_that_cannot_share_a_pool_are_refused(tmp_path: Path) -> None:

@@ -32,12 +32,11 @@ def count_at_updates(trainer: Trainer) -> list[int]:
 # --- transitions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("buffer_size", [900, 100_000])
-def test_no_false_transition(tmp_path: Path, buffer_size: int, overlap: bool) -> None:
+def test_no_false_transition(tmp_path: Path, buffer_size: int) -> None:
     seeds, steps = (0, 1, 2), 2000
     # Logs and checkpoints look in between, at steps that begin an episode too.
-    own = {"buffer_size": buffer_size, "train_freq": 40, "gradient_steps": 1, "overlap": overlap}
+    own = {"buffer_size": buffer_size, "train_freq": 40, "gradient_steps": 1}
     own |= {"log_every": 7, "checkpoint_every": 650}
     trainer = Trainer(resolve(Diary, "td3", "grad-caps", seeds, steps, **{**TINY, **own}), tmp_path / "run")
     seen = count_at_updates(trainer)
@@ -87,77 +86,65 @@ def test_episodes_are_told_as_they_were(tmp_path: Path) -> None:
 # --- schedule ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("train_freq", "gradient_steps"), [(1, 1), (50, 50), (3, 2)])
 def test_updates_begin_after_the_random_steps_and_keep_their_rhythm(
-    tmp_path: Path, train_freq: int, gradient_steps: int, overlap: bool
+    tmp_path: Path, train_freq: int, gradient_steps: int
 ) -> None:
-    own = {"train_freq": train_freq, "gradient_steps": gradient_steps, "learning_starts": 50, "overlap": overlap}
+    own = {"train_freq": train_freq, "gradient_steps": gradient_steps, "learning_starts": 50}
     trainer = Trainer(small.settings(steps=160, **own), tmp_path / "run")
     at = count_at_updates(trainer)
     trainer.train()
-    # With overlap an update waits for the next step's action, and runs while the environments step.
     due = [step for step in range(51, 161) if step % train_freq == 0 for _ in range(gradient_steps)]
     assert at == due and int(trainer.learner.state()["updates"]) == len(due)
 
 
-def test_overlap_acts_before_it_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = {}
-    for overlap in (False, True):
-        trainer = Trainer(small.settings(steps=23, overlap=overlap), tmp_path / str(overlap))
-        order = orders[overlap] = []
-        learner = trainer.learner
-        parts = [
-            (learner, "sync_behaviour"),
-            (learner, "learn"),
-            (trainer.acting, "start"),
-            (trainer.acting, "actions"),
-        ]
-        parts += [(trainer.pool, "send")]
-        for part, name in [*parts, (trainer.episodes, "step"), (trainer.pool, "receive")]:
-            original = getattr(part, name)
-            monkeypatch.setattr(
-                part, name, lambda *a, name=name, call=original, to=order: (to.append(name), call(*a))[1]
-            )
-        trainer.train()
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_can_be_done_while_the_environments_step_is_done_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: bool
+) -> None:
+    trainer, order = Trainer(small.settings(steps=23), tmp_path / "run"), []
+    learner = trainer.learner
+    monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
+    parts = [(learner, "learn"), (trainer.acting, "start"), (trainer.acting, "actions"), (trainer.pool, "send")]
+    for part, name in [*parts, (trainer.episodes, "step"), (trainer.pool, "receive")]:
+        original = getattr(part, name)
+        monkeypatch.setattr(part, name, lambda *a, name=name, call=original: (order.append(name), call(*a))[1])
+    trainer.train()
     # What a step brought is taken into the episodes' sums ("step") while the environments do the next; the last one's
-    # for the log.
-    alone = ["start", "actions", "send", "step", "receive", "learn"]
-    assert orders[False][-13:] == [*alone * 2, "step"]
-    # The update lines up between the two halves of acting, unseen by the next; the last one is made up for in the end.
-    beside = ["start", "sync_behaviour", "learn", "actions", "send", "step", "receive"]
-    assert orders[True][-16:] == [*beside * 2, "step", "learn"]
+    # for the log. A gradient step waits for the environments only where its batch holds their step.
+    after = ["start", "actions", "send", "step", "receive", "learn"]
+    beside = ["start", "actions", "send", "learn", "step", "receive"]
+    assert order[-13:] == [*(beside if ahead else after) * 2, "step"]
 
 
-@pytest.mark.parametrize(("overlap", "behind"), [(False, 0), (True, 2)])
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize(("policy_delay", "gradient_steps"), [(1, 1), (3, 1), (2, 3)])
-def test_policies_that_act_are_two_steps_behind_with_overlap(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    overlap: bool,
-    behind: int,
-    policy_delay: int,
-    gradient_steps: int,
+def test_the_newest_actor_acts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: bool, policy_delay: int, gradient_steps: int
 ) -> None:
     rhythm = {"policy_delay": policy_delay, "gradient_steps": gradient_steps}
-    made = small.settings(steps=60, learning_starts=10, overlap=overlap, **rhythm)
-    trainer = Trainer(made, tmp_path / "run")
-    learner, learned, shown = trainer.learner, {}, {}
-    start, learn = trainer.acting.start, learner.learn
+    trainer = Trainer(small.settings(steps=60, learning_starts=10, action_noise=0.0, **rhythm), tmp_path / "run")
+    learner, learned, acted = trainer.learner, {}, {}
+    networks, send, learn = learner.population.networks, trainer.send, learner.learn
 
-    def started(obs: Any) -> None:
-        shown[trainer.step] = learner.behaviour_params.clone()
-        start(obs)
+    def sent() -> Any:
+        actions = send()
+        acted[trainer.step] = torch.from_numpy(trainer.obs.copy()), torch.from_numpy(trainer._action.copy())
+        return actions
 
     def learnt() -> None:
         learn()
         learned[int(learner.replay.expected_on_device)] = learner.state()["actor"].clone()
 
-    monkeypatch.setattr(trainer.acting, "start", started)
+    monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
+    monkeypatch.setattr(trainer, "send", sent)
     monkeypatch.setattr(learner, "learn", learnt)
     trainer.train()
-    assert sorted(learned) == list(range(11, 61)) and sorted(shown) == list(range(60))
-    assert all(torch.equal(shown[step], learned[step - behind]) for step in range(11 + behind, 60))
+    assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))
+    for step in range(11, 60):
+        obs, action = acted[step]
+        actor = networks.bound_actor(networks.actor_layout.split(learned[step]))
+        torch.testing.assert_close(actor(obs.unsqueeze(1)).squeeze(1), action, rtol=0, atol=1e-6)
     assert len({tuple(rows.flatten().tolist()) for rows in learned.values()}) >= 50 // policy_delay, "they move"
 
 
@@ -227,7 +214,7 @@ def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "step-000000000050.json").write_text("{}")  # of a kill between the last two writes
-    for name in ("spec_of", "fitting_pool", "Learner", "check_memory"):
+    for name in ("spec_of", "make_pool", "Learner", "check_memory"):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
     again = Trainer(made, folder).train()
     assert again == run and again.finished

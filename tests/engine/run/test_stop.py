@@ -42,11 +42,8 @@ def lines(run: Run) -> list[dict[str, Any]]:
 
 
 @SIGNALS
-@pytest.mark.parametrize("overlap", [False, True])
-def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(
-    tmp_path: Path, number: int, overlap: bool
-) -> None:
-    made = small.settings(steps=150, log_every=50, checkpoint_every=0, overlap=overlap, train_freq=3, gradient_steps=2)
+def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(tmp_path: Path, number: int) -> None:
+    made = small.settings(steps=150, log_every=50, checkpoint_every=0, train_freq=3, gradient_steps=2)
     whole = Trainer(made, tmp_path / "whole")
     whole.train()
     before = signal.getsignal(number)
@@ -121,7 +118,7 @@ def test_workers_can_send_it_home() -> None:
 # --- extending -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [{}, {"overlap": True, "train_freq": 7, "gradient_steps": 5}, {"buffer_size": 60}])
+@pytest.mark.parametrize("given", [{}, {"train_freq": 7, "gradient_steps": 5}, {"buffer_size": 60}])
 def test_a_finished_run_with_its_checkpoint_is_extended(tmp_path: Path, given: dict[str, Any]) -> None:
     given = {"log_every": 50, "checkpoint_every": 40, **given}
     whole = Trainer(small.settings(steps=150, **given), tmp_path / "whole")

@@ -48,6 +48,10 @@ def integer(word: str) -> int:
 
 def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
     """The options that a command was given; help and mistakes in them are shown, and end the process."""
+    if "--overlap" in arguments:
+        raise DamperError(
+            "--overlap must be left out: it was removed, since updates run while the environments step anyway."
+        )
     forms = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
     return tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
 
@@ -135,8 +139,6 @@ class EngineOptions:
     """Replay the update as CUDA graphs."""
     tf32: bool = False
     """Matrix products in TF32 on a GPU."""
-    overlap: bool = False
-    """Update while the environments step and policies act, for a GPU; those are then two steps behind."""
     log_every: Annotated[int | None, default("1000")] = None
     """Steps between metrics lines."""
     checkpoint_every: Annotated[int | None, default("20000")] = None

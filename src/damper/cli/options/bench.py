@@ -54,8 +54,6 @@ class Bench:
     """As how many populations side by side end-to-end trains them (EnvPool); 1 2 measures both."""
     steps: int = 600
     """Steps per agent of end-to-end."""
-    overlap: bool = False
-    """Let end-to-end update while the environments step."""
     env_threads: Annotated[int | None, default("as many as cores")] = None
     """EnvPool's threads of end-to-end."""
     threads: Annotated[int | None, default("torch's own choice")] = None

@@ -1,13 +1,14 @@
 """Several populations beside each other: methods on one simulator, or one large population in two parts.
 
-Each keeps its own folder, log and checkpoints, and trains what it would train alone (up to rounding, where alone it
-would step in halves): an environment depends on its own seed only. They step in two groups, each with a pool of
-environments: while one group's step, the other one acts and learns, so that neither the processor's threads
-nor this one wait for each other at every step. On a GPU each population has a stream of its own.
+Each keeps its own folder, log and checkpoints, and trains what it would train alone: an environment depends on its own
+seed only. They step in two groups, each with a pool of environments: while one group's step, the other one acts and
+learns, so that neither the processor's threads nor this one wait for each other at every step. On a GPU each population
+has a stream of its own.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate, pairwise
@@ -21,7 +22,6 @@ from damper.engine.device.precision import on_device
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.envpool_pool import EnvPoolPool
-from damper.engine.envs.halves import shared_threads
 from damper.engine.envs.shared import Share
 from damper.engine.loop.trainer import Listener, Trainer, raise_if_stopped
 from damper.engine.run.folder import Run, left_to_train
@@ -142,7 +142,7 @@ def _train(members: Sequence[Member]) -> None:
     """Step everyone until the last is done, the two groups in turn."""
     groups: list[Group] = []
     settings = members[0].trainer.settings
-    threads = shared_threads(settings) if len(members) > 1 else (settings.env_threads,)
+    threads = split_threads(settings.env_threads) if len(members) > 1 else (settings.env_threads,)
     try:
         with StopSignals() as stop:
             for member in members:
@@ -160,6 +160,16 @@ def _train(members: Sequence[Member]) -> None:
         for group in groups:
             group.pool.close()
     raise_if_stopped([member.trainer for member in members])
+
+
+def split_threads(env_threads: int | None) -> tuple[int, int]:
+    """EnvPool's threads for two pools that step at the same time, at least one each.
+
+    ``None`` shares out one for each core that this process may use.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = cores if env_threads is None else env_threads
+    return (threads + 1) // 2, max(1, threads // 2)
 
 
 def _part(transition: Transition, place: slice) -> Transition:

@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 from damper.agents import BACKBONES
 from damper.engine.data.episodes import Episode, Episodes
 from damper.engine.data.replay import Replay
-from damper.engine.envs import Pool, Transition, spec_of
-from damper.engine.envs.halves import Halves, fitting_pool, joined
+from damper.engine.envs import Pool, Transition, make_pool, spec_of
 from damper.engine.envs.recorded import to_json
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
-from damper.engine.loop.halves import Half
 from damper.engine.networks.agents import Shape, layouts
 from damper.engine.networks.layout import Layout
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
@@ -61,10 +59,11 @@ class Trainer:
         if not left_to_train(Run(out), settings):
             self.run = open_run(out, settings)
             return
-        self.spec = spec_of(settings.env, settings.backend, **(settings.env_kwargs or {}))
+        env_kwargs = settings.env_kwargs or {}
+        self.spec = spec_of(settings.env, settings.backend, **env_kwargs)
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
         seeds = [agent["seed"] for agent in settings.agents()]
-        self.pool = pool or fitting_pool(settings, seeds)
+        self.pool = pool or make_pool(settings.env, seeds, settings.backend, settings.env_threads, **env_kwargs)
         with ExitStack() as failing:
             failing.callback(self.pool.close)
             self._begin_or_go_on(out)
@@ -79,7 +78,7 @@ class Trainer:
         # What the last step brought that is not in the replay yet, nor in the episodes' sums.
         self._unstored: tuple[NDArray[Any], ...] | None = None
         self._uncounted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
-        self.step, self.pending_updates, self.seconds_before = 0, 0, 0.0
+        self.step, self.seconds_before = 0, 0.0
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
         self._ahead, self._waits = 0, True
         # A GPU takes an update behind acting, before the host has the actions: it then never waits for the host.
@@ -87,7 +86,7 @@ class Trainer:
         self.stop, self.last = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
-        self.run.update_manifest(env_spec=to_json(self.spec.env_spec), halves=isinstance(self.pool, Halves))
+        self.run.update_manifest(env_spec=to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
         begun = (out, self.learner.agents, self.step, settings.steps)
@@ -105,44 +104,17 @@ class Trainer:
         self.start()
         try:
             with StopSignals() as self.stop:
-                if isinstance(self.pool, Halves) and self.settings.overlap:
-                    self._train_in_halves(self.pool)
-                else:
-                    self._train_in_lockstep()
+                while not self.done:
+                    self.begin()
+                    self.pool.send(self.send())
+                    self.while_environments_step()
+                    self.receive(self.pool.receive())
                 self.finish()
         finally:
             self.pool.close()
         self.callbacks.finish()
         raise_if_stopped([self])
         return self.run
-
-    def _train_in_lockstep(self) -> None:
-        while not self.done:
-            self.begin()
-            self.pool.send(self.send())
-            self.while_environments_step()
-            self.receive(self.pool.receive())
-
-    def _train_in_halves(self, pool: Halves) -> None:
-        """Where everything is to be saved, both halves wait for each other."""
-        places = zip(pool.pools, pool.places, strict=True)
-        first, second = (Half(Acting(self.learner, place), part, self.obs[place]) for part, place in places)
-        resting = True
-        while not self.done:
-            if resting:
-                first.start()
-            second.start()
-            self.flush_and_update()
-            if resting:
-                first.send()
-            second.send()
-            self.update_stats()
-            resting, made = self.sync_after_next, first.receive()
-            if not resting:
-                first.start()
-                first.send()
-            obs, action, mean, *transition = joined((made, second.receive()))
-            self.on_transition(obs, action, mean, Transition(*transition))
 
     def start(self) -> None:
         """Start the clock."""
@@ -158,33 +130,21 @@ class Trainer:
         """Whether it took its last step with budget left."""
         return self.done and self.step < self.settings.steps
 
-    @property
-    def sync_after_next(self) -> bool:
-        """Whether nothing may be under way after the next step: it is the last, or everything is saved."""
-        return self.step + 1 >= self.last or self._saved_at(self.step + 1)
-
     def _saved_at(self, step: int) -> bool:
         every = self.settings.checkpoint_every
         return every > 0 and step % every == 0
 
     def begin(self) -> None:
-        """Begin one step of every agent."""
-        self.acting.start(self.obs)
-        self.flush_and_update()
-        if self._queues:
-            self.learn_ahead()
+        """Begin one step of every agent: store the last one while the device acts.
 
-    def flush_and_update(self) -> None:
-        """Store the last step while the device acts; with ``overlap``, begin the gradient steps that are due.
-
-        Asked to stop, it makes the next step the last.
+        Asked to stop, it makes this step the last.
         """
+        self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
             self.last = min(self.last, self.step + 1)
         self._store()
-        if self.settings.overlap:
-            self.learner.sync_behaviour()
-            self._learn()
+        if self._queues:
+            self.learn_ahead()
 
     def send(self) -> NDArray[np.float32]:
         """The actions for the environments."""
@@ -192,24 +152,18 @@ class Trainer:
         return sent
 
     def receive(self, transition: Transition) -> None:
-        """Take in what the environments did with the actions that ``send`` gave."""
-        self.on_transition(self.obs, self._action, self._mean, transition)
-
-    def on_transition(
-        self, obs: NDArray[Any], action: NDArray[Any], mean: NDArray[np.float32], transition: Transition
-    ) -> None:
-        """Take in one step of every agent; learn, log and save where that is due."""
+        """Take in what the environments did with the actions that ``send`` gave; learn, log and save where due."""
         settings = self.settings
-        parts = (obs, action, transition.obs_next, transition.reward, transition.terminated)
+        parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
         self._unstored = (*parts, self.episodes.first)
-        self._uncounted = (mean, transition.reward, transition.terminated | transition.truncated)
+        self._uncounted = (self._mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
-        self.pending_updates += self._updates_after(self.step) - self._ahead
-        self._ahead = 0
-        if self.pending_updates and not settings.overlap:
+        updates, self._ahead = self._updates_after(self.step) - self._ahead, 0
+        if updates:
             self._store()
-            self._learn()
+        for _ in range(updates):
+            self.learner.learn()
         if settings.eval_every and self._ends_interval(settings.eval_every):
             self.evaluations.add(self.step, evaluate_agents(self.learner), self._current_policies())
         if self._ends_interval(settings.log_every):
@@ -224,18 +178,22 @@ class Trainer:
         """What the host has time for between sending actions and receiving what they led to."""
         if not self._queues:
             self.learn_ahead()
+        self._waits = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
+        self.update_stats()
+
+    def _next_updates_sample_next_step(self) -> bool:
+        """Whether the gradient steps of the step after the one under way have batches that hold it."""
         step = self.step + 1
         first = self.learner.updates + self._updates_after(step) - self._ahead
-        after = range(first, first + self._updates_after(step + 1))
-        self._waits = any(self.learner.newest_sampled(step + 1, update) for update in after)
-        self.update_stats()
+        updates = range(first, first + self._updates_after(step + 1))
+        return any(self.learner.newest_sampled(step + 1, update) for update in updates)
 
     def learn_ahead(self) -> None:
         """Do the gradient steps of the step under way now, where their batches do not hold it.
 
         They are the same now as after the step: a batch of 256 from a million steps seldom holds the newest one.
         """
-        if self._waits or self.settings.overlap or self.settings.train_freq > 1:
+        if self._waits:
             return
         self._ahead = self._updates_after(self.step + 1)
         for _ in range(self._ahead):
@@ -247,20 +205,14 @@ class Trainer:
         return self.settings.gradient_steps if follows else 0
 
     def finish(self) -> None:
-        """The gradient steps that are left, and the policies; a checkpoint where it is to go on some day."""
+        """Write the policies; a checkpoint where it is to go on some day."""
         if (self.stopped or self.settings.keep_checkpoint) and not self._saved_at(self.step):
             self.checkpoint()
         if self.stopped:
             LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
             return
         self._store()
-        self._learn()
         self._finish()
-
-    def _learn(self) -> None:
-        while self.pending_updates:
-            self.learner.learn()
-            self.pending_updates -= 1
 
     def update_stats(self) -> None:
         """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
@@ -288,7 +240,6 @@ class Trainer:
         facts: dict[str, Any] = {
             "step": self.step,
             "updates": self.learner.updates,
-            "due": self.pending_updates,
             "seconds": self._seconds(),
         }
         facts["metrics_offset"] = self.log.sync()
@@ -319,8 +270,7 @@ class Trainer:
                     "fit: finish the run with the version that began it, or choose another folder."
                 )
             tensor.copy_(kept)
-        self.step, self.learner.updates, self.pending_updates = facts["step"], facts["updates"], facts["due"]
-        self.seconds_before = facts["seconds"]
+        self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
@@ -459,7 +409,7 @@ def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 
     """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
     method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
     actor, critic = layouts(settings.backbone, method, shape)
-    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction + settings.overlap
+    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
     replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
     numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)
     size: int = getattr(torch, settings.dtype).itemsize

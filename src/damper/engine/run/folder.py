@@ -142,6 +142,11 @@ def open_run(path: Path, settings: Settings) -> Run:
             complete(old) | {f"code of {part}": who for part, who in its.items()}
             for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
         )
+        if before.get("overlap"):
+            raise DamperError(
+                f"out={str(path)!r} holds a run with overlap=True, which was removed: choose another folder, or go on "
+                "with the version of damper that began it. The policies in it can still be loaded."
+            )
         free = (*_FREE, "steps") if run.has_checkpoint and settings.steps > before["steps"] else _FREE
         for name in dict.fromkeys([*record, *now, *before]):
             if name not in free and now.get(name) != before.get(name):

@@ -56,13 +56,7 @@ class Learner:
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
         self.updates = 0
-        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # of each, as parts act apart
-        # What acts. With overlap it is a copy, so that acting need not wait for an update under way. After a checkpoint
-        # it is copied anew: where it had been up to date, nothing changes.
-        actor = self.population.state["actor"]
-        self.behaviour_params, self._behaviour_outdated = (actor.clone() if settings.overlap else actor), True
-        on_gpu = self.device.type == "cuda"
-        self.act_stream = torch.cuda.Stream(self.device, priority=-1) if settings.overlap and on_gpu else None
+        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # steps of each
         self._prepare()
 
     def _prepare(self) -> None:
@@ -99,21 +93,7 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""
-        shown = {"shown": self.behaviour_params} if self.settings.overlap else {}
-        return {**self.population.state, **shown, "acted": self.acted}
-
-    def sync_behaviour(self) -> None:
-        """With ``overlap``: act from here on with what was learned so far, whatever is learned after this call."""
-        if not self._behaviour_outdated:
-            return
-        self._behaviour_outdated, actor = False, self.population.state["actor"]
-        if self.act_stream is None:
-            self.behaviour_params.copy_(actor)
-            return
-        learning = torch.cuda.current_stream(self.device)
-        learning.wait_stream(self.act_stream)
-        self.behaviour_params.copy_(actor)
-        self.act_stream.wait_stream(learning)
+        return {**self.population.state, "acted": self.acted}
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -122,7 +102,6 @@ class Learner:
         self.updates += 1
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._learn[not delayed]()
-        self._behaviour_outdated |= not delayed
 
     def newest_sampled(self, steps: int, update: int) -> bool:
         """Whether any agent's batch for the given update, with so many steps stored, holds the newest of them.
