@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -384,3 +385,16 @@ def test_a_parameter_that_one_process_uses_is_averaged_and_one_that_none_uses_le
         assert {name for name in found if name.startswith("branch")} == {f"branch {i}" for i in range(6)}
         for i, parameter in enumerate(list(model.parameters())[:6]):
             torch.testing.assert_close(found[f"branch {i}"], parameter.grad)
+
+
+def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn.Module) -> None:
+    @dataclass
+    class Weighted:
+        factor: float
+
+        def __call__(self, primary: Tensor, auxiliary: Tensor) -> Tensor:
+            return primary + self.factor * auxiliary
+
+    g_R, g_T = separate_gradients(actor, critic)
+    damper.backward(*losses(actor, critic), actor.parameters(), rule=Weighted(0.5))
+    np.testing.assert_allclose(gradient_of(actor), g_R + 0.5 * g_T, rtol=1e-5, atol=1e-7)

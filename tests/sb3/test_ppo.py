@@ -16,6 +16,7 @@ from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import FakeImageEnv, IdentityEnv, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
@@ -26,7 +27,7 @@ from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.sb3 import PPO, IndexedRolloutBuffer, ppo
-from damper.sb3.networks import actor_parameters
+from damper.sb3.networks import OnPolicyActor, actor_parameters
 from tests.sb3.models import Counter, make, quiet, weights
 from tests.sb3.test_behaviour import Noisy
 
@@ -186,6 +187,38 @@ def test_dropout_and_batch_normalisation_stay_sb3s() -> None:
     assert torch.equal(weights(ours), weights(theirs))
     for mine, other in zip(ours.policy.buffers(), theirs.policy.buffers(), strict=True):
         assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize(("method", "observations"), [("damper", 2), ("grad-caps", 3)])
+def test_all_observations_of_a_pair_pass_through_the_policy_at_once(method: str, observations: int) -> None:
+    model = quiet(make(PPO, method=method, n_epochs=1, n_steps=60, batch_size=20))
+    rows: list[int] = []
+    model.policy.action_net.register_forward_hook(lambda _, inputs, __: rows.append(len(inputs[0])))
+    model.learn(60)
+    theirs, ours = rows[-6::2], rows[-5::2]  # in turn, minibatch by minibatch
+    assert theirs == [20, 20, 20]
+    assert all(row % observations == 0 and 20 < row <= 20 * observations for row in ours)
+
+
+def test_observations_seen_at_once_get_the_actions_they_get_alone() -> None:
+    model = make(PPO)
+    policy, joined = OnPolicyActor(model.policy), torch.randn(12, 3)
+    policy.join(joined, joined.chunk(2))
+    for part in joined.chunk(2):
+        torch.testing.assert_close(policy(part), OnPolicyActor(model.policy)(part))
+    for part in policy._parts:
+        torch.testing.assert_close(policy(part), model.policy.get_distribution(part).mode())
+        torch.testing.assert_close(policy.distribution(part), OnPolicyActor(model.policy).distribution(part))
+
+
+def test_a_distribution_of_ones_own_is_asked_for_its_mode() -> None:
+    class Doubled(ActorCriticPolicy):
+        def _get_action_dist_from_latent(self, latent: torch.Tensor) -> Any:
+            return self.action_dist.proba_distribution(2.0 * self.action_net(latent), self.log_std)
+
+    obs = torch.randn(9, 3)
+    once, twice = (OnPolicyActor(make(PPO, policy=policy).policy)(obs) for policy in ("MlpPolicy", Doubled))
+    torch.testing.assert_close(twice, 2.0 * once)
 
 
 # --- methods --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -88,14 +88,27 @@ def _per_agent(names: str) -> Rule:
     return per_agent(names, RULES)
 
 
+def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
+    """A rule's parameters; asked for at every step, so that reading a signature anew would cost more than the rule."""
+    try:
+        return _read_parameters(rule)
+    except TypeError:  # a callable object without a hash
+        return inspect.signature(rule).parameters
+
+
+@functools.lru_cache
+def _read_parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(rule).parameters
+
+
 def has_memory(rule: str | Rule) -> bool:
     """Whether the rule takes and returns a state."""
-    return "state" in inspect.signature(find(rule)).parameters
+    return "state" in _parameters(find(rule))
 
 
 def settings_of(rule: str | Rule) -> dict[str, Any]:
     """The rule's settings with their defaults."""
-    parameters = list(inspect.signature(find(rule)).parameters.values())[2:]
+    parameters = list(_parameters(find(rule)).values())[2:]
     return {p.name: p.default for p in parameters if p.name != "state" and p.kind is not p.VAR_KEYWORD}
 
 
@@ -131,7 +144,7 @@ def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
     if state is not None and not has_memory(rule):
         given = type(state).__name__
         raise DamperError(f"state must be left out for {title}, which has no memory, but a {given} was given.")
-    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(rule).parameters.values()):
+    if any(p.kind is p.VAR_KEYWORD for p in _parameters(rule).values()):
         return
     known = settings_of(rule)
     for name in settings:

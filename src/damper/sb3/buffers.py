@@ -98,6 +98,7 @@ class IndexedRolloutBuffer(RolloutBuffer):
         # Whether the row above holds the observation before.
         self._follows = ~starts & (np.arange(len(starts)) % self.buffer_size > 0)
         self._leads = np.append(self._follows[1:], False)
+        self.flat_rewards = self.swap_and_flatten(self.rewards).reshape(-1)
         yield from super().get(batch_size)
 
     def _get_samples(self, batch_inds: NDArray[np.int64], env: Any = None) -> Any:
@@ -121,9 +122,10 @@ class IndexedRolloutBuffer(RolloutBuffer):
             return {key: self.to_torch(array[rows]) for key, array in self.observations.items()}
         return self.to_torch(self.observations[rows])
 
-    def before(self, rows: NDArray[np.int64]) -> Any:
-        """Observations of the rows above; at an episode's first step its own."""
-        return self.take(rows - self._follows[rows])
+    def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows above; at an episode's first step its own."""
+        found: NDArray[np.int64] = rows - self._follows[rows]
+        return found
 
 
 class IndexedDictRolloutBuffer(IndexedRolloutBuffer, DictRolloutBuffer):

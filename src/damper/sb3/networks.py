@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector.utils import create_empty_array
-from stable_baselines3.common.policies import BasePolicy, ContinuousCritic
+from stable_baselines3.common.distributions import DiagGaussianDistribution
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
 from stable_baselines3.sac.policies import Actor as SacActor
 from torch import Tensor, nn
 from torch.distributions import Normal
@@ -32,8 +33,20 @@ class Policy:
         self.actor: Any = actor
         self.state, self.eval_mode = state, eval_mode
         self._kept: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._joined: Any = None
+        self._parts: Sequence[Any] = ()
+
+    def join(self, joined: Any, parts: Sequence[Any]) -> None:
+        """Let observations that are equal parts of one batch pass through the actor together."""
+        self._joined, self._parts = joined, parts
 
     def _shared(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
+        for i, part in enumerate(self._parts):
+            if part is obs:
+                return self._kept_or(kind, self._joined, lambda s: split(compute(s), len(self._parts)))[i]
+        return self._kept_or(kind, obs, compute)
+
+    def _kept_or(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
         # The observation is kept beside the value so that its id cannot be reused while the entry lives.
         key = kind, id(obs)
         if key in self._kept:
@@ -113,9 +126,19 @@ class OnPolicyActor(Policy):
 
     def __call__(self, obs: Any) -> Tensor:
         """The mode: the Gaussian's mean, or its tanh where gSDE squashes."""
-        # SB3 hands out one distribution object again and again, so its numbers are taken at once.
-        action: Tensor = self._shared("action", obs, lambda s: self.actor.get_distribution(s).mode())
+        action: Tensor = self._shared("action", obs, self._mode)
         return action
+
+    def _mode(self, obs: Any) -> Tensor:
+        policy = self.actor
+        # SB3's own Gaussian need not be made for its mean. One distribution object is handed out again and again, so
+        # its numbers are taken at once.
+        if not (_is_own(policy) and isinstance(policy.action_dist, DiagGaussianDistribution)):
+            mode: Tensor = policy.get_distribution(obs).mode()
+            return mode
+        features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+        mean: Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
+        return mean
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before any tanh; gSDE's deviation is the one its noise amounts to."""
@@ -127,6 +150,12 @@ class OnPolicyActor(Policy):
         if not isinstance(inside, Normal):
             raise DamperError(f"this loss needs a Gaussian policy, but the policy's is {type(inside).__name__}.")
         return inside.mean, inside.stddev.log()
+
+
+def _is_own(policy: Any) -> bool:
+    """Whether a policy makes its distribution as SB3's does."""
+    names, kind = ("get_distribution", "_get_action_dist_from_latent"), type(policy)
+    return all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
 
 
 def actor_parameters(policy: Any) -> list[nn.Parameter]:
@@ -172,6 +201,16 @@ def hidden(actor: Any, obs: Any) -> Tensor:
     trunk = actor.latent_pi if hasattr(actor, "latent_pi") else actor.mu[:-2]
     features: Tensor = trunk(actor.extract_features(obs, actor.features_extractor))
     return features
+
+
+def split(batch: Any, count: int) -> Sequence[Any]:
+    """Equal parts of a batch: of a tensor, or of tensors by name or in a tuple."""
+    if isinstance(batch, Tensor):
+        return batch.chunk(count)
+    parts = zip(
+        *(tensor.chunk(count) for tensor in (batch.values() if isinstance(batch, dict) else batch)), strict=True
+    )
+    return [dict(zip(batch, part, strict=True)) if isinstance(batch, dict) else part for part in parts]
 
 
 def has_modes(module: nn.Module) -> bool:

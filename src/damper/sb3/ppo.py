@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import gymnasium
+import numpy as np
 import stable_baselines3
 import torch
 from stable_baselines3.common.buffers import RolloutBuffer
@@ -21,7 +22,7 @@ from damper.rules._two_vector import Rule
 from damper.sb3.buffers import index_rows
 from damper.sb3.log import Log
 from damper.sb3.mixin import SmoothMixin, named
-from damper.sb3.networks import OnPolicyActor, actor_parameters
+from damper.sb3.networks import OnPolicyActor, actor_parameters, split
 
 
 class PPO(SmoothMixin, stable_baselines3.PPO):
@@ -130,10 +131,11 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             super().train()
             return
         log, parameters, most = Log(), self._actor_parameters(), self.max_grad_norm
+        every = list(self.policy.parameters())
 
         def combine_and_clip(*_: Any) -> None:
             self._add_auxiliary(parameters, log)
-            nn.utils.clip_grad_norm_(self.policy.parameters(), most)
+            nn.utils.clip_grad_norm_(every, most)
 
         # SB3 clips between its backward pass and the step: with no bound, which changes nothing, until both are one.
         self.max_grad_norm = math.inf
@@ -148,13 +150,13 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     def _add_auxiliary(self, parameters: list[nn.Parameter], log: Log) -> None:
         """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
         method, state = self._method, self.method_state
-        batch = self._pairs()
-        if method.actor is None or batch is None:
-            return
         # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
         policy = OnPolicyActor(self.policy, state, eval_mode=self._has_modes)
+        batch = self._pairs(policy)
+        if method.actor is None or batch is None:
+            return
         noise = {name: self._noise(kind, batch) for name, kind in method.noise.items()}
-        auxiliary = method.actor(policy, batch, noise, **self._settings["actor"])
+        auxiliary = method.actor(policy, batch, noise, **self._loss_settings())
         log.add(auxiliary_loss=auxiliary)
         if method.rule is None:
             auxiliary.backward(inputs=parameters)
@@ -163,21 +165,29 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         state.remember(report.state)
         log.add_report(report)
 
-    def _pairs(self) -> Batch | None:
-        """The last minibatch's consecutive observations; None where it has no pair."""
+    def _loss_settings(self) -> dict[str, Any]:
+        """The loss's own; no pair of a rollout ends in a termination, so that there is nothing to mask."""
+        settings = self._settings["actor"]
+        return {**settings, "mask_terminal": False} if "mask_terminal" in settings else settings
+
+    def _pairs(self, policy: OnPolicyActor) -> Batch | None:
+        """The last minibatch's consecutive observations, which the policy is to see at once; None without a pair."""
         buffer: Any = self.rollout_buffer
-        rows = buffer.pairs(self._method.previous_obs)
+        previous = self._method.previous_obs
+        rows = buffer.pairs(previous)
         if len(rows) == 0:
             return None
-        envs, steps = divmod(rows, buffer.buffer_size)
-        rewards: Tensor = buffer.to_torch(buffer.rewards[steps, envs])
+        observed = [rows, rows + 1, buffer.before(rows)] if previous else [rows, rows + 1]
+        joined = buffer.take(np.concatenate(observed))
+        policy.join(joined, parts := split(joined, len(observed)))
+        rewards: Tensor = buffer.to_torch(buffer.flat_rewards[rows])
         return Batch(
-            buffer.take(rows),
+            parts[0],
             buffer.to_torch(buffer.actions[rows]),
             rewards,
-            buffer.take(rows + 1),
+            parts[1],
             torch.zeros_like(rewards),
-            previous_obs=buffer.before(rows) if self._method.previous_obs else None,
+            previous_obs=parts[2] if previous else None,
             progress=1.0 - self._current_progress_remaining,
             action_scale=self._action_scale,
         )
