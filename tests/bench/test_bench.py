@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from damper.bench.interleaved_timing import CLOCKS
-from damper.bench.result import Found, read
+from damper.bench.result import Measurement, read
 from damper.cli import main
 from damper.experiments.timings import read_timings
 
@@ -123,7 +123,7 @@ def test_mistakes_end_in_a_sentence(words: list[str], sentence: str, capsys: pyt
 
 def test_a_measurement_comes_back_and_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"name": "a", "ms": 1234.5}, {"name": "b", "ms": 0.01234, "more": None}]
-    found = Found("x", "X", "scope", rows, ("ms",), {"device": "cpu"})
+    found = Measurement("x", "X", "scope", rows, ("ms",), {"device": "cpu"})
     found.save(tmp_path, "damper bench x")
     assert read(tmp_path / "x.json") == found
     assert found.markdown().splitlines()[2:] == ["| a | 1,234 |  |", "| b | 0.0123 |  |"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from damper.bench.figures import draw_bench_figures
-from damper.bench.result import Found, read
+from damper.bench.result import Measurement, read
 from damper.errors import DamperError
 from damper.report.style import pyplot
 from tests.pictures import texts
@@ -60,7 +60,7 @@ def test_a_measurement_s_plot_has_values_and_a_panel_per_backbone(tmp_path: Path
     rows = [
         {"backbone": b, "method": m, "ms": ms} for b in ("TD3", "SAC") for m, ms in (("plain", 0.5), ("damper", 50))
     ]
-    Found("update", "Update time", "", rows, ("ms",)).save(tmp_path, "damper bench update")
+    Measurement("update", "Update time", "", rows, ("ms",)).save(tmp_path, "damper bench update")
     axes = kept[0].axes
     assert [panel.get_title() for panel in axes] == ["TD3", "SAC"]
     assert [text.get_text() for text in axes[0].texts] == ["0.500", "50"]

@@ -130,7 +130,7 @@ class Sizes:
             for dtype in (torch.float32, torch.float64):
                 given = [tensor.to(self.device, dtype) for tensor in (rows, x, v, *bars)]
                 with mock.patch.object(action_gradient_tape, "in_groups", return_value=grouped):
-                    tape = action_gradient_tape.FieldTape(layout, given[0], case.activation, *given[1:3])
+                    tape = action_gradient_tape.ActionGradientTape(layout, given[0], case.activation, *given[1:3])
                     results.append((tape.gradient, tape.curvature, tape.gradients(*given[3:])))
             (*ours, found), (*theirs, expected) = results
             for what, a, b in zip(("gradient", "curvature"), ours, theirs, strict=True):

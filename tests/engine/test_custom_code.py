@@ -13,7 +13,7 @@ import gymnasium
 import pytest
 
 import damper
-from damper.engine.custom_code import identify, is_named, is_own
+from damper.engine.custom_code import identify, is_named, is_shipped
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
@@ -100,9 +100,9 @@ def test_code_without_a_file_is_told_apart_too() -> None:
 
 def test_whose_code_it_is() -> None:
     parts = [function for name in METHODS for function in find_method(name).functions.values()]
-    assert all(is_own(function) for function in parts) and len(parts) > 20
+    assert all(is_shipped(function) for function in parts) and len(parts) > 20
     wrapping = functools.wraps(RULES["damper"])(lambda *given, **settings: None)
-    assert not any(is_own(one) for one in (pendulum, Maker, wrapping, two_vector_rule()(lambda stats: (0.0, 0.0))))
+    assert not any(is_shipped(one) for one in (pendulum, Maker, wrapping, two_vector_rule()(lambda stats: (0.0, 0.0))))
     named = [pendulum, Maker, RULES["damper"], functools.partial(gymnasium.make, "Pendulum-v1")]
     assert all(is_named(one) for one in named)
     assert not any(

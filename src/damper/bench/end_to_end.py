@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from damper.bench.interleaved_timing import wait
-from damper.bench.result import Found
+from damper.bench.result import Measurement
 from damper.bench.workloads import MODES, ExecutionMode
 from damper.engine.device.precision import on_device
 from damper.engine.envs import make_pool
@@ -45,7 +45,7 @@ def end_to_end(
     steps: int,
     populations: Sequence[int] = (1,),
     env_threads: int | None = None,
-) -> Found:
+) -> Measurement:
     """Train every task a little with every back end that is installed, the agents as so many populations."""
     if not populations or min(populations) < 1 or max(populations) > agents:
         raise DamperError(f"populations must be from 1 to the {agents} agents, but {list(populations)} was given.")
@@ -66,7 +66,7 @@ def end_to_end(
                         row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
                         row |= {"method": method, "agents": agents, "populations": count, "steps/s": speed(parts)}
                         rows.append({**row, **shares(parts[0])} if count == 1 else row)
-    return Found("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
+    return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
 
 
 def _shared_out(agents: int, count: int) -> list[range]:
@@ -149,9 +149,9 @@ def shares(settings: Settings) -> dict[str, float]:
         trainer.train()
     at, step, before = begun[0]
     total = time.perf_counter() - at
-    taken = {name: seconds - before[name] for name, seconds in spent.items()}
-    simulator = 1e6 * taken["stepping %"] / (settings.steps - step)
-    return {"simulator µs": simulator, **{name: 100.0 * seconds / total for name, seconds in taken.items()}}
+    times = {name: seconds - before[name] for name, seconds in spent.items()}
+    simulator = 1e6 * times["stepping %"] / (settings.steps - step)
+    return {"simulator µs": simulator, **{name: 100.0 * seconds / total for name, seconds in times.items()}}
 
 
 def _time_steps(pool: Any, spent: dict[str, float]) -> None:

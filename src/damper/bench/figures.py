@@ -41,10 +41,10 @@ def _cost(updates: dict[str, Rows]) -> Any:
         own = {machine: _ratios(rows, backbone, "× plain") for machine, rows in updates.items()}
         own[PAPER] = _ratios(first, backbone, "paper's × plain")
         methods = [name for name in own[PAPER] if name != "plain" and all(name in ratios for ratios in own.values())]
-        for i, (who, ratios) in enumerate(own.items()):
-            colour = GREY if who == PAPER else SHADES[i % len(SHADES)]
+        for i, (implementation, ratios) in enumerate(own.items()):
+            colour = GREY if implementation == PAPER else SHADES[i % len(SHADES)]
             places = [k + 0.27 * (i - (len(own) - 1) / 2) for k in range(len(methods))]
-            bars = axes.barh(places, [ratios[name] for name in methods], 0.25, color=colour, label=who)
+            bars = axes.barh(places, [ratios[name] for name in methods], 0.25, color=colour, label=implementation)
             axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=7, color=GREY)
         axes.axvline(1.0, color=GREY, lw=0.8, ls=":")
         axes.set(title=backbone, xlabel="× a plain update", yticks=range(len(methods)), yticklabels=methods)

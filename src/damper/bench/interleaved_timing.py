@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import torch
 
-Subject = Callable[[int], None]  # runs that many iterations
+Workload = Callable[[int], None]  # runs that many iterations
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 @dataclass(frozen=True)
-class Turns:
-    """Seconds per iteration of each subject, one number per round."""
+class InterleavedTimes:
+    """Seconds per iteration of each workload, one number per round."""
 
     seconds: Mapping[str, list[float]]
 
@@ -35,7 +35,7 @@ class Turns:
 
 @dataclass(frozen=True)
 class Plan:
-    """How subjects take turns.
+    """How workloads take turns.
 
     Attributes:
         iterations: how many timed ones each, over all rounds.
@@ -66,17 +66,17 @@ def wait(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-def take_turns(subjects: Mapping[str, Subject], plan: Plan, warm_up: int) -> Turns:
-    """Warm every subject up (compilation, graph capture, caches), then let them take turns; who goes first rotates."""
-    for subject in subjects.values():
-        subject(warm_up)
+def time_interleaved(workloads: Mapping[str, Workload], plan: Plan, warm_up: int) -> InterleavedTimes:
+    """Warm every workload up (compilation, graph capture, caches), then let them take turns; who goes first rotates."""
+    for workload in workloads.values():
+        workload(warm_up)
     # An even number, so that TD3's actor has its share of every turn.
-    each, names = 2 * max(1, plan.iterations // plan.rounds // 2), list(subjects)
+    each, names = 2 * max(1, plan.iterations // plan.rounds // 2), list(workloads)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(max(1, min(plan.rounds, plan.iterations // each))):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
             start = plan.now()
-            subjects[name](each)
+            workloads[name](each)
             seconds[name].append((plan.now() - start) / each)
-    return Turns(seconds)
+    return InterleavedTimes(seconds)

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from damper.bench.interleaved_timing import Subject
+from damper.bench.interleaved_timing import Workload
 from damper.bench.workloads import ExecutionMode, Transitions
 from damper.engine.envs import Spec
 
@@ -87,7 +87,7 @@ def _fill(buffer: Any, data: Transitions) -> None:
     buffer.full = True
 
 
-def whole_train(model: Any, batch_size: int) -> Subject:
+def whole_train(model: Any, batch_size: int) -> Workload:
     """The model's own ``train``: sampling, update, target copies, its log."""
 
     def run(iterations: int) -> None:
@@ -96,7 +96,7 @@ def whole_train(model: Any, batch_size: int) -> Subject:
     return run
 
 
-def paper_train(model: Any, backbone: str, batch_size: int) -> Subject:
+def paper_train(model: Any, backbone: str, batch_size: int) -> Workload:
     """SB3's ``train`` in the paper's scope: one fixed batch, no target copies; its log has no output."""
     samples = model.replay_buffer.sample(batch_size)
     model.replay_buffer.sample = lambda *_, **__: samples

@@ -16,7 +16,7 @@ from damper.report.style import FAINT, GREY, LOOKS, pyplot, save
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurement:
     """One measurement.
 
     Attributes:
@@ -100,12 +100,12 @@ def _colour(label: str) -> str:
     return LOOKS[methods[-1]].colour if methods else FAINT
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> Measurement:
     """A saved measurement."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         fields = {name: content[name] for name in ("name", "title", "scope", "rows", "how")}
-        return Found(**fields, bars=tuple(content["bars"]))
+        return Measurement(**fields, bars=tuple(content["bars"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamperError(f"{path} must be a file that `damper bench` wrote, but cannot be read: {error!r}.") from error
 

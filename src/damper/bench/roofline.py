@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from damper.bench.interleaved_timing import Plan, take_turns
-from damper.bench.result import Found
+from damper.bench.interleaved_timing import Plan, time_interleaved
+from damper.bench.result import Measurement
 from damper.bench.workloads import ExecutionMode, Transitions, make_learner, networks_step, paper_update
 from damper.engine.update.learner import Learner
 
@@ -22,14 +22,14 @@ WARM_UP = 10
 PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))  # batch, rows, inner, columns
 
 
-def floor(
+def roofline(
     data: Transitions,
     how: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     sizes: Sequence[int],
     plan: Plan,
-) -> Found:
+) -> Measurement:
     """Measured time over the machine's limit, for each backbone, method and population size."""
     rows = []
     torch.backends.cuda.matmul.allow_tf32 = how.tf32
@@ -38,11 +38,11 @@ def floor(
         for agents in sizes:
             learners = {m: make_learner(data, backbone, m, how, agents) for m in methods}
             counted = {m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()}
-            subjects = {m: paper_update(learner) for m, learner in learners.items()}
-            taken = take_turns(subjects, plan, WARM_UP)
+            workloads = {m: paper_update(learner) for m, learner in learners.items()}
+            measured = time_interleaved(workloads, plan, WARM_UP)
             for method, (flops, moved) in counted.items():
                 times = {"ms by operations": 1e3 * flops / rate, "ms by bytes": 1e3 * moved / bandwidth}
-                ms, limit = taken.median_ms(method), max(times.values())
+                ms, limit = measured.median_ms(method), max(times.values())
                 row = {"backbone": backbone.upper(), "method": method, "agents": agents, "ms": ms, **times}
                 base = counted[methods[0]][0]
                 row |= {"× limit": ms / limit, "Mflop": flops / 1e6, "operations × first": flops / base}
@@ -50,7 +50,7 @@ def floor(
     record: dict[str, Any] = how.record() | plan.record()
     record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
     title = f"Distance from the limit: {rate / 1e9:,.0f} Gflop/s, {bandwidth / 1e9:,.0f} GB/s"
-    return Found("floor", title, SCOPE, rows, ("ms", "× limit"), record)
+    return Measurement("floor", title, SCOPE, rows, ("ms", "× limit"), record)
 
 
 def operations(learner: Learner) -> float:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import torch
 
-from damper.bench.interleaved_timing import Plan, take_turns
-from damper.bench.result import Found
+from damper.bench.interleaved_timing import Plan, time_interleaved
+from damper.bench.result import Measurement
 from damper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
 from damper.engine.update.learner import Learner
 
@@ -27,7 +27,7 @@ def scaling(
     methods: Sequence[str],
     sizes: Sequence[int],
     plan: Plan,
-) -> Found:
+) -> Measurement:
     """Time populations of each size; the plan's iterations are for one agent, on a CPU larger populations do fewer."""
     rows = []
     for backbone in backbones:
@@ -35,7 +35,7 @@ def scaling(
             fewer = max(1, plan.iterations // agents) if how.device == "cpu" else plan.iterations
             rows += _size(data, how, backbone, methods, agents, replace(plan, iterations=fewer))
     record = how.record() | plan.record()
-    return Found("scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record)
+    return Measurement("scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record)
 
 
 def _size(
@@ -47,14 +47,14 @@ def _size(
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     learners = {method: make_learner(data, backbone, method, how, agents) for method in methods}
-    subjects = {method: whole_update(learner) for method, learner in learners.items()}
-    taken = take_turns(subjects, plan, WARM_UP)
+    workloads = {method: whole_update(learner) for method, learner in learners.items()}
+    times = time_interleaved(workloads, plan, WARM_UP)
     peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
     rows = []
     for method, learner in learners.items():
-        ms = taken.median_ms(method)
+        ms = times.median_ms(method)
         row: dict[str, object] = {"backbone": backbone.upper(), "method": method, "agents": agents, "ms": ms}
-        row |= {"µs per agent": 1e3 * ms / agents, "× first": taken.ratio(method, methods[0])}
+        row |= {"µs per agent": 1e3 * ms / agents, "× first": times.ratio(method, methods[0])}
         rows.append({**row, "state MiB": _state_bytes(learner) / 2**20, "peak MiB": peak})
     return rows
 

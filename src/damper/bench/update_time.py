@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from damper.bench import peers
-from damper.bench.interleaved_timing import Plan, Turns, take_turns
-from damper.bench.result import Found
+from damper.bench.interleaved_timing import InterleavedTimes, Plan, time_interleaved
+from damper.bench.result import Measurement
 from damper.bench.workloads import ExecutionMode, Transitions, make_learner, paper_update
 from damper.engine.run.provenance import code, hardware, versions
 from damper.experiments.paper import paper, title
@@ -24,38 +24,40 @@ SB3 = "plain, SB3"
 
 def update_time(
     data: Transitions, how: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
-) -> tuple[Found, dict[str, Turns]]:
+) -> tuple[Measurement, dict[str, InterleavedTimes]]:
     """Time the methods of each backbone in turns, with SB3's plain update among them where it is installed."""
     rows, turns = [], {}
     for backbone in backbones:
-        subjects = {method: paper_update(make_learner(data, backbone, method, how)) for method in methods}
+        workloads = {method: paper_update(make_learner(data, backbone, method, how)) for method in methods}
         if peers.has_sb3():
             model = peers.sb3_model(data, backbone, how)
-            subjects[SB3] = peers.paper_train(model, backbone, how.batch_size)
-        taken = take_turns(subjects, plan, WARM_UP)
-        rows += [_row(taken, backbone, name) for name in subjects]
-        turns[backbone] = taken
+            workloads[SB3] = peers.paper_train(model, backbone, how.batch_size)
+        times = time_interleaved(workloads, plan, WARM_UP)
+        rows += [_row(times, backbone, name) for name in workloads]
+        turns[backbone] = times
     record = how.record() | plan.record()
-    found = Found("update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record)
+    found = Measurement("update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record)
     return found, turns
 
 
-def _row(taken: Turns, backbone: str, name: str) -> dict[str, object]:
+def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]:
     printed = paper()["update_time_ms"].get(title(name), {}).get(backbone, {})
-    base = "plain" if "plain" in taken.seconds else name
+    base = "plain" if "plain" in times.seconds else name
     return {
         "backbone": backbone.upper(),
         "method": name,
-        "ms": taken.mean_ms(name),
-        "median ms": taken.median_ms(name),
-        "× plain": taken.ratio(name, base),
-        "× SB3's plain": taken.ratio(name, SB3) if SB3 in taken.seconds else None,
+        "ms": times.mean_ms(name),
+        "median ms": times.median_ms(name),
+        "× plain": times.ratio(name, base),
+        "× SB3's plain": times.ratio(name, SB3) if SB3 in times.seconds else None,
         "paper's ms": printed.get("ms"),
         "paper's × plain": printed.get("ratio"),
     }
 
 
-def write_timings(results: Path, data: Transitions, found: Found, turns: dict[str, Turns], command: str) -> list[Path]:
+def write_timings(
+    results: Path, data: Transitions, found: Measurement, turns: dict[str, InterleavedTimes], command: str
+) -> list[Path]:
     """The engine's timings into the store that ``damper report`` reads."""
     how = {**found.how, "implementation": "damper", "scope": "paper"}
     how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
@@ -66,7 +68,7 @@ def write_timings(results: Path, data: Transitions, found: Found, turns: dict[st
                 backbone=backbone,
                 method=method,
                 task=data.env,
-                milliseconds=taken.mean_ms(method),
+                milliseconds=times.mean_ms(method),
                 iterations=int(found.how["iterations"]),
                 agents=1,
                 batch_size=256,
@@ -74,11 +76,11 @@ def write_timings(results: Path, data: Transitions, found: Found, turns: dict[st
                 versions=versions(),
                 hardware=hardware(str(how["device"])),
                 command=command,
-                rounds=[1e3 * seconds for seconds in taken.seconds[method]],
+                rounds=[1e3 * seconds for seconds in times.seconds[method]],
                 **code(),
             ),
         )
-        for backbone, taken in turns.items()
-        for method in taken.seconds
+        for backbone, times in turns.items()
+        for method in times.seconds
         if method != SB3
     ]

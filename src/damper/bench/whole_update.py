@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from damper.bench import peers
-from damper.bench.interleaved_timing import Plan, Subject, take_turns
-from damper.bench.result import Found
+from damper.bench.interleaved_timing import Plan, Workload, time_interleaved
+from damper.bench.result import Measurement
 from damper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
 
 SCOPE = (
@@ -16,30 +16,30 @@ SCOPE = (
 WARM_UP = 20
 
 
-def versus(
+def compare_implementations(
     data: Transitions, how: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
-) -> Found:
+) -> Measurement:
     """Time ours, SB3's and SBX's updates in turns; what is not installed has no row."""
     rows: list[dict[str, object]] = []
     for backbone in backbones:
-        subjects = _subjects(data, how, backbone, methods)
-        taken = take_turns(subjects, plan, WARM_UP)
-        base = "SB3 plain" if "SB3 plain" in subjects else next(iter(subjects))
-        for name in subjects:
-            row = {"backbone": backbone.upper(), "implementation": name, "ms": taken.median_ms(name)}
-            rows.append({**row, f"× {base}": taken.ratio(name, base), "× faster": taken.ratio(base, name)})
+        workloads = _workloads(data, how, backbone, methods)
+        times = time_interleaved(workloads, plan, WARM_UP)
+        base = "SB3 plain" if "SB3 plain" in workloads else next(iter(workloads))
+        for name in workloads:
+            row = {"backbone": backbone.upper(), "implementation": name, "ms": times.median_ms(name)}
+            rows.append({**row, f"× {base}": times.ratio(name, base), "× faster": times.ratio(base, name)})
     record = how.record() | plan.record()
-    return Found("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
+    return Measurement("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
 
 
-def _subjects(data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str]) -> dict[str, Subject]:
-    subjects = {f"damper engine {m}": whole_update(make_learner(data, backbone, m, how)) for m in methods}
+def _workloads(data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str]) -> dict[str, Workload]:
+    workloads = {f"damper engine {m}": whole_update(make_learner(data, backbone, m, how)) for m in methods}
     if peers.has_sb3():
-        subjects["SB3 plain"] = peers.whole_train(peers.sb3_model(data, backbone, how), how.batch_size)
+        workloads["SB3 plain"] = peers.whole_train(peers.sb3_model(data, backbone, how), how.batch_size)
         for method in methods:
             if method != "plain":
                 model = peers.sb3_model(data, backbone, how, method)
-                subjects[f"damper.sb3 {method}"] = peers.whole_train(model, how.batch_size)
+                workloads[f"damper.sb3 {method}"] = peers.whole_train(model, how.batch_size)
     if peers.has_sbx() and how.device == "cpu":
-        subjects["SBX plain"] = peers.whole_train(peers.sbx_model(data, backbone, how), how.batch_size)
-    return subjects
+        workloads["SBX plain"] = peers.whole_train(peers.sbx_model(data, backbone, how), how.batch_size)
+    return workloads

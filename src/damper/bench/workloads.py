@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from damper.bench.interleaved_timing import Subject
+from damper.bench.interleaved_timing import Workload
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Spec, make_pool
 from damper.engine.envs.spec import unscale_action
@@ -95,7 +95,7 @@ def make_learner(
     return learner
 
 
-def whole_update(learner: Learner) -> Subject:
+def whole_update(learner: Learner) -> Workload:
     """What training does at every step: sampling, noise, update, target copies, sums for the log."""
 
     def run(iterations: int) -> None:
@@ -105,13 +105,13 @@ def whole_update(learner: Learner) -> Subject:
     return run
 
 
-def paper_update(learner: Learner) -> Subject:
+def paper_update(learner: Learner) -> Workload:
     """The paper's scope: forward passes, losses, gradients, optimiser steps (and their noise) on one fixed batch.
 
     Target copies and what the log would read are left out; TD3's actor has its turn at every second iteration.
     """
     population, delay = learner.population, learner.settings.policy_delay
-    population.diagnosing = False
+    population.with_diagnostics = False
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
     done = 0
 
@@ -128,5 +128,5 @@ def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
     """One update on a fixed batch, without target copies."""
     size, count = learner.settings.batch_size, learner.population.state["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
-    noise, update = learner.compiled(lambda: learner.noise(count, size)), learner.updating(with_actor, targets=False)
+    noise, update = learner.compiled(lambda: learner.noise(count, size)), learner.make_update(with_actor, targets=False)
     return lambda: update(batch, noise())

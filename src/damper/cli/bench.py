@@ -10,11 +10,11 @@ import torch
 from damper.bench import peers
 from damper.bench.end_to_end import end_to_end
 from damper.bench.interleaved_timing import Plan
-from damper.bench.result import Found, read
-from damper.bench.roofline import floor
+from damper.bench.result import Measurement, read
+from damper.bench.roofline import roofline
 from damper.bench.scaling import scaling
 from damper.bench.update_time import METHODS, update_time, write_timings
-from damper.bench.whole_update import versus
+from damper.bench.whole_update import compare_implementations
 from damper.bench.workloads import ExecutionMode, Transitions, random_transitions
 from damper.cli.options.bench import Bench
 from damper.engine.run.files import check_folder
@@ -86,7 +86,7 @@ def _data(options: Bench) -> Transitions:
     return random_transitions(options.task)
 
 
-def _measure(options: Bench, part: str) -> Found | None:
+def _measure(options: Bench, part: str) -> Measurement | None:
     cpu, methods = options.device == "cpu", options.methods or PAIR
     plan = Plan(options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device)
     shared = (_how(options), options.backbones or ("td3", "sac"))
@@ -97,7 +97,7 @@ def _measure(options: Bench, part: str) -> Found | None:
             write_timings(options.results, data, found, turns, _command(options, part))
         return found
     if part == "peers":
-        return versus(_data(options), *shared, methods, plan)
+        return compare_implementations(_data(options), *shared, methods, plan)
     if part == "scaling":
         sizes = options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 10, 35, 100, 300))
         return scaling(_data(options), *shared, methods, sizes, plan)
@@ -105,11 +105,11 @@ def _measure(options: Bench, part: str) -> Found | None:
         what = (*shared, methods, options.tasks, options.agents, options.steps)
         return end_to_end(*what, options.populations, options.env_threads)
     if part == "floor":
-        return floor(_data(options), *shared, methods, options.sizes or (1,), plan)
+        return roofline(_data(options), *shared, methods, options.sizes or (1,), plan)
     return _sb3(options, plan)
 
 
-def _sb3(options: Bench, plan: Plan) -> Found | None:
+def _sb3(options: Bench, plan: Plan) -> Measurement | None:
     if not peers.has_sb3():
         say("Stable-Baselines3 is not installed: its measurement is left out.", "yellow")
         return None
@@ -125,4 +125,4 @@ def _sb3(options: Bench, plan: Plan) -> Found | None:
             rows.append({**row, "SB3's plain ms": made.plain_ms, "× SB3's plain": made.ratio})
     scope = "SB3's own training step with its default networks, and our class's: sampling, targets and log included."
     record = _how(options).record() | plan.record() | {"mode": "eager"}
-    return Found("sb3", "Our SB3 classes beside SB3's", scope, rows, ("ms",), record)
+    return Measurement("sb3", "Our SB3 classes beside SB3's", scope, rows, ("ms",), record)

@@ -7,7 +7,7 @@ from typing import Any
 from gymnasium.envs.registration import EnvSpec
 
 from damper.cli.options.export import Export
-from damper.engine.envs.recorded import gap
+from damper.engine.envs.env_spec_json import missing_part
 from damper.errors import DamperError
 from damper.export import export
 from damper.export.files import contract_path
@@ -50,6 +50,6 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     named = f"{options.source} names no environment that fits"
     if contract["env_spec"]:
         spec = EnvSpec.from_json(contract["env_spec"])
-        missing = f"{told} is not recorded, so " if (told := gap(spec)) else ""
+        missing = f"{part} is not recorded, so " if (part := missing_part(spec)) else ""
         named = f"{missing}{spec.id} cannot be made here"
     return f"smoothness in the contract is null, because {named}: name one with --env to have it measured."

@@ -13,14 +13,14 @@ from typing import Any
 PLAIN = (str, int, float, bool, type(None))
 
 
-def is_own(function: Callable[..., Any]) -> bool:
+def is_shipped(function: Callable[..., Any]) -> bool:
     """Whether all of it is damper's: a function of the package that wraps nobody else's, and is wrapped by nobody."""
     if isinstance(function, functools.partial):
-        return is_own(function.func)
+        return is_shipped(function.func)
     claimed, actual = function.__module__, getattr(function, "__globals__", {}).get("__name__")
     wrapped = getattr(function, "__wrapped__", None)
     own = all(str(home).split(".")[0] == "damper" for home in (claimed, actual or claimed))
-    return own and (wrapped is None or is_own(wrapped))
+    return own and (wrapped is None or is_shipped(wrapped))
 
 
 def is_named(function: Callable[..., Any]) -> bool:
@@ -41,7 +41,7 @@ def identify(function: Callable[..., Any]) -> str:
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
     name = f"{named.__module__}:{named.__qualname__}"
-    if is_own(function):
+    if is_shipped(function):
         return name
     plain = [value for value in _captured(function) if isinstance(value, PLAIN)]
     text = _source(named) + (repr(plain) if plain else "") + "".join(_named_in_module(named, {named}))

@@ -16,14 +16,14 @@ from safetensors.numpy import load_file, save
 
 from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike
-from damper.engine.envs.recorded import to_json
+from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.spec import unscale_action
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_bytes, write_json
 from damper.engine.run.folder import Run
-from damper.engine.run.groups import groups
 from damper.engine.run.policy import Policy
 from damper.engine.run.provenance import versions
+from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter
@@ -66,7 +66,7 @@ class Evaluation:
         records = self.records()
         names = [name for name, value in records[0].items() if isinstance(value, float) and name != "training_seed"]
         out = {}
-        for label, members in groups(self.agents).items():
+        for label, members in group_by_settings(self.agents).items():
             tables = {
                 name: np.array([[r[name] for r in records if r["agent"] == member] for member in members])
                 for name in ["length", *names]

@@ -103,14 +103,16 @@ def _engine(gymnasium_id: str) -> list[str]:
     return [name for name in ("mujoco", "box2d") if f".{name}." in entry]
 
 
-def deviations(who: Mapping[str, Any]) -> dict[str, Any]:
+def deviations(agent_identity: Mapping[str, Any]) -> dict[str, Any]:
     """What an agent's training does differently from its protocol and the paper's budget: setting -> its value."""
-    env, backbone = who["task"], who["backbone"]
+    env, backbone = agent_identity["task"], agent_identity["backbone"]
     budget = find_task(env).steps
-    steps = who["training"]["steps"] if budget is None else budget
-    published = resolve(env, backbone, who["method"], (who["seed"],), steps, who["protocol"]).record()
+    steps = agent_identity["training"]["steps"] if budget is None else budget
+    published = resolve(
+        env, backbone, agent_identity["method"], (agent_identity["seed"],), steps, agent_identity["protocol"]
+    ).record()
     return {
         name: value
-        for name, value in who["training"].items()
+        for name, value in agent_identity["training"].items()
         if canonical(published[name]) != value or (name == "steps" and budget is None)
     }

@@ -156,8 +156,8 @@ def _cell_agents(
     agents = []
     for row in population.agents():
         own = resolve(env, backbone, method, (row["seed"],), steps, request.protocol, **{**given, **_without(row)})
-        who = identity(own.record(), row, installed, request.episodes)
-        agents.append(AgentSpec(own, who, digest(who), seeds.index(row["seed"])))
+        agent_identity = identity(own.record(), row, installed, request.episodes)
+        agents.append(AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"])))
     return agents
 
 

@@ -170,9 +170,9 @@ def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -
     return Progress(name, experiment.title, protocol, len(done), len(total), 0, 0, None)
 
 
-def _loosely(who: Mapping[str, Any]) -> str:
+def _loosely(identity: Mapping[str, Any]) -> str:
     """Who an agent is, whatever simulated it."""
-    return digest({name: value for name, value in who.items() if name not in ("envs", "physics", "numerics")})
+    return digest({name: value for name, value in identity.items() if name not in ("envs", "physics", "numerics")})
 
 
 def estimate(jobs: Sequence[Job], records: Sequence[Record]) -> float | None:
@@ -190,10 +190,10 @@ def _speed(agent: AgentSpec, records: Sequence[Record]) -> float | None:
     """Median steps per second of the most similar populations: same task, then backbone, then method."""
     best: tuple[int, list[float]] = (-1, [])
     for record in records:
-        speed, who = record.run.get("steps_per_second"), record.identity
-        if not speed or who["task"] != agent.identity["task"]:
+        speed, identity = record.run.get("steps_per_second"), record.identity
+        if not speed or identity["task"] != agent.identity["task"]:
             continue
-        score = sum(who[name] == agent.identity[name] for name in ("backbone", "method", "envs"))
+        score = sum(identity[name] == agent.identity[name] for name in ("backbone", "method", "envs"))
         if score > best[0]:
             best = (score, [speed])
         elif score == best[0]:

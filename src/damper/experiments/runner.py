@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from damper.engine.loop.side_by_side import ALIKE, train_side_by_side
+from damper.engine.loop.side_by_side import MUST_MATCH, train_side_by_side
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.run.provenance import versions
@@ -51,7 +51,7 @@ def group_by_pool(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path
     groups: dict[Hashable, list[tuple[Job, Path]]] = {}
     for place, (job, folder) in enumerate(jobs):
         settings = job.settings
-        alike: Hashable = (settings.backbone, settings.protocol, *(getattr(settings, name) for name in ALIKE))
+        alike: Hashable = (settings.backbone, settings.protocol, *(getattr(settings, name) for name in MUST_MATCH))
         groups.setdefault(alike if may_share(settings) else place, []).append((job, folder))
     return list(groups.values())
 
@@ -78,10 +78,10 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
     for index, row in enumerate(run.agents):
-        who = identity(manifest["settings"], row, first["physics"], episodes)
-        agent = by_digest.get(digest(who))
+        agent_identity = identity(manifest["settings"], row, first["physics"], episodes)
+        agent = by_digest.get(digest(agent_identity))
         if agent is not None:
-            records.append(make_record(run, evaluation, index, who, agent.rank, command))
+            records.append(make_record(run, evaluation, index, agent_identity, agent.rank, command))
     return records
 
 

@@ -111,14 +111,15 @@ class Store:
         if self.folder.is_file():
             raise DamperError(f"results must be a folder of records, but {self.folder} is a file: choose another.")
 
-    def path(self, who: Mapping[str, Any]) -> Path:
+    def path(self, identity: Mapping[str, Any]) -> Path:
         """Where the record of this identity lies: ``protocol/task/backbone-method-seed-digest.json``."""
-        protocol, task, method = (_safe(str(who[name])) for name in ("protocol", "task", "method"))
-        return self.folder / protocol / task / f"{who['backbone']}-{method}-{who['seed']}-{digest(who)}.json"
+        protocol, task, method = (_safe(str(identity[name])) for name in ("protocol", "task", "method"))
+        file = f"{identity['backbone']}-{method}-{identity['seed']}-{digest(identity)}.json"
+        return self.folder / protocol / task / file
 
-    def has(self, who: Mapping[str, Any]) -> bool:
+    def has(self, identity: Mapping[str, Any]) -> bool:
         """Whether a whole record of this identity is here."""
-        path = self.path(who)
+        path = self.path(identity)
         if not path.exists():
             return False
         try:

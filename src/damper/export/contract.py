@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from damper.engine.envs import EnvLike, Spec, spec_of
-from damper.engine.envs.recorded import gap, to_json
+from damper.engine.envs.env_spec_json import missing_part, to_json
 from damper.engine.run.provenance import versions
 from damper.errors import DamperError
 from damper.export.files import BATCH, INPUT, OUTPUT
@@ -27,7 +27,7 @@ def make_contract(source: Source, network: Network, smoothness: dict[str, Any] |
     ranges, env = observation_ranges(source), _recorded(source.env)
     return {
         "format": FORMAT,
-        "env": env.id if env and gap(env) is None else None,
+        "env": env.id if env and missing_part(env) is None else None,
         "env_spec": to_json(env) if env else None,
         "deterministic": True,
         "observation": {
@@ -76,7 +76,7 @@ def _environment(env: EnvLike | None) -> tuple[Spec | None, float | None]:
     try:
         spec = spec_of(env)
     except (DamperError, ImportError, gymnasium.error.Error):
-        return None, find_task(env.id).period if isinstance(env, EnvSpec) and gap(env) is None else None
+        return None, find_task(env.id).period if isinstance(env, EnvSpec) and missing_part(env) is None else None
     return spec, spec.period or find_task(spec.id).period
 
 

@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike, named_spec, spec_of
-from damper.engine.envs.recorded import same_task
+from damper.engine.envs.env_spec_json import same_task
 from damper.errors import DamperError
 from damper.rollout import Act, evaluation_seeds, rollout
 

@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from damper.engine.envs import EnvLike, Spec, named_spec, spec_of
-from damper.engine.envs.recorded import UNKNOWN
+from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError

@@ -31,20 +31,24 @@ def curvature(critic: Critic, obs: Tensor, action: Tensor, v: Tensor) -> tuple[T
     return (Hv * v).sum(-1), gradient
 
 
-def field(critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
-    """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
-
-    A critic that knows its layers offers both as ``action_field``, to be differentiated once; for any other they are
-    derivatives of its values.
-    """
-    own = getattr(critic, "action_field", None)
-    return own(observations, action, v) if own is not None else nested_field(critic, observations, action, v)
-
-
-def nested_field(
+def action_gradients(
     critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """``field`` of any critic that can be differentiated."""
+    """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
+
+    A critic that knows its layers has both as a method ``action_gradients``, to be differentiated once; for any other
+    they are derivatives of its values.
+    """
+    if (known := getattr(critic, "action_gradients", None)) is not None:
+        gradients: tuple[list[Tensor], Tensor] = known(observations, action, v)
+        return gradients
+    return nested_action_gradients(critic, observations, action, v)
+
+
+def nested_action_gradients(
+    critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor
+) -> tuple[list[Tensor], Tensor]:
+    """``action_gradients`` of any critic that can be differentiated."""
     a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (action, v))
     first, *others = observations
     bend, gradient = curvature(critic, first, a, v)
@@ -82,7 +86,7 @@ def _pave(
     """
     noisy = batch.obs + spread(sigma, batch.obs) * noise["pave_state"]
     observations = (batch.obs, noisy, batch.next_obs)
-    (gradient, *others), bend = field(critic, observations, batch.action, noise["pave_direction"])
+    (gradient, *others), bend = action_gradients(critic, observations, batch.action, noise["pave_direction"])
     MPR, VFC = (mean_square(other - gradient).sum(-1) for other in others)
     Curv = torch.relu(bend + spread(delta, bend)).mean(-1).sum(-1)
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv

@@ -161,8 +161,10 @@ def setups(records: Iterable[Record]) -> list[Setup]:
     """All setups, the paper's protocols and the fullest first; no record is in two, none is left out."""
     families: dict[str, list[Record]] = {}
     for record in records:
-        who = record.identity
-        key = digest([who["protocol"], record.deviations, who["envs"], who["numerics"], who["episodes"]])
+        identity = record.identity
+        key = digest(
+            [identity["protocol"], record.deviations, identity["envs"], identity["numerics"], identity["episodes"]]
+        )
         families.setdefault(key, []).append(record)
     found = [setup for family in families.values() for setup in _by_physics(family)]
     return sorted(found, key=lambda setup: (bool(setup.deviations), -setup.agents, setup.title))
@@ -182,15 +184,15 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
             main = dict(left[0].identity["physics"])
             fits, left = left[:1], left[1:]
         used = {name: main[name] for record in fits for name in record.identity["physics"]}
-        who = fits[0].identity
+        identity = fits[0].identity
         out.append(
             Setup(
-                protocol_name(who["protocol"]),
+                protocol_name(identity["protocol"]),
                 fits[0].deviations,
-                who["envs"],
+                identity["envs"],
                 used,
-                who["numerics"],
-                who["episodes"],
+                identity["numerics"],
+                identity["episodes"],
                 _cells(fits),
             )
         )
@@ -200,8 +202,8 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
 def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
     groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
-        who = record.identity
-        key = (who["backbone"], who["task"], who["method"], digest(who["method_settings"]))
+        identity = record.identity
+        key = (identity["backbone"], identity["task"], identity["method"], digest(identity["method_settings"]))
         groups.setdefault(key, []).append(record)
     cells = [
         Cell(b, task, method, own[0].identity["method_settings"], tuple(sorted(own, key=_seed_order)))

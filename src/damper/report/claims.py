@@ -260,10 +260,10 @@ def _best_weight(e: Evidence) -> Checks:
         found = _beats(e, task, WEIGHTS)
         words = {weight: together(check.verdict for check in checks) for weight, checks in found.items()}
         verdict = next(word for word in (HOLDS, LEANS, OPEN, FAILS) if word in words.values())
-        told = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
+        verdicts = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
         known = len(WEIGHTS) - len(_with(words, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
-        text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(told) or 'none'}"
+        text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(verdicts) or 'none'}"
         best = min(WEIGHTS, key=lambda weight: (HOLDS, LEANS, FAILS, OPEN).index(words[weight]))
         gaps = "; ".join(check.text for check in found[best]) if known else ""
         sure = all(any(check.sure and check.verdict == verdict for check in checks) for checks in found.values())

@@ -72,8 +72,8 @@ class Evidence:
         """A cell's seeds, counted by the measure that is compared."""
         cell = self.cell(backbone, task, method, **changed)
         values = cell.means(measure) if cell else np.array([])
-        told = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
-        return Side(title(method, backbone) + told, values if len(values) >= ENOUGH else None)
+        changes = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
+        return Side(title(method, backbone) + changes, values if len(values) >= ENOUGH else None)
 
     def gradients(self, backbone: str, task: str, name: str) -> Side:
         """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from damper.engine.run.folder import Run
-from damper.engine.run.groups import groups
+from damper.engine.run.seed_groups import group_by_settings
 from damper.report.style import draw_curve, pyplot, save, shades
 
 PANELS = {"return": "return", "sm": "sm (training)"}
@@ -29,7 +29,7 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
     figure, axes = pyplot().subplots(1, len(PANELS), figsize=(9, 3.4), layout="constrained")
     lines = []
     for method, run in runs.items():
-        own = groups(run.agents)
+        own = group_by_settings(run.agents)
         for (label, members), look in zip(own.items(), shades(method, len(own)), strict=True):
             lines.append((method, run, members, f"{method} {label}".removesuffix(" all"), look))
     for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.envs import EnvLike
-from damper.engine.run.groups import groups
+from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation
 from damper.report.style import look
@@ -26,7 +26,7 @@ def first_episodes(evaluation: Evaluation, method: str) -> dict[str, Trace]:
 
 
 def _first(evaluation: Evaluation, method: str) -> Iterator[tuple[str, Episode, Trace]]:
-    for label, members in groups(evaluation.agents).items():
+    for label, members in group_by_settings(evaluation.agents).items():
         agent, episode = evaluation.agents[members[0]], evaluation.episodes[members[0]][0]
         own = look(agent.get("method", method))
         yield label, episode, Trace(episode.executed, episode.low, episode.high, own)

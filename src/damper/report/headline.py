@@ -13,7 +13,7 @@ from damper.report.result_tables import number
 from damper.report.statistics import Interval, relative_change
 from damper.report.tables import markdown_table
 
-ALIKE = 0.1  # a change whose whole interval is smaller is none to speak of
+NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 Pair = tuple[str, Cell, Cell]
 
 
@@ -54,7 +54,7 @@ def _message(plain: Cell, ours: Cell) -> str:
     for measure, (below, above) in words.items():
         _, interval = _change(plain, ours, measure)
         low, high = interval or (-np.inf, np.inf)
-        if measure == "return" and max(-low, high) < ALIKE:
+        if measure == "return" and max(-low, high) < NEGLIGIBLE_CHANGE:
             said.append(f"return within {np.ceil(100 * max(-low, high)):.0f} %")
         else:
             open_ = f"{'return' if measure == 'return' else 'smoothness'} undecided"

@@ -126,9 +126,9 @@ def label(cell: Cell) -> str:
     own: Mapping[str, Any] = {}
     with suppress(DamperError):  # a method that this installation does not have: all its settings are told
         own = published(cell.method, cell.task, cell.backbone)
-    told = {"weight"} if cell.method == "scalarization" else set()
+    always = {"weight"} if cell.method == "scalarization" else set()
     letters = {"eta": "η", "weight": "λ"}
-    changed = [f"{letters.get(n, n)}={v}" for n, v in cell.settings.items() if n in told or own.get(n) != v]
+    changed = [f"{letters.get(n, n)}={v}" for n, v in cell.settings.items() if n in always or own.get(n) != v]
     return " ".join([title(cell.method, cell.backbone), *changed])
 
 

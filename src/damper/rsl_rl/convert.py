@@ -78,6 +78,6 @@ def facts(source: Any, actor: Any) -> dict[str, Any]:
     """What is known of its training."""
     algorithm = getattr(source, "alg", source)
     method = getattr(algorithm, "method", None)
-    told = {"backbone": "ppo", "method": method.name if method else "plain", "obs_groups": list(actor.obs_groups)}
+    facts = {"backbone": "ppo", "method": method.name if method else "plain", "obs_groups": list(actor.obs_groups)}
     settings = dict(getattr(algorithm, "method_settings", {}))
-    return {**told, "settings": settings, "iterations": getattr(source, "current_learning_iteration", None)}
+    return {**facts, "settings": settings, "iterations": getattr(source, "current_learning_iteration", None)}

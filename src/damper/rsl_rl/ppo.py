@@ -134,16 +134,16 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
 
     def save(self) -> dict[str, Any]:
         """rsl_rl's checkpoint; which method it was goes with it, and what its rule remembers."""
-        told = {"method": self.method.name, "settings": self.method_settings}
+        facts = {"method": self.method.name, "settings": self.method_settings}
         memory = [self._memory] if isinstance(self._memory, Tensor) else list(self._memory or ())
-        return {**super().save(), "damper": {**told, "memory": memory}}
+        return {**super().save(), "damper": {**facts, "memory": memory}}
 
     def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
         """rsl_rl's; checkpoints of its own class load too."""
         found: bool = super().load(loaded_dict, load_cfg, strict)
-        told, rule = loaded_dict.get("damper", {}), self.method.rule
-        if told.get("memory") and told["method"] == self.method.name and rule and has_memory(rule):
-            tensors = [tensor.to(self.device) for tensor in told["memory"]]
+        saved, rule = loaded_dict.get("damper", {}), self.method.rule
+        if saved.get("memory") and saved["method"] == self.method.name and rule and has_memory(rule):
+            tensors = [tensor.to(self.device) for tensor in saved["memory"]]
             zeros = torch.zeros(sum(p.numel() for p in self.actor.parameters()), device=self.device)
             form = combine_reported(rule, zeros, zeros, None, **self._settings["rule"])[1].state
             self._memory = tensors[0] if isinstance(form, Tensor) else type(form)(*tensors)
@@ -209,8 +209,8 @@ class _Means:
         self.rows: list[Tensor] = []
 
     def add(self, loss: Tensor, report: GradientReport) -> None:
-        told = (loss, report.conflict, report.cosine, report.norm_ratio, report.weight)
-        self.rows.append(torch.stack([value.detach().reshape(()).to(loss.dtype) for value in told]))
+        values = (loss, report.conflict, report.cosine, report.norm_ratio, report.weight)
+        self.rows.append(torch.stack([value.detach().reshape(()).to(loss.dtype) for value in values]))
 
     def read(self) -> dict[str, float]:
         if not self.rows:

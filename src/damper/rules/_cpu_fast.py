@@ -60,15 +60,15 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
     """
     if not hasattr(rule, "coefficients") or not _is_simple(primary):
         return None
-    combined, told = torch.empty_like(primary), []
+    combined, reports = torch.empty_like(primary), []
     for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
         own = {name: value[i] if isinstance(value, Tensor) else value for name, value in settings.items()}
         found, seen = apply_single(rule, [g_R], [g_T], **own) or apply_reported(
             rule, g_R[None], g_T[None], None, False, **own
         )
         combined[i] = found[0]
-        told.append([value.reshape(()) for value in seen[:-1]])
-    return combined, GradientReport(*map(torch.stack, zip(*told, strict=True)))
+        reports.append([value.reshape(()) for value in seen[:-1]])
+    return combined, GradientReport(*map(torch.stack, zip(*reports, strict=True)))
 
 
 def _is_simple(gradient: Tensor) -> bool:

@@ -35,10 +35,10 @@ class GradientReport(NamedTuple):
 def apply_reported(
     rule: Rule, primary: Tensor, auxiliary: Tensor, state: Any, memory: bool, **settings: Any
 ) -> tuple[Tensor, GradientReport]:
-    """Apply a rule (with ``memory`` or without) and tell what it did; a rule in the span is measured only once."""
+    """Apply a rule (with ``memory`` or without) and report what it did; a rule in the span is measured only once."""
     if hasattr(rule, "explained"):
         combined, stats, added = rule.explained(primary, auxiliary, **settings)
-        return combined, _tell(stats, torch.zeros_like(stats.n_R) + added, working(primary).dtype, None)
+        return combined, _report(stats, torch.zeros_like(stats.n_R) + added, working(primary).dtype, None)
     combined, state = (
         rule(primary, auxiliary, state=state, **settings) if memory else (rule(primary, auxiliary, **settings), None)
     )
@@ -50,10 +50,10 @@ def apply_reported(
         )
     g_R = working(primary)
     change = unit(working(combined) - g_R)
-    return combined, _tell(measure(g_R, working(auxiliary)).stats, change.m * change.k, g_R.dtype, state)
+    return combined, _report(measure(g_R, working(auxiliary)).stats, change.m * change.k, g_R.dtype, state)
 
 
-def _tell(stats: PairStats, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:
+def _report(stats: PairStats, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:
     n_R, n_T, c = stats
     guard = (n_R == 0) | (n_T == 0)
     over = torch.where(guard, 0.0, 1.0 / torch.where(guard, 1.0, n_R))

@@ -21,7 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 import damper.sb3
-from damper.engine.envs.recorded import UNKNOWN
+from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.sb3.convert import ACTOR_MODULES, Actor, make_policy, read_layers

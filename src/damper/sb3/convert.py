@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMoni
 from torch import Tensor, nn
 
 from damper.activations import ACTIVATIONS
-from damper.engine.envs.recorded import UNKNOWN, named_spec, to_json, unrecorded
+from damper.engine.envs.env_spec_json import UNKNOWN, named_spec, to_json, with_unknown_wrapper
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import versions
@@ -128,7 +128,7 @@ def env_spec(model: Any) -> EnvSpec:
         spec = EnvSpec(UNKNOWN)  # several environments at once
     while isinstance(env, VecEnvWrapper):
         if type(env) not in _TRANSPARENT:
-            spec = unrecorded(spec, env)
+            spec = with_unknown_wrapper(spec, env)
         env = env.venv
     return EnvSpec.from_json(to_json(spec))
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from damper.engine.envs.recorded import to_json
+from damper.engine.envs.env_spec_json import to_json
 from damper.errors import DamperError
 from damper.interface import Batch, Noise
 from damper.method_args import check_names, check_rule, choose, is_setting

@@ -72,7 +72,7 @@ def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tenso
 def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -> None:
     made = history(stored + 4)
     replay = filled(made[:stored], capacity)
-    replay.record(tried, TRIES)
+    replay.capture(tried, TRIES)
     for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
         assert torch.equal(replay.rows, filled(made[:count], capacity).rows)
@@ -84,7 +84,7 @@ def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -
 def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
     made = history(stored + 20)
     replay = filled(made[:stored], device="cuda")
-    replay.record(Graphed, WARM_UP)
+    replay.capture(Graphed, WARM_UP)
     for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
         assert torch.equal(replay.rows.cpu(), filled(made[:count]).rows)

@@ -1,4 +1,4 @@
-"""The field's written-out gradient is autograd's of the field that is written out for it."""
+"""A loss of action gradients has the parameter gradients that autograd finds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from damper.engine.gradients import action_gradient_tape
-from damper.engine.gradients.action_gradient_tape import FieldTape
-from damper.engine.networks.action_gradients import action_field
+from damper.engine.gradients.action_gradient_tape import ActionGradientTape
+from damper.engine.networks.action_gradients import action_gradients
 from tests.engine import layers
 
 OBS, B, TOLERANCE = 3, 4, 1e-10
@@ -19,7 +19,7 @@ HIDDEN = [(7,), (18, 5), (7, 20, 6)]
 
 @dataclass
 class Case:
-    """Critics with inputs, and a loss's slopes by their field."""
+    """Critics with inputs, and a loss's derivatives by their action gradients."""
 
     activation: str = "silu"
     hidden: tuple[int, ...] = (18, 7)
@@ -37,15 +37,15 @@ class Case:
         self.g_bar = layers.draw("gradient", self.networks, R, self.A)
         self.c_bar = layers.draw("curvature", self.networks, B)
 
-    def tape(self) -> FieldTape:
-        return FieldTape(self.layout, self.rows, self.activation, self.x, self.v)
+    def tape(self) -> ActionGradientTape:
+        return ActionGradientTape(self.layout, self.rows, self.activation, self.x, self.v)
 
     def reference(self) -> tuple[Tensor, Tensor, Tensor]:
         """Gradient, curvature, and the slopes of ``Σ ḡ · gradient + Σ c̄ curvature`` by the rows."""
         rows = self.rows.clone().requires_grad_()
         each = self.networks // len(self.x)
         x, v = (part.repeat_interleave(each, 0) for part in (self.x, self.v))
-        gradient, curvature = action_field(list(self.layout.split(rows).values()), self.activation, x, v)
+        gradient, curvature = action_gradients(list(self.layout.split(rows).values()), self.activation, x, v)
         total = (gradient * self.g_bar).sum() + (curvature * self.c_bar).sum()
         return gradient.detach(), curvature.detach(), torch.autograd.grad(total, rows)[0]
 

@@ -135,7 +135,9 @@ def test_the_kernels_compile_for_gpus(
     kept.gradients([torch.zeros(2, 256, 1)], 256)
     kept.input_gradients()
     Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
-    field = action_gradient_tape.FieldTape(critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3))
+    field = action_gradient_tape.ActionGradientTape(
+        critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3)
+    )
     for joint in (False, True):
         monkeypatch.setattr(action_gradient_tape, "in_groups", lambda *given, joint=joint: joint)
         field.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))

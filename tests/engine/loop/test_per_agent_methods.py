@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run.groups import groups
+from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import Settings, population
 from damper.errors import DamperError
 from damper.methods import find_method
@@ -60,7 +60,7 @@ def test_methods_with_other_losses_are_refused(names: str) -> None:
 
 def test_rows_of_tables_name_the_method() -> None:
     agents = population([settings(method, seed, **own) for method, seed, own in AGENTS]).agents()
-    assert groups(agents) == {
+    assert group_by_settings(agents) == {
         "plain": [0],
         "damper eta=0.3": [1],
         "damper eta=1": [2],

@@ -25,7 +25,7 @@ def count_at_updates(trainer: Trainer) -> list[int]:
     """How many steps each update could sample from."""
     seen: list[int] = []
     learn, replay = trainer.learner.learn, trainer.learner.replay
-    trainer.learner.learn = lambda: (seen.append(int(replay.expected_on_device)), learn())[1]  # type: ignore[method-assign]
+    trainer.learner.learn = lambda: (seen.append(int(replay.steps_for_sampling)), learn())[1]  # type: ignore[method-assign]
     return seen
 
 
@@ -134,7 +134,7 @@ def test_the_newest_actor_acts(
 
     def learnt() -> None:
         learn()
-        learned[int(learner.replay.expected_on_device)] = learner.state()["actor"].clone()
+        learned[int(learner.replay.steps_for_sampling)] = learner.state()["actor"].clone()
 
     monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
     monkeypatch.setattr(trainer, "send", sent)

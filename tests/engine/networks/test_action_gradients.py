@@ -1,4 +1,4 @@
-"""The field written out layer by layer is the critic's derivative, and so are its own derivatives by the parameters."""
+"""The action gradient written out layer by layer is the critic's derivative, and so is what follows for parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.networks.layout import Layout, leaves, rebuild, trunk_layers
 from damper.engine.networks.stacked import StackedCritic
 from damper.losses import Batch
-from damper.losses.pave import nested_field, pave
+from damper.losses.pave import nested_action_gradients, pave
 
 OBS, B = 3, 6
 WEIGHTS = {"lambda_1": 0.7, "lambda_2": 0.3, "lambda_3": 0.2, "sigma": 0.5, "delta": 1.0}
@@ -50,9 +50,9 @@ class Case:
     def critic(self, tensors: list[Tensor]) -> StackedCritic:
         return StackedCritic(rebuild(self.layout, tensors), self.activation)
 
-    def field(self, field: Callable[..., tuple[list[Tensor], Tensor]], *first: object) -> list[Tensor]:
+    def evaluate(self, function: Callable[..., tuple[list[Tensor], Tensor]], *first: object) -> list[Tensor]:
         observations = (self.batch.obs, self.batch.obs + self.noise["pave_state"], self.batch.next_obs)
-        gradients, bend = field(*first, observations, self.batch.action, self.noise["pave_direction"])
+        gradients, bend = function(*first, observations, self.batch.action, self.noise["pave_direction"])
         return [*gradients, bend]
 
     def loss_and_gradients(self, nested: bool) -> list[Tensor]:
@@ -78,9 +78,9 @@ def test_it_is_the_nested_derivative(
 ) -> None:
     case = Case(activation, hidden, P, A, dtype)
     critic = case.critic(leaves(case.layout.split(case.rows)))
-    theirs = case.field(nested_field, critic)
+    theirs = case.evaluate(nested_action_gradients, critic)
     assert all(value.abs().min() > 0 for value in theirs)
-    check_close(case.field(critic.action_field), theirs, TOLERANCE[dtype])
+    check_close(case.evaluate(critic.action_gradients), theirs, TOLERANCE[dtype])
     ours, theirs = (case.loss_and_gradients(nested) for nested in (False, True))
     assert all(value.norm() > 0 for value in theirs[:-1]), "only the value's own bias has no part in it"
     check_close(ours, theirs, TOLERANCE[dtype])
@@ -90,8 +90,8 @@ def test_it_is_the_nested_derivative(
 def test_relu_has_slopes_and_no_curvature(hidden: tuple[int, ...]) -> None:
     case = Case("relu", hidden, 2, 2, torch.float64)
     critic = case.critic(leaves(case.layout.split(case.rows)))
-    ours = case.field(critic.action_field)
-    check_close(ours, case.field(nested_field, critic), 1e-10)
+    ours = case.evaluate(critic.action_gradients)
+    check_close(ours, case.evaluate(nested_action_gradients, critic), 1e-10)
     assert (ours[-1] == 0).all() and (ours[0] != 0).any()
     check_close(*(case.loss_and_gradients(nested) for nested in (False, True)), 1e-10)
 

@@ -31,11 +31,11 @@ class Replay:
         # How many steps were ever stored: on the host for bookkeeping, on the device for sampling inside a graph.
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
-        # What sampling counts on: the steps stored and, once `expect` was called, the one under way.
-        self.expected_on_device = torch.zeros_like(self.stored_on_device)
+        # What sampling draws from: the steps stored and, after `count_next_step`, the one under way.
+        self.steps_for_sampling = torch.zeros_like(self.stored_on_device)
         self._agent = torch.arange(agents, device=device).unsqueeze(1)
         self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
-        self._store: Callable[[], None] = self._take_in
+        self._store: Callable[[], None] = self._write
 
     @staticmethod
     def width(obs_dim: int, act_dim: int) -> int:
@@ -64,43 +64,43 @@ class Replay:
         self._new.mark()
         self.stored += 1
 
-    def _take_in(self) -> None:
-        """The device's part of ``add``: everything it needs to know is there, so that it can be recorded."""
+    def _write(self) -> None:
+        """The device's part of ``add``: everything it needs to know is there, so that a CUDA graph can capture it."""
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
-        self.expected_on_device.copy_(self.stored_on_device)
+        self.steps_for_sampling.copy_(self.stored_on_device)
 
-    def expect(self) -> None:
+    def count_next_step(self) -> None:
         """Let sampling count the step under way before it is stored.
 
         Only for batches that do not hold it (``Learner.newest_sampled``): they are then what they would be afterwards.
         """
-        torch.add(self.stored_on_device, 1, out=self.expected_on_device)
+        torch.add(self.stored_on_device, 1, out=self.steps_for_sampling)
 
     def fill(self, stored: int) -> None:
         """Count ``stored`` steps whose rows were written directly."""
         self.stored = stored
         self.stored_on_device.fill_(stored)
-        self.expected_on_device.fill_(stored)
+        self.steps_for_sampling.fill_(stored)
 
-    def record(
-        self, recorded: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], tries: int
+    def capture(
+        self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], warm_up: int
     ) -> None:
-        """Store with one launch: ``recorded`` makes a recording of a function, given the tensors that it changes.
+        """Store with one launch: ``graphed`` makes a CUDA graph of a function, given the tensors that it changes.
 
-        Making it runs the function up to ``tries`` times.
+        Capturing it runs the function up to ``warm_up`` times.
         """
 
         def changed() -> dict[str, Tensor]:
-            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(min(tries, self.capacity))}
-            return {**rows, "stored": self.stored_on_device, "expected": self.expected_on_device}
+            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(min(warm_up, self.capacity))}
+            return {**rows, "stored": self.stored_on_device, "expected": self.steps_for_sampling}
 
-        self._store = recorded(self._take_in, changed)
+        self._store = graphed(self._write, changed)
 
     def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; runs inside a CUDA graph."""
-        size = self.expected_on_device.clamp(max=self.capacity)
+        size = self.steps_for_sampling.clamp(max=self.capacity)
         return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
 
     def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
@@ -112,7 +112,7 @@ class Replay:
         before = None
         if previous_obs:
             # The oldest step's predecessor has been written over: it counts as an episode's first.
-            oldest = (self.expected_on_device > self.capacity) & (index == self.expected_on_device % self.capacity)
+            oldest = (self.steps_for_sampling > self.capacity) & (index == self.steps_for_sampling % self.capacity)
             missing = (first > 0) | oldest
             before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
         return Batch(obs, action, reward, next_obs, terminated, before)

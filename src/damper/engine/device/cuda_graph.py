@@ -1,4 +1,4 @@
-"""A function on fixed tensors as a CUDA graph: recorded once, then replayed with one launch."""
+"""A function on fixed tensors as a CUDA graph: captured once, then replayed with one launch."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WARM_UP = 3  # runs before recording, so that lazy set-up, autotuning and workspaces are done
+WARM_UP = 3  # runs before the capture, so that lazy set-up, autotuning and workspaces are done
 
 
 class Graphed:
     """Runs ``function`` (no arguments, in-place on captured tensors) as a graph from the first call on.
 
-    Warm-up and recording run the function, so the tensors that it changes (``state()``) are put back before the first
+    Warm-up and capture run the function, so the tensors that it changes (``state()``) are restored before the first
     real replay: a graphed run computes what an eager one does.
     """
 
     def __init__(self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Recording waits for the first call, when everything the function reads exists."""
+        """Captured at the first call, when everything the function reads exists."""
         self.function, self.state = function, state
         self.graph: torch.cuda.CUDAGraph | None = None
         self.output: Any = None
@@ -29,11 +29,11 @@ class Graphed:
     def __call__(self) -> Any:
         """Replay; the output tensors are the same at every call."""
         if self.graph is None:
-            self.graph = self._record()
+            self.graph = self._capture()
         self.graph.replay()
         return self.output
 
-    def _record(self) -> torch.cuda.CUDAGraph:
+    def _capture(self) -> torch.cuda.CUDAGraph:
         before = {name: tensor.clone() for name, tensor in self.state().items()}
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -42,18 +42,18 @@ class Graphed:
                 self.function()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(graph, stream=_own_stream()):
+        with _no_collection(), torch.cuda.graph(graph, stream=_current_side_stream()):
             self.output = self.function()
         for name, tensor in self.state().items():
             tensor.copy_(before[name])
         return graph
 
 
-def _own_stream() -> torch.cuda.Stream | None:
-    """The current stream, if it is not the common one, to record on.
+def _current_side_stream() -> torch.cuda.Stream | None:
+    """The current stream to capture on, unless it is the default one.
 
-    Recordings made on one stream share the matrix library's workspace. That is harmless while they are replayed one
-    after another; whoever replays on a stream of its own must have recorded there.
+    Graphs captured on one stream share cuBLAS's workspace. That is harmless while they are replayed one after another;
+    a graph that is replayed on a side stream must have been captured there.
     """
     stream = torch.cuda.current_stream()
     return None if stream == torch.cuda.default_stream() else stream
@@ -61,7 +61,7 @@ def _own_stream() -> torch.cuda.Stream | None:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage now and not while recording: a graph that dies then would spoil the recording."""
+    """Collect garbage now and not during the capture: a graph that is freed then would spoil it."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()

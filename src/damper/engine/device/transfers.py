@@ -1,8 +1,8 @@
 """Small arrays between host and device at every step, without waiting for whatever else the device was asked to do.
 
 A plain copy waits until the device is done with everything before it. These go through page-locked memory, in order
-with the device's work, and wait only where a number is needed. The copies themselves can be part of a recording
-(``graphs``); ``mark`` is called after it was launched.
+with the device's work, and wait only where a number is needed. The copies themselves can be captured in a CUDA
+graph; ``mark`` is called after it was launched.
 """
 
 from __future__ import annotations

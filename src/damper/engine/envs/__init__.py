@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from damper.engine.envs import envpool_pool, gymnasium_pool
+from damper.engine.envs.env_spec_json import EnvLike, named_spec
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
-from damper.engine.envs.recorded import EnvLike, named_spec
 from damper.engine.envs.spec import Pool, Spec, Transition
 from damper.errors import DamperError
 from damper.tasks import TASKS, Task, find_task

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from damper.engine.envs.recorded import named_spec, same_task
+from damper.engine.envs.env_spec_json import named_spec, same_task
 from damper.engine.envs.spec import (
     Spec,
     Transition,

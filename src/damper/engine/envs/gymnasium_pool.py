@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from damper.engine.envs.recorded import EnvLike, gap, made_spec
+from damper.engine.envs.env_spec_json import EnvLike, made_spec, missing_part
 from damper.engine.envs.spec import (
     Spec,
     Transition,
@@ -42,7 +42,7 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
         task = find_task(env)
         return _make(task.gymnasium_id, env, {**task.kwargs, **env_kwargs})
     if isinstance(env, EnvSpec):
-        if missing := gap(env):
+        if missing := missing_part(env):
             raise DamperError(
                 f"env must be given, because the record of {env.id!r} does not tell {missing}: name it, or pass a "
                 "callable that makes it."

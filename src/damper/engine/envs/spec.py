@@ -21,7 +21,7 @@ from damper.tasks import TASKS
 class Spec:
     """Spaces and times of one environment; `period` is its control period in seconds where the environment tells.
 
-    `env_spec` says which environment it is, in Gymnasium's words (see `recorded`).
+    `env_spec` says which environment it is, in Gymnasium's words (see `env_spec_json`).
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""A critic's field of action gradients that is kept, so that a loss of it can go back to the parameters.
+"""A critic's gradient by the action as a tape: a loss of ``∇ₐQ`` can be differentiated by the critic's parameters.
 
-``field.action_field`` and its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a dot
-the tangents along v at the first B of R rows; slopes are ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
+``networks.action_gradients`` and its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a
+dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from damper.engine.kernels.layer import Dense
 from damper.engine.networks.layout import Layout
 
 
-class FieldTape:
-    """The field of M stacked critics: ``gradient = ∇ₐq``, ``[M, R, A]``, and ``curvature = vᵀ∇²ₐₐq v``, ``[M, B]``.
+class ActionGradientTape:
+    """Of M stacked critics: ``gradient = ∇ₐq``, ``[M, R, A]``, and ``curvature = vᵀ∇²ₐₐq v``, ``[M, B]``.
 
     Values only: nothing here is seen by autograd.
     """
 
     def __init__(self, layout: Layout, rows: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
-        """Run the critics forwards, their tangents beside them, and their slopes backwards.
+        """Run the critics forwards, their tangents beside them, and the gradients by the hidden units backwards.
 
         Args:
             layout: their layers.
@@ -48,39 +48,39 @@ class FieldTape:
             self.above.append(z)
             if i + 1 < len(self.hidden):
                 self.below.append(torch.cat(self._activated(z), 1))
-        self._slopes_back(v)
+        self._backward_to_actions(v)
 
     def _activated(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        h, slope = self.activation.with_grad(z[:, : self.R])
-        return h, slope[:, : self.B] * z[:, self.R :]
+        h, activation_grad = self.activation.with_grad(z[:, : self.R])
+        return h, activation_grad[:, : self.B] * z[:, self.R :]
 
-    def _slope(self, i: int) -> Tensor:
+    def _activation_grad(self, i: int) -> Tensor:
         return self.activation.with_grad(self.above[i][:, : self.R])[1]
 
-    def _bend(self, i: int) -> Tensor:
+    def _second_derivative(self, i: int) -> Tensor:
         return self.activation.second_derivative(self.above[i][:, : self.R])
 
-    def _slopes_back(self, v: Tensor) -> None:
+    def _backward_to_actions(self, v: Tensor) -> None:
         """``u_L = w``, ``p_l = u_l s_l``, ``u_{l-1} = p_l W_lᵀ``, and the curvature ``Σ_l u_l · b_l``."""
-        u, bent = self.head.weights(self.rows).mT, []
+        u, terms = self.head.weights(self.rows).mT, []
         self.u: list[Tensor] = []
         self.p: list[Tensor] = []
         for i in reversed(range(len(self.hidden))):
-            bent.append(u[:, : self.B] * self._bent(i))
+            terms.append(u[:, : self.B] * self._curvature_term(i))
             self.u.insert(0, u)
-            self.p.insert(0, u * self._slope(i))
+            self.p.insert(0, u * self._activation_grad(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
             given = (self.rows, layer, x, self.p[0])
             back = dense.backward(*given, primary_rows=self.R, group_sizes=(self.R,))
             assert back is not None
             u = back
-        self.gradient, self.curvature = u, torch.cat(bent, -1).sum(-1)
+        self.gradient, self.curvature = u, torch.cat(terms, -1).sum(-1)
 
-    def _bent(self, i: int) -> Tensor:
-        return self._bend(i)[:, : self.B] * self.above[i][:, self.R :].square()
+    def _curvature_term(self, i: int) -> Tensor:
+        return self._second_derivative(i)[:, : self.B] * self.above[i][:, self.R :].square()
 
     def gradients(self, gradient_bar: Tensor, curvature_bar: Tensor) -> Tensor:
-        """Rows ``[M, n]`` for a loss's slopes by ``gradient`` and by ``curvature``.
+        """Rows ``[M, n]`` for a loss's derivatives by ``gradient`` and by ``curvature``.
 
         Every layer's weights take part in three sweeps: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
         biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.
@@ -89,7 +89,7 @@ class FieldTape:
         joint = self.R % self.B == 0 and in_groups(self.rows, total, self.B)
         group_sizes = [self.B] * (total // self.B) if joint else [self.R + self.B]
         found = [dense.alloc_grads(self.rows, len(group_sizes)), *([] if joint else [dense.alloc_grads(self.rows, 1)])]
-        inputs, p_bars, w_bar = self._through_slopes(gradient_bar, c_bar, joint)
+        inputs, p_bars, w_bar = self._through_activation_grads(gradient_bar, c_bar, joint)
         for i in range(0 if joint else len(self.hidden)):
             self._back(i, inputs[i], self.p[i], [self.R], found[1], input_grad_rows=False, biased=False)
         back: Tensor | None = None
@@ -123,7 +123,7 @@ class FieldTape:
             biased=biased,
         )
 
-    def _through_slopes(
+    def _through_activation_grads(
         self, gradient_bar: Tensor, c_bar: Tensor, joint: bool
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """``p̄_l = ū_{l-1} W_l`` and ``ū_l = p̄_l s_l + c̄ b_l``, from ``ū_0``, ḡ at the actions.
@@ -138,7 +138,7 @@ class FieldTape:
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
             p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False)
             p_bars.append(p_bar)
-            u_bar = p_bar * self._slope(i) + self._padded(c_bar * self._bent(i))
+            u_bar = p_bar * self._activation_grad(i) + self._padded(c_bar * self._curvature_term(i))
             if i + 1 == len(self.hidden):
                 break
             if joint:
@@ -155,21 +155,21 @@ class FieldTape:
         Here ``s̄ = p̄ u`` and ``b̄ = c̄ u``; ``back`` are h̄ and ḣ̄, zero behind the last layer.
         """
         z, dz = self.above[i].split((self.R, self.B), 1)
-        slope, bend, u = self._slope(i), self._bend(i), self.u[i]
-        b_bar, own = c_bar * u[:, : self.B], bend[:, : self.B] * dz
-        z_bar, extra = p_bar * u * bend, b_bar * self.activation.third_derivative(z[:, : self.B]) * dz.square()
+        activation_grad, second, u = self._activation_grad(i), self._second_derivative(i), self.u[i]
+        b_bar, own = c_bar * u[:, : self.B], second[:, : self.B] * dz
+        z_bar, extra = p_bar * u * second, b_bar * self.activation.third_derivative(z[:, : self.B]) * dz.square()
         dz_bar = 2.0 * b_bar * own
         if back is not None:
             h_bar, dh_bar = back.split((self.R, self.B), 1)
-            z_bar, extra = z_bar + h_bar * slope, extra + dh_bar * own
-            dz_bar = dz_bar + dh_bar * slope[:, : self.B]
+            z_bar, extra = z_bar + h_bar * activation_grad, extra + dh_bar * own
+            dz_bar = dz_bar + dh_bar * activation_grad[:, : self.B]
         return z_bar + self._padded(extra), dz_bar
 
     def _padded(self, first: Tensor) -> Tensor:
         return F.pad(first, (0, 0, 0, self.R - self.B))
 
     def _joined(self, found: Sequence[Any], w_bar: Tensor) -> Tensor:
-        """All layers' rows; the value's own bias takes no part in the field."""
+        """All layers' rows; the last bias takes no part."""
         size, start = self.rows.shape[1], self.head.weight
         if isinstance(found[0], list):
             found[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))

@@ -14,22 +14,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.engine.gradients.action_gradient_tape import FieldTape
+from damper.engine.gradients.action_gradient_tape import ActionGradientTape
 from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.functional import differentiate, output_gradients
 from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives
-from damper.engine.gradients.recording import (
-    InputRecorder,
+from damper.engine.gradients.precomputed import (
+    CriticFromActionGradients,
+    CriticFromValues,
+    InputCollector,
     LinearizedCritic,
-    OutputReplay,
-    RecordedActionGradients,
-    RecordedCritic,
-    RecordedPolicy,
+    PolicyFromOutputs,
+    PrecomputedOutputs,
     Source,
 )
 from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense
-from damper.engine.networks.action_gradients import field_inputs, of_twins
+from damper.engine.networks.action_gradients import by_agent, repeat_action
 from damper.engine.networks.agents import AgentNetworks
 from damper.losses.pave import pave
 
@@ -51,17 +51,17 @@ class SharedForwardBackend:
         y, saved_activations = self._target(objectives)
 
         def loss(source: Source) -> LossAndLogs:
-            critic = RecordedCritic(source)
+            critic = CriticFromValues(source)
             value = objectives.critic_loss(critic, y)
             if method.critic is not None and not method.critic_apart:
                 value = value + objectives.critic_smoothness(critic, networks.actor())
             return value, {"critic_loss": value}
 
         inputs: list[tuple[Any, ...]] = []
-        loss(InputRecorder(inputs, _two_values))
+        loss(InputCollector(inputs, _two_values))
         tape = _critic_tape(networks, "critic", inputs)
         values = tape.output.view(networks.agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
-        cotangents, logs = output_gradients(lambda outputs: loss(OutputReplay(outputs)), values)
+        cotangents, logs = output_gradients(lambda outputs: loss(PrecomputedOutputs(outputs)), values)
         rows = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
         gradient, value = rows.view(networks.agents, -1), logs["critic_loss"]
         if method.critic_apart and not without_smoothness:
@@ -81,8 +81,8 @@ class SharedForwardBackend:
             policy, saved_activations = actor.policy(actor.target_inputs), actor.tape.saved_activations
         else:
             source = _actor_source(networks, networks.target_policy)
-            policy, saved_activations = RecordedPolicy(_heads(networks), source), []
-        return objectives.target(policy, RecordedCritic(values)), saved_activations
+            policy, saved_activations = PolicyFromOutputs(_heads(networks), source), []
+        return objectives.target(policy, CriticFromValues(values)), saved_activations
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
         """See ``GradientBackend``; PAVE's is written out, any other goes through ``torch.func``."""
@@ -101,25 +101,27 @@ class SharedForwardBackend:
     def _pave(self, objectives: Objectives) -> CriticGradient:
         """PAVE reads the critics' action gradients and curvatures only, and those are written out too."""
         networks = self.networks
-        tapes: list[FieldTape] = []
+        tapes: list[ActionGradientTape] = []
 
         def run(observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
-            x = field_inputs(observations, action)
+            x = repeat_action(observations, action)
             layout, rows = networks.critic_layout, networks.twins("critic")
-            tapes.append(FieldTape(layout, rows, networks.shape.activation, x, v))
-            return of_twins(tapes[-1].gradient, tapes[-1].curvature, len(observations))
+            tapes.append(ActionGradientTape(layout, rows, networks.shape.activation, x, v))
+            return by_agent(tapes[-1].gradient, tapes[-1].curvature, len(observations))
 
-        def replayed(outputs: Sequence[Tensor]) -> LossAndLogs:
-            fields = iter(zip(outputs[::2], outputs[1::2], strict=True))
-            critic = RecordedActionGradients(lambda observations, action, v: of_twins(*next(fields), len(observations)))
+        def loss(outputs: Sequence[Tensor]) -> LossAndLogs:
+            parts = iter(zip(outputs[::2], outputs[1::2], strict=True))
+            critic = CriticFromActionGradients(
+                lambda observations, action, v: by_agent(*next(parts), len(observations))
+            )
             value = objectives.critic_smoothness(critic, networks.actor())
             return value, {"critic_loss": value}
 
-        objectives.critic_smoothness(RecordedActionGradients(run), networks.actor())
+        objectives.critic_smoothness(CriticFromActionGradients(run), networks.actor())
         outputs = [part for tape in tapes for part in (tape.gradient, tape.curvature)]
-        cotangents, logs = output_gradients(replayed, outputs)
-        parts = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
-        return CriticGradient(functools.reduce(torch.add, parts).view(networks.agents, -1), logs["critic_loss"])
+        cotangents, logs = output_gradients(loss, outputs)
+        gradients = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
+        return CriticGradient(functools.reduce(torch.add, gradients).view(networks.agents, -1), logs["critic_loss"])
 
     # --- actors -------------------------------------------------------------------------------------------------
 
@@ -130,15 +132,15 @@ class SharedForwardBackend:
         both, first = LinearizedCritic(self._both_critics), LinearizedCritic(self._first_critic)
         # Only the first loss asks the critics, and what it asks depends on what the actor answers.
         asks_critics, inputs = actor.losses[0]
-        asks_critics(actor.policy(inputs), RecordedCritic(both, first))
+        asks_critics(actor.policy(inputs), CriticFromValues(both, first))
         cotangents: list[Tensor] = []
         logs: Logs = {}
         for loss, inputs in actor.losses:
 
-            def replayed(outputs: Sequence[Tensor], loss: ActorLoss = loss) -> LossAndLogs:
-                return loss(actor.policy_of(outputs), RecordedCritic(both.again(), first.again()))
+            def of_outputs(outputs: Sequence[Tensor], loss: ActorLoss = loss) -> LossAndLogs:
+                return loss(actor.policy_of(outputs), CriticFromValues(both.linearized(), first.linearized()))
 
-            found, more = output_gradients(replayed, actor.outputs_at(inputs))
+            found, more = output_gradients(of_outputs, actor.outputs_at(inputs))
             cotangents.append(actor.by_rows(found, inputs))
             logs |= more
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
@@ -173,7 +175,7 @@ class _ActorPass:
         self.networks, self.heads = networks, _heads(networks)
         self.averages: list[Tensor] = []
         inputs: list[tuple[Any, ...]] = []
-        zeros = RecordedCritic(lambda obs, action: obs.new_zeros(_two_values(obs, action)))
+        zeros = CriticFromValues(lambda obs, action: obs.new_zeros(_two_values(obs, action)))
         self.losses: list[tuple[ActorLoss, list[int]]] = []
         for loss in _actor_losses(objectives):
             self.losses.append((loss, self._inputs_of(inputs, functools.partial(loss, critic=zeros))))
@@ -189,27 +191,27 @@ class _ActorPass:
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
         """Which observations a loss asks for; what the actors' average says of them is computed on the way."""
         width = self.networks.actor_layout.dense[-1].outputs
-        recorder = InputRecorder(inputs, lambda obs: (*obs.shape[:-1], width))
+        collector = InputCollector(inputs, lambda obs: (*obs.shape[:-1], width))
 
         def average(obs: Tensor) -> Tensor:
             self.averages.append(_actor_source(self.networks, "actor_average")(obs))
             return self.averages[-1]
 
-        loss(RecordedPolicy(self.heads, recorder, average))
-        return recorder.order
+        loss(PolicyFromOutputs(self.heads, collector, average))
+        return collector.order
 
     def outputs_at(self, inputs: Sequence[int]) -> list[Tensor]:
         """The actors' outputs at some of the inputs."""
         return [self.outputs[i] for i in inputs]
 
-    def policy(self, inputs: Sequence[int]) -> RecordedPolicy:
+    def policy(self, inputs: Sequence[int]) -> PolicyFromOutputs:
         """The policy as a loss sees it that asks for these inputs."""
         return self.policy_of(self.outputs_at(inputs))
 
-    def policy_of(self, outputs: Sequence[Tensor]) -> RecordedPolicy:
+    def policy_of(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:
         """The same with given outputs, to be differentiated by them."""
         averages = iter(self.averages)
-        return RecordedPolicy(self.heads, OutputReplay(outputs), lambda obs: next(averages))
+        return PolicyFromOutputs(self.heads, PrecomputedOutputs(outputs), lambda obs: next(averages))
 
     def by_rows(self, found: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
         """A loss's gradients by its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""

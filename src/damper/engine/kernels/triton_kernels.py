@@ -1,4 +1,4 @@
-"""The kernels behind ``dense_triton``: blocks of products with what follows them, for one network each.
+"""The kernels behind ``triton_layers``: blocks of products with what follows them, for one network each.
 
 Names in capitals are constants of the compiled kernel.
 """

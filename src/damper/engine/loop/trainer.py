@@ -19,7 +19,7 @@ from damper.agents import BACKBONES
 from damper.engine.data.episodes import Episode, Episodes
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Pool, Transition, make_pool, spec_of
-from damper.engine.envs.recorded import to_json
+from damper.engine.envs.env_spec_json import to_json
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
@@ -27,10 +27,10 @@ from damper.engine.networks.agents import Shape, layouts
 from damper.engine.networks.layout import Layout
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.run.folder import Run, left_to_train, open_run
-from damper.engine.run.groups import mean as mean_over
 from damper.engine.run.metrics_log import MetricsLog, episode_means, take_diagnostics
 from damper.engine.run.policy import Policy, PolicyInfo, describe
 from damper.engine.run.provenance import memory_available, source, versions
+from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
 from damper.engine.update.learner import Learner
@@ -66,10 +66,10 @@ class Trainer:
         self.pool = pool or make_pool(settings.env, seeds, settings.backend, settings.env_threads, **env_kwargs)
         with ExitStack() as failing:
             failing.callback(self.pool.close)
-            self._begin_or_go_on(out)
+            self._begin_or_resume(out)
             failing.pop_all()
 
-    def _begin_or_go_on(self, out: Path) -> None:
+    def _begin_or_resume(self, out: Path) -> None:
         settings = self.settings
         self.learner = Learner(settings, self.spec)
         self.acting = Acting(self.learner)
@@ -80,9 +80,9 @@ class Trainer:
         self._uncounted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.seconds_before = 0, 0.0
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
-        self._ahead, self._waits = 0, True
+        self._updates_ahead, self._next_updates_wait = 0, True
         # A GPU takes an update behind acting, before the host has the actions: it then never waits for the host.
-        self._queues = self.learner.device.type == "cuda"
+        self._queues_updates = self.learner.device.type == "cuda"
         self.stop, self.last = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
@@ -91,7 +91,7 @@ class Trainer:
         self.run.extend(settings.steps)
         begun = (out, self.learner.agents, self.step, settings.steps)
         LOG.info("%s: %d agents train from step %d to %d", *begun)
-        self._told_frozen: set[int] = set()
+        self._logged_frozen: set[int] = set()
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Trainer:
         if self.stop.received is not None or self.callbacks.stop:
             self.last = min(self.last, self.step + 1)
         self._store()
-        if self._queues:
+        if self._queues_updates:
             self.learn_ahead()
 
     def send(self) -> NDArray[np.float32]:
@@ -159,7 +159,7 @@ class Trainer:
         self._uncounted = (self._mean, transition.reward, transition.terminated | transition.truncated)
         self.obs = transition.obs
         self.step += 1
-        updates, self._ahead = self._updates_after(self.step) - self._ahead, 0
+        updates, self._updates_ahead = self._updates_after(self.step) - self._updates_ahead, 0
         if updates:
             self._store()
         for _ in range(updates):
@@ -176,15 +176,15 @@ class Trainer:
 
     def while_environments_step(self) -> None:
         """What the host has time for between sending actions and receiving what they led to."""
-        if not self._queues:
+        if not self._queues_updates:
             self.learn_ahead()
-        self._waits = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
+        self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
         self.update_stats()
 
     def _next_updates_sample_next_step(self) -> bool:
         """Whether the gradient steps of the step after the one under way have batches that hold it."""
         step = self.step + 1
-        first = self.learner.updates + self._updates_after(step) - self._ahead
+        first = self.learner.updates + self._updates_after(step) - self._updates_ahead
         updates = range(first, first + self._updates_after(step + 1))
         return any(self.learner.newest_sampled(step + 1, update) for update in updates)
 
@@ -193,10 +193,10 @@ class Trainer:
 
         They are the same now as after the step: a batch of 256 from a million steps seldom holds the newest one.
         """
-        if self._waits:
+        if self._next_updates_wait:
             return
-        self._ahead = self._updates_after(self.step + 1)
-        for _ in range(self._ahead):
+        self._updates_ahead = self._updates_after(self.step + 1)
+        for _ in range(self._updates_ahead):
             self.learner.learn_ahead()
 
     def _updates_after(self, step: int) -> int:
@@ -254,7 +254,7 @@ class Trainer:
         LOG.debug("%s: checkpoint at step %d", self.run.path, self.step)
 
     def _resume(self) -> NDArray[np.float32]:
-        """Start anew, or put back the newest whole checkpoint."""
+        """Start anew, or load the newest whole checkpoint."""
         checkpoint = self.store.newest()
         if checkpoint is None:
             self.log.rewind(0)
@@ -300,23 +300,24 @@ class Trainer:
             line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.agents)]
         self.recent = []
         self.log.write(line)
-        self._tell(line)
+        self._log_to_python(line)
         for listener in self.listeners:
             listener(line)
         if self.callbacks.functions:
             agents = self.settings.agents()
-            seen = (self.run, self.step, line, agents, self.evaluations.latest)
-            self.callbacks(Training(*seen, self._current_policies, self._freeze))
+            facts = (self.run, self.step, line, agents, self.evaluations.latest)
+            self.callbacks(Training(*facts, self._current_policies, self._freeze))
 
-    def _tell(self, line: dict[str, Any]) -> None:
+    def _log_to_python(self, line: dict[str, Any]) -> None:
         """A metrics line for Python's logging; agents that were frozen since the last one."""
-        total, told = mean_over(line["return"], list(range(self.learner.agents))), (self.run.path, self.step)
-        speed, shown = line["steps_per_second"], "none yet" if total is None else f"{total:.1f}"
-        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *told, self.settings.steps, speed, shown)
+        path, mean_return = self.run.path, group_mean(line["return"], range(self.learner.agents))
+        progress = (path, self.step, self.settings.steps, line["steps_per_second"])
+        words = "none yet" if mean_return is None else f"{mean_return:.1f}"
+        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *progress, words)
         for agent, update in enumerate(line["frozen"]):
-            if update >= 0 and agent not in self._told_frozen:
-                self._told_frozen.add(agent)
-                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite", told[0], agent, update)
+            if update >= 0 and agent not in self._logged_frozen:
+                self._logged_frozen.add(agent)
+                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite", path, agent, update)
 
     def _died_at(self) -> list[int]:
         """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""

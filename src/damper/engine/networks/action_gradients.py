@@ -1,4 +1,4 @@
-"""A critic's field of action gradients and its curvature, written out layer by layer.
+"""A critic's gradient with respect to the action, ``∇ₐQ``, and its curvature, written out layer by layer.
 
 A critic of L hidden layers is ``z_1 = x W_1 + b_1``, ``h_l = f(z_l)``, ``z_{l+1} = h_l W_{l+1} + b_{l+1}`` and
 ``q = h_L w + b``. Its derivatives by the action are then products and sums like the critic itself, and a loss of them
@@ -16,25 +16,25 @@ from torch.nn import functional as F
 from damper.activations import ACTIVATIONS
 
 
-def field_inputs(observations: Sequence[Tensor], action: Tensor) -> Tensor:
+def repeat_action(observations: Sequence[Tensor], action: Tensor) -> Tensor:
     """``[P, R, d + A]``: one action at each of some observations, all rows in one piece."""
     return torch.cat([torch.cat((obs, action), -1) for obs in observations], -2)
 
 
-def of_twins(gradient: Tensor, curvature: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
-    """The field of 2P networks by agent: at each of ``count`` observations ``[P, 2, B, A]``, and ``[P, 2, B]``."""
+def by_agent(gradient: Tensor, curvature: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
+    """Of 2P networks by agent: gradients ``[P, 2, B, A]`` at each of ``count`` inputs, and curvature ``[P, 2, B]``."""
     return list(gradient.unflatten(0, (-1, 2)).chunk(count, -2)), curvature.unflatten(0, (-1, 2))
 
 
-def action_field(
+def action_gradients(
     layers: Sequence[tuple[Tensor, Tensor]], activation: str, x: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
     r"""``g = ∇ₐq`` at every row of x, ``[M, R, A]``, and ``vᵀ∇²ₐₐq v`` at the first B rows, ``[M, B]``.
 
     Forwards go x and, along ``a + t v``, its tangents: ``z_1' = v W_1[a]``, ``h_l' = f'(z_l) z_l'`` and
-    ``z_{l+1}' = h_l' W_{l+1}``, where ``W_1[a]`` are the actions' rows. Backwards go the slopes by the hidden units,
+    ``z_{l+1}' = h_l' W_{l+1}``, where ``W_1[a]`` are the actions' rows. Backwards go the gradients by the hidden units,
     ``u_L = w`` and ``u_{l-1} = (u_l f'(z_l)) W_lᵀ``, the last of them ``g = (u_1 f'(z_1)) W_1[a]ᵀ``. The second
-    derivative along the line gathers what each layer's bend adds: ``vᵀ∇²ₐₐq v = Σ_l u_l · (f''(z_l) z_l'²)``.
+    derivative along the line is a sum over the layers: ``vᵀ∇²ₐₐq v = Σ_l u_l · (f''(z_l) z_l'²)``.
 
     Args:
         layers: weights ``[M, in, out]`` and biases ``[M, 1, out]`` of M networks, the value's own last.
@@ -44,19 +44,19 @@ def action_field(
     """
     f, (*hidden, (w, _)) = ACTIVATIONS[activation], layers
     R, (B, A) = x.shape[1], v.shape[1:]
-    slopes, bends = [], []
+    activation_grads, curvature_terms = [], []
     h, dh = x, F.pad(v, (x.shape[-1] - A, 0))
     for W, b in hidden:
         # Tangents are more rows of the same product.
         z, dz = torch.bmm(torch.cat((h, dh), 1), W).split((R, B), 1)
         z = z + b
-        h, slope = f.with_grad(z)
-        dh = slope[:, :B] * dz
-        slopes.append(slope)
-        bends.append(f.second_derivative(z[:, :B]) * dz.square())
+        h, activation_grad = f.with_grad(z)
+        dh = activation_grad[:, :B] * dz
+        activation_grads.append(activation_grad)
+        curvature_terms.append(f.second_derivative(z[:, :B]) * dz.square())
     u, curvature = w.mT, torch.zeros_like(v[..., 0])
     for i in reversed(range(len(hidden))):
         W = hidden[i][0] if i else hidden[i][0][:, -A:]
-        curvature = curvature + (u[:, :B] * bends[i]).sum(-1)
-        u = torch.bmm(u * slopes[i], W.mT)
+        curvature = curvature + (u[:, :B] * curvature_terms[i]).sum(-1)
+        u = torch.bmm(u * activation_grads[i], W.mT)
     return u, curvature

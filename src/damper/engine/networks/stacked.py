@@ -10,7 +10,7 @@ from torch import Tensor
 
 from damper.activations import ACTIVATIONS
 from damper.engine.kernels.layer import linear
-from damper.engine.networks.action_gradients import action_field, field_inputs, of_twins
+from damper.engine.networks.action_gradients import action_gradients, by_agent, repeat_action
 from damper.engine.networks.layout import Weights
 from damper.errors import DamperError
 
@@ -111,11 +111,13 @@ class StackedCritic:
         half = {name: (weight[::2], bias[::2]) for name, (weight, bias) in self.weights.items()}
         return self._forward(half, torch.cat((obs, action), -1))
 
-    def action_field(self, observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
+    def action_gradients(
+        self, observations: Sequence[Tensor], action: Tensor, v: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
         """``∇ₐQ_j`` at each of some observations, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``."""
-        x = field_inputs(observations, action)
+        x = repeat_action(observations, action)
         x, v = (rows.unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1) for rows in (x, v))
-        return of_twins(*action_field(list(self.weights.values()), self._name, x, v), len(observations))
+        return by_agent(*action_gradients(list(self.weights.values()), self._name, x, v), len(observations))
 
     def _forward(self, weights: Weights, x: Tensor) -> Tensor:
         for name, layer in weights.items():

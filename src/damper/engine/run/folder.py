@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from damper.engine.envs.recorded import named_spec, to_json
+from damper.engine.envs.env_spec_json import named_spec, to_json
 from damper.engine.run.checkpoint import CheckpointStore
 from damper.engine.run.files import write_json
 from damper.engine.run.lock import LOCK
@@ -139,7 +139,7 @@ def open_run(path: Path, settings: Settings) -> Run:
         manifest = run.manifest
         # A run from before code was recorded is taken at its word.
         before, now = (
-            complete(old) | {f"code of {part}": who for part, who in its.items()}
+            complete(old) | {f"code of {part}": identified for part, identified in its.items()}
             for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
         )
         if before.get("overlap"):

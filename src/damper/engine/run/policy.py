@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from damper.agents import sac
-from damper.engine.envs.recorded import named_spec, to_json
+from damper.engine.envs.env_spec_json import named_spec, to_json
 from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from damper.engine.run.groups import groups, mean
+from damper.engine.run.seed_groups import group_by_settings, group_mean
 from damper.engine.settings import Settings
 from damper.terminal import console as standard_output
 from damper.terminal import fit
@@ -33,7 +33,7 @@ class Progress:
     def __init__(self, settings: Settings, console: Console | None = None, live: bool = True) -> None:
         """Rows are the population's groups; without ``live`` a terminal gets lines too."""
         self.settings, self.console = settings, console or standard_output()
-        self.groups = groups(settings.agents())
+        self.groups = group_by_settings(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
         self.live = Live(console=self.console, auto_refresh=False) if live and self.console.is_terminal else None
         self.shown_at = 0.0
@@ -68,7 +68,7 @@ class Progress:
         header = ["agents" if len(self.groups) == 1 else "group", *(COLUMNS[name][0] for name in self.latest)]
         rows = []
         for label, members in self.groups.items():
-            cells = [_cell(mean(values, members), COLUMNS[name][1]) for name, values in self.latest.items()]
+            cells = [_cell(group_mean(values, members), COLUMNS[name][1]) for name, values in self.latest.items()]
             rows.append([f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells])
         table, _ = fit(header, rows, self.console)
         table.title, table.title_justify = self._title(line), "left"
@@ -86,7 +86,9 @@ class Progress:
 
     def _sentence(self, line: dict[str, Any]) -> str:
         everyone = range(len(line["frozen"]))
-        values = {name: mean(self.latest[name], list(everyone)) for name in ("return", "sm") if name in self.latest}
+        values = {
+            name: group_mean(self.latest[name], list(everyone)) for name in ("return", "sm") if name in self.latest
+        }
         shown = ", ".join(f"{name} {_cell(value, COLUMNS[name][1])}" for name, value in values.items())
         return f"{self._title(line)}; {shown}" if shown else self._title(line)
 

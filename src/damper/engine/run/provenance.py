@@ -83,8 +83,8 @@ def commit() -> str | None:
     None where there is none: an installed or vendored copy names no commit of the repository that it happens to lie
     in. A copy without its history can be told its commit in the environment variable ``DAMPER_COMMIT``.
     """
-    if told := os.environ.get("DAMPER_COMMIT"):
-        return told
+    if given := os.environ.get("DAMPER_COMMIT"):
+        return given
     try:
         root, head = _git("rev-parse", "--show-toplevel", "HEAD").splitlines()
         _git("ls-files", "--error-unmatch", "__init__.py")
@@ -108,19 +108,20 @@ def origin() -> str | None:
     ``name==version`` from an index, ``git+url@commit``, an archive's address with its hash. Of a local folder or file
     only the name is told: its path means nothing on another machine.
     """
-    for found in importlib.metadata.distributions(name=DISTRIBUTION):
-        told = json.loads(found.read_text("direct_url.json") or "{}")
-        place = Path(str(found.locate_file("damper")))
-        if told.get("dir_info", {}).get("editable"):
-            place = Path(url2pathname(urlsplit(told["url"]).path), "src", "damper")
+    for installed in importlib.metadata.distributions(name=DISTRIBUTION):
+        direct_url = json.loads(installed.read_text("direct_url.json") or "{}")
+        place = Path(str(installed.locate_file("damper")))
+        if direct_url.get("dir_info", {}).get("editable"):
+            place = Path(url2pathname(urlsplit(direct_url["url"]).path), "src", "damper")
         if place.resolve() == PACKAGE:  # else it is another copy than the one that runs
-            return _requirement(told) if told else f"{DISTRIBUTION}=={found.version}"
+            return _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
     return None
 
 
-def _requirement(told: Mapping[str, Any]) -> str:
+def _requirement(direct_url: Mapping[str, Any]) -> str:
     """An installation's ``direct_url.json`` (PEP 610) as a requirement."""
-    url, vcs, hashes = told["url"], told.get("vcs_info"), told.get("archive_info", {}).get("hashes", {})
+    url, vcs = direct_url["url"], direct_url.get("vcs_info")
+    hashes = direct_url.get("archive_info", {}).get("hashes", {})
     if url.startswith("file:"):
         url = f"file:{PurePosixPath(urlsplit(url).path).name}"
     if vcs:

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from damper.engine.run.groups import groups, mean
+from damper.engine.run.seed_groups import group_by_settings, group_mean
 from damper.engine.settings import Settings
 from damper.errors import MissingExtraError
 
@@ -26,7 +26,7 @@ class TensorBoard:
     def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
         """Needs the ``tensorboard`` extra. What was written after ``step``, where a run goes on, is purged."""
         writer = find_writer()
-        self.groups = groups(settings.agents())
+        self.groups = group_by_settings(settings.agents())
         self.writers = {
             label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1) for label in self.groups
         }
@@ -56,6 +56,6 @@ class TensorBoard:
         for label, members in self.groups.items():
             for name, values in line.items():
                 if isinstance(values, list) and not name.startswith("frozen"):
-                    value = mean(values, members)
+                    value = group_mean(values, members)
                     if value is not None:
                         self.writers[label].add_scalar(f"{kind}/{name}", value, line["step"])

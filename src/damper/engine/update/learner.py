@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.engine.custom_code import is_own
+from damper.engine.custom_code import is_shipped
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
-from damper.engine.device.compilation import own_code
+from damper.engine.device.compilation import with_fresh_code_object
 from damper.engine.device.cuda_graph import WARM_UP, Graphed
 from damper.engine.envs.spec import Spec
 from damper.engine.kernels import dense
 from damper.engine.networks.agents import Shape
 from damper.engine.settings import Settings
-from damper.engine.update.declared import check_declared
+from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
@@ -32,7 +32,7 @@ class Learner:
         self.settings, self.spec = settings, spec
         self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
         if self.device.type == "cuda" and self.device.index is not None:
-            torch.cuda.set_device(self.device)  # streams, events and recordings are the current device's
+            torch.cuda.set_device(self.device)  # streams, events and graphs are the current device's
         self.method = method or find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.agents = len(self.streams.seeds)
@@ -40,7 +40,7 @@ class Learner:
         hparams, method_kwargs = settings.per_agent_hparams(), settings.method_kwargs(self.device, self.dtype)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
         if settings.compile:
-            check_declared(settings.backbone, self.method, shape, hparams, method_kwargs)
+            check_reads_outputs_only(settings.backbone, self.method, shape, hparams, method_kwargs)
         self.population = Population(
             settings.backbone,
             self.method,
@@ -62,13 +62,13 @@ class Learner:
     def _prepare(self) -> None:
         """Choose how acting and learning run."""
         dense.check_capability(self.device)
-        # Keys are hashed on the host, which neither torch.compile nor a recording can follow.
+        # Keys are hashed on the host, which neither torch.compile nor a CUDA graph can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)
         # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
         self._sample = self.compiled(self.sample)
-        self._learn = {with_actor: self.graphed(self._learning(with_actor)) for with_actor in (False, True)}
-        self.replay.record(self.graphed, WARM_UP)
+        self._learn = {with_actor: self.graphed(self._make_learn(with_actor)) for with_actor in (False, True)}
+        self.replay.capture(self.graphed, WARM_UP)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
@@ -77,9 +77,9 @@ class Learner:
         # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
         # Nor does anything else in damper's code that guards would make sure of, for 0.2 ms at every call outside of a
         # CUDA graph. A loss or rule of the user's own may read what changes.
-        own = all(is_own(part) for part in self.method.functions.values())
-        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)} if own else {}
-        return torch.compile(own_code(function), fullgraph=True, dynamic=False, options=options)
+        shipped = all(is_shipped(part) for part in self.method.functions.values())
+        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)} if shipped else {}
+        return torch.compile(with_fresh_code_object(function), fullgraph=True, dynamic=False, options=options)
 
     def graphed(
         self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
@@ -114,24 +114,24 @@ class Learner:
 
     def learn_ahead(self) -> None:
         """``learn`` while the environments still step; only where the batch does not hold that step."""
-        self.replay.expect()
+        self.replay.count_next_step()
         self.learn()
 
-    def _learning(self, with_actor: bool) -> Callable[[], None]:
-        update = self.updating(with_actor)
+    def _make_learn(self, with_actor: bool) -> Callable[[], None]:
+        update = self.make_update(with_actor)
 
-        def learning() -> None:
+        def sample_and_update() -> None:
             fields, noise = self._sample()
             update(Batch(*fields), noise)
 
-        return learning
+        return sample_and_update
 
-    def updating(self, with_actor: bool, targets: bool = True) -> Update:
+    def make_update(self, with_actor: bool, targets: bool = True) -> Update:
         """An update, compiled where that is asked for; without its target copies where only its steps are timed."""
-        return Update(self.population, with_actor, self.compiled, self._informed, targets)
+        return Update(self.population, with_actor, self.compiled, self._with_progress, targets)
 
-    def _informed(self, batch: Batch) -> Batch:
-        progress = self.replay.expected_on_device / self.settings.steps
+    def _with_progress(self, batch: Batch) -> Batch:
+        progress = self.replay.steps_for_sampling / self.settings.steps
         return batch._replace(progress=progress, action_scale=self._action_scale)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:

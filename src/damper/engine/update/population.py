@@ -32,8 +32,8 @@ DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ra
 class Population:
     """The parameters of P agents and the functions that change them.
 
-    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``diagnosing`` says whether
-    updates add to the sums behind the log; timings switch it off, before the first update that is compiled.
+    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``with_diagnostics`` says
+    whether updates add to the sums behind the log; timings switch it off, before the first update that is compiled.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Population:
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
         self.settings, self.automatic_entropy, self.compiled = settings, automatic_entropy, compiled
-        self.diagnosing = True
+        self.with_diagnostics = True
         self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
         self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
         self.networks = AgentNetworks(backbone, method, shape, streams, dtype)
@@ -97,9 +97,9 @@ class Population:
         if not (self.method.rule and has_memory(self.method.rule)):
             return None
         zeros = torch.zeros_like(self.state["actor"])
-        _, seen = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
-        fresh = [tensor.clone() for tensor in _memory_tensors(seen.state)]
-        return fresh[0] if isinstance(seen.state, Tensor) else type(seen.state)(*fresh)
+        _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
+        fresh = [tensor.clone() for tensor in _memory_tensors(report.state)]
+        return fresh[0] if isinstance(report.state, Tensor) else type(report.state)(*fresh)
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
         """Every draw of the count-th update."""
@@ -126,8 +126,8 @@ class Population:
         log_prob = self.step_actor(batch, noise, saved_activations)
         if targets:
             if self.backbone.HAS_ACTOR_TARGET:
-                self._follow("actor", "actor_target", self.hyper["tau"])
-            self._move_average()
+                self._polyak_update("actor", "actor_target", self.hyper["tau"])
+            self._update_actor_average()
         return log_prob
 
     def update_temperature(self, log_prob: Tensor | None) -> None:
@@ -148,30 +148,30 @@ class Population:
         """The critics' optimiser step, and what moves with it."""
         self.state["updates"] += 1
         self._step("critic", gradient)
-        self._diagnose(0, {"critic_loss": loss})
+        self._add_diagnostics(0, {"critic_loss": loss})
         if targets and with_actor:
             # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
-            self._follow("critic", "critic_target", self.hyper["tau"])
+            self._polyak_update("critic", "critic_target", self.hyper["tau"])
         elif targets:
-            self._move_average()
+            self._update_actor_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
         """The same for the actors, after the critics' step; ``log π`` of their actions for a temperature to learn."""
         gradients, logs = self.gradients.actor(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
-        self._diagnose(1, logs)
+        self._add_diagnostics(1, logs)
         return logs["log_prob"] if self.automatic_entropy else None
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
         return Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
 
-    def _move_average(self) -> None:
+    def _update_actor_average(self) -> None:
         """ASAP's average of the actors moves at every update."""
         if "actor_average" in self.state:
-            self._follow("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
+            self._polyak_update("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
 
-    def _follow(self, name: str, copy: str, rate: Tensor) -> None:
+    def _polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
         polyak(self.state[copy], self.state[name], rate, self.state["alive"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
@@ -180,10 +180,10 @@ class Population:
         (g_R, g_T), settings = gradients, self.settings["rule"]
         quick = apply_rows(self.rule, g_R, g_T, **settings) if self._agent_by_agent else None
         memory = self._memory
-        combined, told = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
-        for old, new in zip(_memory_tensors(memory), _memory_tensors(told.state), strict=True):
+        combined, report = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
+        for old, new in zip(_memory_tensors(memory), _memory_tensors(report.state), strict=True):
             old.copy_(new)
-        logs |= {name: getattr(told, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
+        logs |= {name: getattr(report, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
         return combined
 
     def _step(self, name: str, gradient: Tensor) -> None:
@@ -202,13 +202,13 @@ class Population:
         """Which of ``DIAGNOSTICS`` this method fills: the first few."""
         return DIAGNOSTICS[: 2 if self.method.actor is None else 3 if self.method.rule is None else None]
 
-    def _diagnose(self, kind: int, logs: Mapping[str, Tensor]) -> None:
+    def _add_diagnostics(self, kind: int, logs: Mapping[str, Tensor]) -> None:
         """Add the logs to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
-        if not self.diagnosing:
+        if not self.with_diagnostics:
             return
         names = self.diagnostics[1:] if kind else self.diagnostics[:1]
-        told = torch.stack([logs[name].detach().to(torch.float64) for name in names])
-        self.state["diagnostics"][kind : kind + len(names)] += told
+        values = torch.stack([logs[name].detach().to(torch.float64) for name in names])
+        self.state["diagnostics"][kind : kind + len(names)] += values
         self.state["diagnosed"][kind] += 1
 
 

@@ -31,7 +31,7 @@ class Update:
         population: Population,
         with_actor: bool,
         compiler: Compiler = lambda function: function,
-        inform: Callable[[Batch], Batch] = lambda batch: batch,
+        add_context: Callable[[Batch], Batch] = lambda batch: batch,
         targets: bool = True,
     ) -> None:
         """Nothing runs yet.
@@ -40,11 +40,11 @@ class Update:
             population: whose parameters change.
             with_actor: whether actors and targets move too; SAC's always do, TD3's at every ``policy_delay``-th update.
             compiler: makes each part's function faster, for instance ``torch.compile``; the default leaves it.
-            inform: adds to a batch what only the caller knows, inside the compiled functions.
+            add_context: adds to a batch what is not sampled (progress, action scale), inside the compiled functions.
             targets: False leaves every Polyak copy where it is, for timings of the steps alone.
         """
         self.population, self.with_actor = population, with_actor
-        self._compiler, self._inform, self._targets = compiler, inform, targets
+        self._compiler, self._add_context, self._targets = compiler, add_context, targets
         # Compiled, a smoothness loss on the critics that shares no pass with theirs is found beside the rest.
         apart = population.compiled and population.method.critic_apart
         self._critic = self._critic_and_smoothness() if apart else self._whole_critic()
@@ -58,23 +58,25 @@ class Update:
             self._temperature(log_prob)
 
     def _whole_critic(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
-        population, with_actor, inform, targets = self.population, self.with_actor, self._inform, self._targets
+        population, with_actor, add_context = self.population, self.with_actor, self._add_context
+        targets = self._targets
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-            found = population.critic_gradient(inform(batch), noise)
+            found = population.critic_gradient(add_context(batch), noise)
             population.step_critic(found.gradient, found.loss, with_actor, targets)
             return found.saved_activations
 
         return self._compiler(critic)
 
     def _critic_and_smoothness(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
-        population, with_actor, inform, targets = self.population, self.with_actor, self._inform, self._targets
+        population, with_actor, add_context = self.population, self.with_actor, self._add_context
+        targets = self._targets
 
         def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
-            return population.critic_smoothness(inform(batch), noise)
+            return population.critic_smoothness(add_context(batch), noise)
 
         def rest(batch: Batch, noise: NoiseDraws) -> CriticGradient:
-            return population.critic_gradient(inform(batch), noise, without_smoothness=True)
+            return population.critic_gradient(add_context(batch), noise, without_smoothness=True)
 
         def step(found: Sequence[Tensor], smoothness: Sequence[Tensor]) -> None:
             (gradient, loss), (other, value) = found, smoothness
@@ -94,9 +96,9 @@ class Update:
         return critic
 
     def _actors_part(self) -> Callable[..., Tensor | None]:
-        population, inform, targets = self.population, self._inform, self._targets
+        population, add_context, targets = self.population, self._add_context, self._targets
 
         def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
-            return population.update_actor(inform(batch), noise, saved_activations, targets)
+            return population.update_actor(add_context(batch), noise, saved_activations, targets)
 
         return self._compiler(actor)

@@ -1,4 +1,4 @@
-"""Try a loss's claim ``Loss.reads_outputs_only`` on a small agent: untrue, gradients would be silently wrong."""
+"""Check that losses which claim ``Loss.reads_outputs_only`` do: otherwise their gradients would be silently wrong."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from damper.methods import Method
 ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 
 
-def check_declared(
+def check_reads_outputs_only(
     backbone: str, method: Method, shape: Shape, hyper: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Compare the gradients of the written-out update with autograd's, for one small agent in float64 on the CPU.
+    """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
     Args:
         backbone: "td3" or "sac".
@@ -35,18 +35,18 @@ def check_declared(
     """
     if not any(loss.reads_outputs_only for loss in method.losses):
         return
-    own = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
+    method_kwargs = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
     numbers = {name: _first(value) for name, value in hyper.items()}
     streams = Streams([0])
-    agent = Population(backbone, method, small, streams, numbers, own, torch.float64)
-    objectives = Objectives(agent.backbone, method, own, *_drawn(agent, streams), agent.hyper)
-    written, reference = SharedForwardBackend(agent.networks), AutogradBackend(agent.networks)
+    agent = Population(backbone, method, small, streams, numbers, method_kwargs, torch.float64)
+    objectives = Objectives(agent.backbone, method, method_kwargs, *_draw_batch(agent, streams), agent.hyper)
+    shared, autograd = SharedForwardBackend(agent.networks), AutogradBackend(agent.networks)
     if method.critic is not None and method.critic.reads_outputs_only:
-        ours, theirs = ([backend.critic(objectives).gradient] for backend in (written, reference))
+        ours, theirs = ([backend.critic(objectives).gradient] for backend in (shared, autograd))
         _compare(method.name, "critic", ours, theirs)
     if method.actor is not None and method.actor.reads_outputs_only:
-        ours, theirs = (backend.actor(objectives)[0] for backend in (written, reference))
+        ours, theirs = (backend.actor(objectives)[0] for backend in (shared, autograd))
         _compare(method.name, "actor", ours, theirs)
 
 
@@ -64,7 +64,7 @@ def _first(value: Any) -> Any:
     return value.reshape(-1)[:1].to("cpu", torch.float64) if isinstance(value, Tensor) else value
 
 
-def _drawn(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
+def _draw_batch(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
     """Any batch, and the noise that the losses ask for."""
     sizes = (ROWS, agent.networks.shape.obs_dim), (ROWS, agent.networks.shape.act_dim)
     obs, move, before = (streams.normal(name, 0, sizes[0], torch.float64) for name in ("obs", "move", "before"))

@@ -16,7 +16,7 @@ from gymnasium.wrappers import NormalizeObservation, RescaleAction, TimeLimit, T
 import damper
 from damper.cli import main
 from damper.engine.envs import make_pool, named_spec, spec_of
-from damper.engine.envs.recorded import gap, to_json
+from damper.engine.envs.env_spec_json import missing_part, to_json
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.tasks import TASKS
@@ -74,7 +74,7 @@ def first_steps(env: gymnasium.Env[Any, Any]) -> list[Any]:
 )
 def test_exactly_that_environment_is_made_again(env: gymnasium.Env[Any, Any]) -> None:
     spec = again(env)
-    assert gap(spec) is None and "render_mode" not in spec.kwargs
+    assert missing_part(spec) is None and "render_mode" not in spec.kwargs
     assert first_steps(gymnasium.make(spec)) == first_steps(env)
 
 
@@ -88,18 +88,18 @@ def test_exactly_that_environment_is_made_again(env: gymnasium.Env[Any, Any]) ->
     ],
 )
 def test_what_a_spec_cannot_describe_is_recorded_as_such(env: gymnasium.Env[Any, Any], missing: str) -> None:
-    assert missing in str(gap(again(env)))
+    assert missing in str(missing_part(again(env)))
     with pytest.raises(DamperError, match=f"env must be given, because .*'Pendulum-v1' does not tell what {missing}"):
         make_pool(again(env), [0])
 
 
 def test_arguments_that_json_cannot_hold_are_recorded_as_such() -> None:
-    assert gap(again(pendulum(g=np.float32(1.0)))) == "how it was made"
+    assert missing_part(again(pendulum(g=np.float32(1.0)))) == "how it was made"
 
 
 def test_a_class_of_the_running_program_is_not_found_by_another() -> None:
     for entry in ("__main__:Mass", lambda: Silent(pendulum())):
-        assert gap(EnvSpec.from_json(to_json(EnvSpec("Mass-v0", entry_point=entry)))) == "how it was made"
+        assert missing_part(EnvSpec.from_json(to_json(EnvSpec("Mass-v0", entry_point=entry)))) == "how it was made"
 
 
 # --- the engine -----------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_an_envpool_task_is_the_gymnasium_task_and_is_not_made_to_tell(
     pytest.importorskip("envpool")
     monkeypatch.setattr(gymnasium, "make", None)
     spec = EnvSpec.from_json(to_json(spec_of(name, "envpool").env_spec))
-    assert spec.id == TASKS[name].gymnasium_id and spec.kwargs == TASKS[name].kwargs and gap(spec) is None
+    assert spec.id == TASKS[name].gymnasium_id and spec.kwargs == TASKS[name].kwargs and missing_part(spec) is None
     assert spec.max_episode_steps == make_pool(spec, [0], "envpool").spec.max_episode_steps
 
 

@@ -1,7 +1,8 @@
-"""Networks read once at every input that some losses ask for, so that those losses share one pass and one way back.
+"""Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
 
-A loss that reads outputs only (``Loss.reads_outputs_only``) first says at which inputs (it is answered with zeros),
-then gets its answers, and is differentiated by them. Whatever of this is not used in the end, the compiler drops.
+A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero, and the inputs that
+it asks for are collected; then the network runs once on all of them, and the loss is differentiated by its outputs.
+Whatever of this is not used in the end, the compiler drops.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
 Source = Callable[..., Tensor]  # from inputs to a network's outputs
 
 
-class InputRecorder:
-    """Notes the different inputs it is asked for and answers zeros; several share one list of ``inputs``."""
+class InputCollector:
+    """Returns zeros, and collects the different inputs that a loss asks for; several may share ``inputs``."""
 
     def __init__(self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]) -> None:
-        """``shape`` says how the answer to an input is shaped; ``order`` will hold which inputs were asked for."""
+        """``shape`` gives an output's shape for its input; ``order`` will hold which of ``inputs`` were asked for."""
         self.inputs, self.shape = inputs, shape
         self.order: list[int] = []
 
@@ -33,50 +34,50 @@ class InputRecorder:
         return key[0].new_zeros(self.shape(*key))
 
 
-class OutputReplay:
-    """Gives the k-th different input the k-th answer."""
+class PrecomputedOutputs:
+    """Returns the k-th output for the k-th different input."""
 
-    def __init__(self, answers: Sequence[Tensor]) -> None:
-        """The answers in the order of ``InputRecorder``."""
-        self.answers = answers
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        """The outputs in the order of ``InputCollector``."""
+        self.outputs = outputs
         self.inputs: list[tuple[Any, ...]] = []
 
     def __call__(self, *key: Tensor) -> Tensor:
-        """The answer to this input."""
-        return self.answers[position(self.inputs, key)]
+        """The output for this input."""
+        return self.outputs[position(self.inputs, key)]
 
 
 class LinearizedCritic:
-    """Values and slopes at ``(s, a)``: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact to first order where it was read."""
+    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact where it was evaluated."""
 
-    def __init__(self, read: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        """``read`` gives values ``[..., B]`` and slopes ``[..., B, A]``; the first run reads, later ones repeat it."""
-        self.read = read
+    def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+        """``evaluate`` gives values ``[..., B]`` and gradients by the action ``[..., B, A]``."""
+        self.evaluate = evaluate
         self.known: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Read now."""
-        self.known.append(self.read(obs, action))
+        """Evaluate it, and remember both."""
+        self.known.append(self.evaluate(obs, action))
         return self.known[-1][0]
 
-    def again(self) -> Source:
-        """The same answers in the same order, as functions of the action."""
+    def linearized(self) -> Source:
+        """The same values in the same order, differentiable by the action."""
         known = iter(self.known)
 
-        def answer(obs: Tensor, action: Tensor) -> Tensor:
-            value, slope = next(known)
+        def value_at(obs: Tensor, action: Tensor) -> Tensor:
+            value, gradient = next(known)
             moved = action - action.detach()
-            return value + (slope * (moved if slope.ndim == moved.ndim else moved.unsqueeze(-3))).sum(-1)
+            return value + (gradient * (moved if gradient.ndim == moved.ndim else moved.unsqueeze(-3))).sum(-1)
 
-        return answer
+        return value_at
 
 
-class RecordedPolicy:
-    """A ``damper.interface.Policy`` that gets its heads' outputs, side by side, from a source."""
+class PolicyFromOutputs:
+    """A ``damper.interface.Policy`` whose heads' outputs, side by side, come from ``source``."""
 
-    def __init__(self, heads: Sequence[str], read: Source, average: Source | None = None) -> None:
+    def __init__(self, heads: Sequence[str], source: Source, average: Source | None = None) -> None:
         """``average`` gives the Polyak average's outputs."""
-        self.heads, self.read, self.average = tuple(heads), read, average
+        self.heads, self.source, self.average = tuple(heads), source, average
 
     @property
     def stochastic(self) -> bool:
@@ -89,16 +90,16 @@ class RecordedPolicy:
 
     def __call__(self, obs: Any) -> Tensor:
         """``μ(s)``."""
-        return torch.tanh(self._head("mu", self.read(obs)))
+        return torch.tanh(self._head("mu", self.source(obs)))
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before the tanh."""
-        outputs = self.read(obs)
+        outputs = self.source(obs)
         return self._head("mu", outputs), self._head("log_std", outputs).clamp(*LOG_STD_RANGE)
 
     def prediction(self, obs: Any) -> Tensor:
         """The second head."""
-        return self._head("prediction", self.read(obs))
+        return self._head("prediction", self.source(obs))
 
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The Polyak average's second head."""
@@ -106,11 +107,11 @@ class RecordedPolicy:
         return self._head("prediction", self.average(obs))
 
 
-class RecordedCritic:
-    """A ``damper.interface.Critic`` that get their values from sources: both, or the first alone."""
+class CriticFromValues:
+    """A ``damper.interface.Critic`` whose values come from sources: both critics', or the first's alone."""
 
     def __init__(self, both: Source, first: Source | None = None) -> None:
-        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``: without one, both are read for it too."""
+        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``: without one, both are evaluated for it too."""
         self.both = both
         # Not `first or`: PyTorch 2.11 cannot compile asking whether a function is true.
         self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
@@ -120,12 +121,12 @@ class RecordedCritic:
         return self.both(obs, action)
 
 
-class RecordedActionGradients:
-    """A critic for PAVE's loss, which reads action gradients and curvatures only (``losses.pave.field``)."""
+class CriticFromActionGradients:
+    """A critic for PAVE's loss, which reads action gradients and curvatures only (``losses.pave``)."""
 
-    def __init__(self, action_field: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
-        """``action_field`` as ``StackedCritic`` has it."""
-        self.action_field = action_field
+    def __init__(self, action_gradients: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
+        """``action_gradients`` as ``StackedCritic`` has it."""
+        self.action_gradients = action_gradients
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """Its values are not known."""

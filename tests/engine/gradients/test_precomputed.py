@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from damper.engine.gradients.functional import output_gradients
-from damper.engine.gradients.recording import (
-    InputRecorder,
+from damper.engine.gradients.precomputed import (
+    CriticFromValues,
+    InputCollector,
     LinearizedCritic,
-    OutputReplay,
-    RecordedCritic,
-    RecordedPolicy,
+    PolicyFromOutputs,
+    PrecomputedOutputs,
 )
 from damper.engine.gradients.tape import Tape
 from damper.engine.networks.stacked import StackedActor, StackedCritic
@@ -37,8 +37,8 @@ def close(ours: Tensor, theirs: Tensor) -> bool:
 # --- asking and answering ------------------------------------------------------------------------------------------
 
 
-def asking(inputs: list[tuple[Tensor, ...]], width: int = 2) -> InputRecorder:
-    return InputRecorder(inputs, lambda *key: (*key[0].shape[:-1], width))
+def asking(inputs: list[tuple[Tensor, ...]], width: int = 2) -> InputCollector:
+    return InputCollector(inputs, lambda *key: (*key[0].shape[:-1], width))
 
 
 def are(inputs: list[tuple[Tensor, ...]], *tensors: Tensor) -> bool:
@@ -67,7 +67,7 @@ def test_losses_that_share_a_list_each_keep_their_own_order() -> None:
     assert are(inputs, s, after, before)
     assert (first.order, second.order) == ([0, 1], [2, 1, 0])
     outputs = [layers.draw(f"output {i}", P, B, 2) for i in range(3)]
-    answer = OutputReplay([outputs[i] for i in second.order])
+    answer = PrecomputedOutputs([outputs[i] for i in second.order])
     assert [answer(x) is outputs[i] for x, i in ((before, 2), (after, 1), (s, 0), (before, 2))] == [True] * 4
 
 
@@ -97,14 +97,14 @@ def test_observations_made_inside_a_loss_are_answered_in_their_order() -> None:
     made_inside(ask, obs)
     assert len(inputs) == 4, "equal numbers made twice are two inputs: only the same tensor is the same"
     outputs = network(torch.cat([x for (x,) in inputs], 1)).split(B, 1)
-    answered = made_inside(OutputReplay([outputs[i] for i in ask.order]), obs)
+    answered = made_inside(PrecomputedOutputs([outputs[i] for i in ask.order]), obs)
     for ours, theirs in zip(answered, made_inside(network, obs), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_an_answer_that_was_not_asked_for_is_refused() -> None:
     obs = layers.draw("obs", P, B, OBS)
-    answer = OutputReplay([obs])
+    answer = PrecomputedOutputs([obs])
     answer(obs)
     with pytest.raises(IndexError):
         answer(obs + 1.0)
@@ -145,7 +145,7 @@ def read_first(obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
     return values[:, 0], gradient[:, 0]
 
 
-def critic_loss(critic: StackedCritic | RecordedCritic, obs: Tensor, action: Tensor) -> Tensor:
+def critic_loss(critic: StackedCritic | CriticFromValues, obs: Tensor, action: Tensor) -> Tensor:
     """Both critics, then the first alone, then both again elsewhere: answers must come in this order."""
     lower = critic(obs, action).amin(1) - critic.first(obs, 0.5 * action).square()
     return (lower + critic(obs, action.square()).sin().sum(1)).mean(1)
@@ -156,9 +156,9 @@ def test_linear_critics_are_exact_to_first_order() -> None:
     expected = critic_loss(true_critic(), obs, raw.tanh())
     both, first = LinearizedCritic(read_both), LinearizedCritic(read_first)
     with torch.no_grad():
-        value = critic_loss(RecordedCritic(both, first), obs, raw.tanh())
+        value = critic_loss(CriticFromValues(both, first), obs, raw.tanh())
     assert close(value, expected.detach())
-    again = critic_loss(RecordedCritic(both.again(), first.again()), obs, raw.tanh())
+    again = critic_loss(CriticFromValues(both.linearized(), first.linearized()), obs, raw.tanh())
     assert close(again.detach(), expected.detach())
     ours, theirs = (torch.autograd.grad(loss.sum(), raw)[0] for loss in (again, expected))
     assert close(ours, theirs)
@@ -168,8 +168,8 @@ def test_linear_critics_can_be_repeated_any_number_of_times() -> None:
     obs, action = layers.draw("obs", P, B, OBS), layers.draw("action", P, B, ACT)
     linear = LinearizedCritic(read_first)
     value = linear(obs, action)
-    assert torch.equal(linear.again()(obs, action), value) and torch.equal(linear.again()(obs, action), value)
-    answer = linear.again()
+    assert torch.equal(linear.linearized()(obs, action), value) and torch.equal(linear.linearized()(obs, action), value)
+    answer = linear.linearized()
     answer(obs, action)
     with pytest.raises(StopIteration):
         answer(obs, action)
@@ -178,7 +178,7 @@ def test_linear_critics_can_be_repeated_any_number_of_times() -> None:
 # --- policies ------------------------------------------------------------------------------------------------------
 
 
-def pair(backbone: str) -> tuple[RecordedPolicy, StackedActor]:
+def pair(backbone: str) -> tuple[PolicyFromOutputs, StackedActor]:
     """A policy that reads and one that runs, both with a Polyak average that is another network."""
     layout = layers.layout(OBS, (9, 7), HEADS[backbone], ACT)
     rows = layers.rows(layout, P)
@@ -188,7 +188,7 @@ def pair(backbone: str) -> tuple[RecordedPolicy, StackedActor]:
     average = -0.5 * rows
     read, behind = (lambda obs, own=own: Tape(layout, own, "silu", obs).output for own in (rows, average))
     stacked = StackedActor(layout.split(rows), "silu", StackedActor(layout.split(average), "silu"))
-    return RecordedPolicy(HEADS[backbone], read, behind), stacked
+    return PolicyFromOutputs(HEADS[backbone], read, behind), stacked
 
 
 @pytest.mark.parametrize("backbone", HEADS)
@@ -209,7 +209,7 @@ def test_a_policy_that_reads_equals_one_that_runs(backbone: str) -> None:
 
 
 def test_a_head_that_is_not_there_is_named() -> None:
-    policy = RecordedPolicy(("mu",), lambda obs: obs, lambda obs: obs)
+    policy = PolicyFromOutputs(("mu",), lambda obs: obs, lambda obs: obs)
     obs = torch.zeros(1, 4, 2)
     assert policy(obs).shape == obs.shape
     for ask, words in ((policy.distribution, "needs a stochastic actor"), (policy.prediction, "prediction=True")):

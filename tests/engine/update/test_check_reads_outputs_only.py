@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from damper.engine.networks.agents import Shape
-from damper.engine.update.declared import check_declared
+from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.errors import DamperError
 from damper.interface import Loss
 from damper.methods import METHODS, Method, find_method
@@ -20,7 +20,7 @@ SHAPE = Shape(3, 2, (400, 300))
 
 def check(backbone: str, method: Method, **own: Any) -> None:
     hyper = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
-    check_declared(backbone, method, SHAPE, hyper, method.route(own))
+    check_reads_outputs_only(backbone, method, SHAPE, hyper, method.route(own))
 
 
 @pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave", "damper+asap", "scalarization+l2c2"])

@@ -1,7 +1,7 @@
 """Which environment it was: Gymnasium's ``EnvSpec`` as JSON, from which exactly that one is made again.
 
 What a spec cannot describe stays visible in it: an environment without ``entry_point``, a wrapper whose ``kwargs`` are
-null. Gymnasium makes no such environment, and ``gap`` says which part is missing.
+null. Gymnasium makes no such environment, and ``missing_part`` says which part is missing.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def made_spec(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
     spec = made.spec or EnvSpec(type(made.unwrapped).__name__)
     if isinstance(env, str) and ":" in env:
         return replace(spec, id=env)
-    return unrecorded(spec, env) if callable(env) else spec
+    return with_unknown_wrapper(spec, env) if callable(env) else spec
 
 
-def unrecorded(spec: EnvSpec, wrapper: Any) -> EnvSpec:
+def with_unknown_wrapper(spec: EnvSpec, wrapper: Any) -> EnvSpec:
     """The spec of an environment to which a callable or a wrapper did something that nothing describes."""
     kind = wrapper if hasattr(wrapper, "__qualname__") else type(wrapper)
     step = WrapperSpec(kind.__name__, f"{kind.__module__}:{kind.__qualname__}", None)
@@ -69,7 +69,7 @@ def to_json(spec: EnvSpec) -> str:
     ).to_json()
 
 
-def gap(spec: EnvSpec) -> str | None:
+def missing_part(spec: EnvSpec) -> str | None:
     """What is missing to make the environment again; None where nothing is."""
     for wrapper in spec.additional_wrappers:
         if wrapper.kwargs is None:
@@ -81,7 +81,7 @@ def same_task(one: EnvSpec, other: EnvSpec) -> bool:
     """Whether two specs of an id differ in nothing that changes the environment."""
     parts = ("id", "max_episode_steps", "kwargs", "additional_wrappers")
     first, second = (json.loads(to_json(spec)) for spec in (one, other))
-    return gap(one) == gap(other) and all(first[part] == second[part] for part in parts)
+    return missing_part(one) == missing_part(other) and all(first[part] == second[part] for part in parts)
 
 
 def _fits_json(value: Any) -> bool:
