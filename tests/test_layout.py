@@ -26,7 +26,7 @@ STATIONS = [
     {"losses"},
     {"theory", "metrics", "_backward"},
     {"methods", "protocols"},
-    {"presets", "method_args"},
+    {"presets", "method_args", "schedules"},
     {"agents"},
     {"engine", "filters"},
     {"rollout", "sb3", "rsl_rl"},

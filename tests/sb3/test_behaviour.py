@@ -18,12 +18,14 @@ from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv, SimpleMu
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import nn
 
 from damper import METHODS, DamperError
-from tests.sb3.models import OURS, THEIRS, Counter, make, quiet, weights
+from damper.sb3.archive import read_zip
+from tests.sb3.models import NAMES, OURS, THEIRS, Counter, make, optimizer, quiet, weights
 
 STEPS = 80
 BACKBONES = pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -133,6 +135,43 @@ def test_the_progress_bar():
 def test_the_ramp_follows_sb3s_progress():
     model = quiet(make(OURS["td3"], method="temporal-ramp")).learn(STEPS)
     assert model._sample_inputs(4).native.progress == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schedules_follow_sb3s_progress(name, tmp_path):
+    eta = LinearSchedule(0.0, 1.0, 1.0)
+    model = make(OURS[name], eta=eta, learning_rate=lambda remaining: 1e-3 * remaining)
+    seen = []
+    step = optimizer(model).step
+
+    def spy(*a, **k):
+        remaining = model._current_progress_remaining
+        seen.append((remaining, model._settings["rule"]["eta"], optimizer(model).param_groups[0]["lr"]))
+        return step(*a, **k)
+
+    optimizer(model).step = spy
+    model.learn(150)
+    assert len(seen) > 5 and len({remaining for remaining, *_ in seen}) > 2
+    for remaining, used, rate in seen:
+        assert used == eta(remaining) and rate == pytest.approx(1e-3 * remaining)
+    assert model.eta == model.method_settings["eta"] and "LinearSchedule" in model.eta
+    model.save(tmp_path / "model")
+    again = OURS[name].load(tmp_path / "model")
+    assert again.eta == model.eta and again.eta(0.25) == 0.75
+    again.eta = "cosine:1:0"
+    again.save(tmp_path / "model")
+    assert OURS[name].load(tmp_path / "model").eta(0.0) == 0.0
+    assert read_zip(tmp_path / "model.zip", ([-2.0], [2.0])).info.settings["eta"] == "cosine:1:0"
+
+
+def test_a_schedule_is_checked_along_its_way():
+    for wrong in ("linear:0:1.5", lambda remaining: -remaining):
+        with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):
+            make(OURS["td3"], eta=wrong)
+    model = make(OURS["td3"])
+    with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):
+        model.eta = "linear:0:1.5"
+    assert model.eta == 1.0
 
 
 # --- seeds, saving, loading -----------------------------------------------------------------------------------------

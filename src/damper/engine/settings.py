@@ -20,6 +20,7 @@ from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset
 from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
 from damper.rules import combine_reported
+from damper.schedules import POINTS, Schedule, as_schedule, value_at
 from damper.tasks import TASKS, find_task, task_name
 
 PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
@@ -60,6 +61,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 class Settings:
     """All settings of a run; those in ``PER_AGENT`` and the method's own may be tuples, one population member each.
 
+    ``learning_rate`` and the method's numbers may follow the run's progress (``damper.schedules``).
+
     Where the agents are no product of lists, ``table`` has a row for each: its seed and its value of whatever differs,
     "method" too where methods share their losses (``methods.per_agent``).
 
@@ -74,7 +77,7 @@ class Settings:
     seeds: tuple[int, ...]
     steps: int
     protocol: str | None = None
-    learning_rate: float | tuple[float, ...] = 3e-4
+    learning_rate: float | Schedule | tuple[float | Schedule, ...] = 3e-4
     buffer_size: int = 1_000_000
     learning_starts: int = 100
     batch_size: int = 256
@@ -105,6 +108,12 @@ class Settings:
     eval_every: int = 0
     eval_episodes: int = 5
 
+    def __post_init__(self) -> None:
+        """Functions and texts that stand for schedules become schedules."""
+        object.__setattr__(self, "learning_rate", as_schedule("learning_rate", self.learning_rate))
+        object.__setattr__(self, "method_settings", _with_schedules(self.method_settings))
+        object.__setattr__(self, "table", tuple(map(_with_schedules, self.table)))
+
     @property
     def env_id(self) -> str:
         """The environment's name for people."""
@@ -132,16 +141,29 @@ class Settings:
         numbers = {name: getattr(self, name) for name in PER_AGENT}
         if numbers["ent_coef"] == "auto":
             numbers["ent_coef"] = 1.0
-        rows = {name: [float(agent.get(name, value)) for agent in agents] for name, value in numbers.items()}
+        rows = {name: [float(value_at(agent.get(name, value))) for agent in agents] for name, value in numbers.items()}
         return {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()}
 
-    def method_kwargs(self, device: torch.device, dtype: torch.dtype) -> dict[str, dict[str, Any]]:
-        """The method's settings by part; what differs between agents as ``[P]`` tensors."""
+    def scheduled(self) -> dict[str, list[Any]]:
+        """Each agent's value of every setting that any of them has a schedule for."""
+        agents, own = self.agents(), find_method(self.method).settings(self.method_settings)
+        shared = {"learning_rate": self.learning_rate, **own}
+        columns = {name: [agent.get(name, value) for agent in agents] for name, value in shared.items()}
+        return {name: column for name, column in columns.items() if any(isinstance(one, Schedule) for one in column)}
+
+    def method_kwargs(
+        self, device: torch.device, dtype: torch.dtype, scheduled: Mapping[str, torch.Tensor] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """The method's settings by part; what differs between agents, or will change, as ``[P]`` tensors.
+
+        ``scheduled`` are tensors for what follows a schedule; by default they hold its first value.
+        """
         agents, method = self.agents(), find_method(self.method)
         values, defaults = dict(self.method_settings), method.settings()
-        for name in {name for agent in agents for name in agent} & set(defaults):
-            column = [agent.get(name, values.get(name, defaults[name])) for agent in agents]
+        for name in {name for row in (*agents, self.scheduled()) for name in row} & set(defaults):
+            column = [value_at(agent.get(name, values.get(name, defaults[name]))) for agent in agents]
             values[name] = torch.tensor(column, device=device, dtype=dtype)
+        values |= {name: tensor for name, tensor in (scheduled or {}).items() if name in defaults}
         if "choice" in defaults:
             names = self.method.split(",")
             values["choice"] = torch.tensor([names.index(agent["method"]) for agent in agents], device=device)
@@ -360,9 +382,11 @@ def check(settings: Settings) -> Settings:
     for name, value in values.items():
         if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
+    everywhere = _at_every_point(settings)
     for name, (low, high) in _RANGES.items():
         automatic = name == "ent_coef" and values[name] == "auto"
-        for value in () if automatic else _each(values[name]):
+        given = [value for value in _each(values[name]) if not isinstance(value, Schedule)]
+        for value in () if automatic else (*given, *(row[name] for row in everywhere.table if name in row)):
             _check_number(name, value, low, high)
     for name, low in _SMALLEST.items():
         _check_integer(name, values[name], low)
@@ -379,7 +403,7 @@ def check(settings: Settings) -> Settings:
     _check_env_kwargs(settings)
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
-    _check_method(settings)
+    _check_method(everywhere)
     return settings
 
 
@@ -411,13 +435,31 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _with_schedules(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: as_schedule(name, value) for name, value in values.items()}
+
+
+def _at_every_point(settings: Settings) -> Settings:
+    """A population in which an agent's schedules are agents of their own, one at each point that is checked."""
+    scheduled = settings.scheduled()
+    if not scheduled:
+        return settings
+    rows = (
+        {**agent, **{name: column[i](point) for name, column in scheduled.items() if isinstance(column[i], Schedule)}}
+        for i, agent in enumerate(settings.agents())
+        for point in POINTS
+    )
+    return replace(settings, table=tuple(rows))
+
+
 def _each(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
     if not isinstance(value, int | float) or not low <= value <= high:
-        more = ", or 'auto' for all agents" if name == "ent_coef" else ""
+        others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule as linear:0.001:0"}
+        more = others.get(name, "")
         raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
 
 
@@ -450,8 +492,10 @@ def _check_method(settings: Settings) -> None:
         if isinstance(value, tuple) and not is_number(defaults[name]):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
         for one in _each(value):
-            if isinstance(defaults[name], int | float) and not isinstance(one, int | float):
-                raise DamperError(f"{name} must be a number, but {one!r} was given.")
+            if isinstance(one, Schedule) and not is_number(defaults[name]):
+                raise DamperError(f"{name} must be one value for the whole run, but the schedule {one!r} was given.")
+            if isinstance(defaults[name], int | float) and not isinstance(one, int | float | Schedule):
+                raise DamperError(f"{name} must be a number, or a schedule as linear:0:1, but {one!r} was given.")
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
     routed = settings.method_kwargs(torch.device("cpu"), torch.float64)

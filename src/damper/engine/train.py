@@ -60,10 +60,11 @@ def train(
             returns; given again, it goes on, and so do the callbacks. What a callback raises is raised from here when
             everything is saved.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
-            population of their product. ``eval_every=10_000`` evaluates every agent so often and keeps its best policy
-            (``run.policy(agent, best=True)``). ``device="auto"``, ``backend="auto"`` and ``compile="auto"``, the
-            defaults, are a GPU where there is one, EnvPool there for the paper's tasks that it has, and compiled
-            updates there where the run is long enough to win the minute back.
+            population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
+            ``progress_remaining`` as Stable-Baselines3's, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
+            every agent so often and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
+            ``backend="auto"`` and ``compile="auto"``, the defaults, are a GPU where there is one, EnvPool there for the
+            paper's tasks that it has, and compiled updates there where the run is long enough to win the minute back.
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +21,7 @@ from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.inputs import check_inputs
 from damper.sb3.networks import has_modes
 from damper.sb3.state import MethodState
+from damper.schedules import POINTS, Schedule, as_schedule, value_at
 
 _FIXED = ("method", "rule", "auxiliary")  # what is built for them stays
 
@@ -37,7 +38,8 @@ class SmoothMixin:
         policy: as in SB3.
         env: likewise.
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; at 1 a ``Method``'s own default holds.
+        eta: DAMPER's η in [0, 1], for methods that have it; at 1 a ``Method``'s own default holds. As SB3's
+            ``learning_rate`` it may be a function of ``progress_remaining``, and so may the method's other numbers.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
         settings: the method's own settings (``lambda_T``, ...), and misspelt arguments.
@@ -53,6 +55,8 @@ class SmoothMixin:
     seed: int | None
     action_space: Any
     policy: Any
+    logger: Any
+    _current_progress_remaining: float
     _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
 
     def __init__(
@@ -61,7 +65,7 @@ class SmoothMixin:
         env: Any,
         *,
         method: str | Method,
-        eta: float,
+        eta: float | str | Callable[[float], float],
         rule: str | Rule | None,
         auxiliary: str | None,
         settings: dict[str, Any],
@@ -128,12 +132,29 @@ class SmoothMixin:
             name: value.item() if isinstance(value, np.generic | Tensor) and value.ndim == 0 else value
             for name, value in given.items()
         }
-        settings = self._method.route(plain)
-        check_rule(self._method, settings["rule"])
-        self._settings = settings
+        known = {name: as_schedule(name, value) for name, value in plain.items()}
+        scheduled = any(isinstance(value, Schedule) for value in known.values())
+        for point in POINTS[::-10] if scheduled else POINTS[:1]:
+            settings = self._routed(known, point)
+            check_rule(self._method, settings["rule"])
+        self._settings, self._known = settings, known
         # Apart, so that a model loaded with another method gets that one's defaults.
         self.given_settings = plain
-        self.__dict__["method_settings"] = self._method.settings(plain)
+        self.__dict__["method_settings"] = self._method.settings(known)
+
+    def _routed(self, settings: Mapping[str, Any], progress_remaining: float = 1.0) -> dict[str, dict[str, Any]]:
+        """Settings by part, schedules by their value at that point."""
+        now = {name: value_at(as_schedule(name, value), progress_remaining) for name, value in settings.items()}
+        return self._method.route(now)
+
+    def _update_learning_rate(self, optimizers: Any) -> None:
+        """SB3's, at the beginning of every ``train``; settings of the method that follow a schedule move with it."""
+        super()._update_learning_rate(optimizers)  # type: ignore[misc]
+        schedules = {name: value for name, value in self._known.items() if isinstance(value, Schedule)}
+        if schedules:
+            self._settings = self._routed(self._known, self._current_progress_remaining)
+        for name, schedule in schedules.items():
+            self.logger.record(f"train/{name}", schedule(self._current_progress_remaining))
 
     @property
     def method_settings(self) -> Mapping[str, Any]:
@@ -155,7 +176,7 @@ class SmoothMixin:
         if "_method" in own and name not in own and is_setting(name, self._method):
             check_names(self._method, {name: value})
             given = {**self.given_settings, name: value}
-            check_inputs(self._method, self._method.route(given), self)
+            check_inputs(self._method, self._routed(given), self)
             self._use(given)
         else:
             super().__setattr__(name, value)
@@ -185,7 +206,7 @@ class SmoothMixin:
 
     def _excluded_save_params(self) -> list[str]:
         excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]
-        return [*excluded, "_method", "_settings", "_generator", "_action_scale", "method_state"]
+        return [*excluded, "_method", "_settings", "_known", "_generator", "_action_scale", "method_state"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, tensors = super()._get_torch_save_params()  # type: ignore[misc]

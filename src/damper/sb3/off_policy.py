@@ -36,7 +36,6 @@ class OffPolicyMixin(SmoothMixin):
     critic: Any
     replay_buffer: Any
     _vec_normalize_env: Any
-    _current_progress_remaining: float
 
     def _setup_model(self) -> None:
         super()._setup_model()

@@ -103,7 +103,7 @@ class SAC(SACMixin, stable_baselines3.SAC):
     Args:
         policy: as in SB3, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         critic: a critic loss beside it: "pave" or "l2c2".
@@ -146,7 +146,7 @@ class SAC(SACMixin, stable_baselines3.SAC):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float = 1.0,
+        eta: float | str | Schedule = 1.0,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         critic: str | None = None,

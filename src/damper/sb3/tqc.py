@@ -32,7 +32,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
     Args:
         policy: as in sb3-contrib, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, a composed one, or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         **settings: the method's own settings, as ``lambda_T`` of "caps".
@@ -75,7 +75,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float = 1.0,
+        eta: float | str | Schedule = 1.0,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,

@@ -17,7 +17,6 @@ from damper.errors import DamperError
 from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
 
 T = TypeVar("T")
-Numbers = tuple[float, ...]
 KINDS = ConstructorRegistry()
 
 
@@ -44,6 +43,25 @@ def integer(word: str) -> int:
     if not number.is_finite() or number != int(number):
         raise ValueError(f"must be a whole number such as 1000 or 1e6, but {word!r} was given")
     return int(number)
+
+
+def number_or_schedule(word: str) -> float | str:
+    """The number that a word stands for, or the word: whether it is a schedule is found where settings are checked."""
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+_NUMBER_OR_SCHEDULE: PrimitiveConstructorSpec[float | str] = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="FLOAT",
+    instance_from_str=lambda words: number_or_schedule(words[0]),
+    is_instance=lambda value: isinstance(value, float | str),
+    str_from_instance=lambda value: [str(value)],
+)
+Numbers = tuple[float, ...]
+Schedules = tuple[Annotated[float | str, _NUMBER_OR_SCHEDULE], ...]
 
 
 def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
@@ -97,8 +115,8 @@ def _values(protocol: str, name: str) -> str:
 class EngineOptions:
     """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train an agent each."""
 
-    learning_rate: Annotated[Numbers, published("learning_rate")] = ()
-    """Adam's step size."""
+    learning_rate: Annotated[Schedules, published("learning_rate")] = ()
+    """Adam's step size; linear:START:END and cosine:START:END follow the run's progress."""
     buffer_size: Annotated[int | None, published("buffer_size")] = None
     """Transitions kept per agent."""
     learning_starts: Annotated[int | None, published("learning_starts")] = None

@@ -42,4 +42,4 @@ class Compare:
     """The most steps that a video shows."""
     engine: EngineOptions = field(default_factory=EngineOptions)
     settings: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]
-    """Settings of the method."""
+    """Settings of the method; linear:START:END and cosine:START:END follow the run's progress."""

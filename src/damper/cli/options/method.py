@@ -7,11 +7,11 @@ from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from damper.cli.options import Numbers, default
+from damper.cli.options import Schedules, default
 
 FILE = Path(__file__).with_name("methods.json")
 _TYPES: dict[str, tuple[Any, Any]] = {
-    "numbers": (Numbers, ()),
+    "numbers": (Schedules, ()),
     "word": (str | None, None),
     "switch": (bool | None, None),
 }

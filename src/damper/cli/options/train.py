@@ -46,4 +46,4 @@ class Train:
     """Write TensorBoard files too."""
     engine: EngineOptions = field(default_factory=EngineOptions)
     settings: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]
-    """Settings of the method."""
+    """Settings of the method; linear:START:END and cosine:START:END follow the run's progress."""

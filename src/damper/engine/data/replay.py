@@ -32,6 +32,7 @@ class Replay:
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
         # What sampling draws from: the steps stored and, after `count_next_step`, the one under way.
+        self.steps_counted = 0
         self.steps_for_sampling = torch.zeros_like(self.stored_on_device)
         self._agent = torch.arange(agents, device=device).unsqueeze(1)
         self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
@@ -63,6 +64,7 @@ class Replay:
         self._store()
         self._new.mark()
         self.stored += 1
+        self.steps_counted = self.stored
 
     def _write(self) -> None:
         """The device's part of ``add``: everything it needs to know is there, so that a CUDA graph can capture it."""
@@ -76,11 +78,12 @@ class Replay:
 
         Only for batches that do not hold it (``Learner.newest_sampled``): they are then what they would be afterwards.
         """
+        self.steps_counted = self.stored + 1
         torch.add(self.stored_on_device, 1, out=self.steps_for_sampling)
 
     def fill(self, stored: int) -> None:
         """Count ``stored`` steps whose rows were written directly."""
-        self.stored = stored
+        self.stored = self.steps_counted = stored
         self.stored_on_device.fill_(stored)
         self.steps_for_sampling.fill_(stored)
 

@@ -295,6 +295,7 @@ class Trainer:
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.agents) | take_diagnostics(self.learner.population)
+        line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._died_at()
         if frozen := self.callbacks.frozen:
             line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.agents)]

@@ -12,7 +12,8 @@ def group_by_settings(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int
     for index, agent in enumerate(agents):
         settings = {name: value for name, value in agent.items() if name not in ("seed", "method")}
         parts = [agent["method"]] if "method" in agent else []
-        label = " ".join([*parts, *(f"{name}={value:g}" for name, value in settings.items())]) or "all"
+        shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in settings.items()}
+        label = " ".join([*parts, *(f"{name}={value}" for name, value in shown.items())]) or "all"
         groups.setdefault(label, []).append(index)
     return groups
 

@@ -16,9 +16,10 @@ from damper.engine.device.cuda_graph import WARM_UP, Graphed
 from damper.engine.envs.spec import Spec
 from damper.engine.kernels import dense
 from damper.engine.networks.agents import Shape
-from damper.engine.settings import Settings
+from damper.engine.settings import PER_AGENT, Settings
 from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.engine.update.population import Population
+from damper.engine.update.scheduled import Scheduled
 from damper.engine.update.update import Update
 from damper.interface import Batch
 from damper.methods import Method, find_method
@@ -37,7 +38,11 @@ class Learner:
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.agents = len(self.streams.seeds)
         shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
-        hparams, method_kwargs = settings.per_agent_hparams(), settings.method_kwargs(self.device, self.dtype)
+        columns = settings.scheduled()
+        self.scheduled = Scheduled(columns, self.device, self.dtype) if columns else None
+        follows = self.scheduled.tensors if self.scheduled else {}
+        hparams = settings.per_agent_hparams() | {name: follows[name] for name in PER_AGENT if name in follows}
+        method_kwargs = settings.method_kwargs(self.device, self.dtype, follows)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
         if settings.compile:
             check_reads_outputs_only(settings.backbone, self.method, shape, hparams, method_kwargs)
@@ -99,6 +104,8 @@ class Learner:
 
     def learn(self) -> None:
         """One gradient step of every agent on its own batch."""
+        if self.scheduled is not None:
+            self.scheduled.set(1.0 - self.replay.steps_counted / self.settings.steps)
         self.updates += 1
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._learn[not delayed]()

@@ -1,0 +1,38 @@
+"""Settings that follow a run's progress: numbers on the device that the host sets before an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from damper.engine.device.transfers import Upload
+from damper.schedules import value_at
+
+
+class Scheduled:
+    """``[P]`` tensors by the settings' names, always the same ones: recordings and compiled code read them."""
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype) -> None:
+        """``columns``: for each setting, every agent's schedule or number (``Settings.scheduled``)."""
+        self._columns = columns
+        self.values: dict[str, list[float]] = {}  # those of the last ``set``, for the log
+        shape = len(columns), len(next(iter(columns.values())))
+        self._staged, self._device_values = (
+            Upload(shape, device, dtype),
+            torch.zeros(*shape, device=device, dtype=dtype),
+        )
+        self.tensors = dict(zip(columns, self._device_values.unbind(), strict=True))
+        self._remaining: float | None = None
+        self.set(1.0)
+
+    def set(self, progress_remaining: float) -> None:
+        """Let the next update find the values at this point of the run; nothing where it is the last one's."""
+        if progress_remaining == self._remaining:
+            return
+        self._remaining = progress_remaining
+        self.values = {name: [value_at(one, self._remaining) for one in own] for name, own in self._columns.items()}
+        self._staged.room()[...] = list(self.values.values())
+        self._staged.send(self._device_values)
+        self._staged.mark()

@@ -1,0 +1,96 @@
+"""Numbers that follow a run's progress, as Stable-Baselines3's schedules: functions of the share that remains."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from damper.errors import DamperError
+
+POINTS = tuple(1.0 - i / 1000 for i in range(1001))  # where a schedule is checked, and known by its values
+
+
+class Schedule(str):
+    """A number as a function of ``progress_remaining``, which goes from 1 to 0 as in Stable-Baselines3.
+
+    As a string it says which one it is, for records: ``linear:0.0003:0``, or a function's name with a digest of its
+    values.
+    """
+
+    function: Callable[[float], float]
+
+    @classmethod
+    def of(cls, text: str, function: Callable[[float], float]) -> Schedule:
+        """A function known by its text."""
+        schedule = cls(text)
+        schedule.function = function
+        return schedule
+
+    def __call__(self, progress_remaining: float) -> float:
+        """Its value there."""
+        return float(self.function(progress_remaining))
+
+
+def linear(progress_remaining: float, start: float, end: float, end_fraction: float = 1.0) -> float:
+    """From ``start`` to ``end`` in the first ``end_fraction`` of the run, then ``end``: SB3's ``LinearSchedule``."""
+    done = 1 - progress_remaining
+    return end if done > end_fraction else start + done * (end - start) / end_fraction
+
+
+def cosine(progress_remaining: float, start: float, end: float, end_fraction: float = 1.0) -> float:
+    """The same along half a wave of the cosine, level at both ends."""
+    done = min((1 - progress_remaining) / end_fraction, 1)
+    return end + (start - end) * (1 + math.cos(math.pi * done)) / 2
+
+
+KINDS = {"linear": linear, "cosine": cosine}
+
+
+def as_schedule(name: str, value: Any) -> Any:
+    """A setting's value, a schedule where a function or a schedule's text was given; each of a tuple's likewise."""
+    if isinstance(value, tuple):
+        return tuple(as_schedule(name, one) for one in value)
+    if isinstance(value, Schedule):
+        return value
+    if isinstance(value, str) and value.partition(":")[0] in KINDS:
+        return _parse(name, value)
+    return _of_function(name, value) if callable(value) else value
+
+
+def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
+    """A setting's value at that point of a run."""
+    return value(progress_remaining) if isinstance(value, Schedule) else value
+
+
+def _parse(name: str, text: str) -> Schedule:
+    kind, *words = text.split(":")
+    try:
+        start, end, *share = (float(word) for word in words)
+        if len(share) > 1 or not math.isfinite(start) or not math.isfinite(end) or not all(0 < s <= 1 for s in share):
+            raise ValueError
+    except ValueError as error:
+        raise DamperError(
+            f"{name} as a schedule must read {kind}:START:END, or {kind}:START:END:SHARE to end after that share of "
+            f"the run, but {text!r} was given."
+        ) from error
+    named = dict(zip(("start", "end", "end_fraction"), (start, end, *share), strict=False))
+    return Schedule.of(
+        ":".join([kind, *(f"{number:.12g}" for number in named.values())]), partial(KINDS[kind], **named)
+    )
+
+
+def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
+    """A function is known by its name and by what it gives, so that lambdas and objects with a state are told apart."""
+    try:
+        values = [float(function(remaining)) for remaining in POINTS]
+    except (TypeError, ValueError) as error:
+        raise DamperError(
+            f"{name} as a function must take progress_remaining, from 1 to 0, and return a number, but {function!r} "
+            f"does not: {error}."
+        ) from error
+    digest = hashlib.blake2b(" ".join(f"{value:.12g}" for value in values).encode(), digest_size=8).hexdigest()
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return Schedule.of(f"{named.__module__}:{named.__qualname__} {digest}", function)
