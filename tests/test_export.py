@@ -15,11 +15,12 @@ import torch
 
 import damper
 from damper.cli import main
+from damper.engine.data.normalisation import Normaliser
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.export import export, open_file, open_source
 from damper.export.check import observations
-from damper.export.network import Module, Normaliser, build
+from damper.export.network import Module, build
 from damper.methods import find_method
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from damper.engine.settings import Settings, resolve
-from damper.experiments.identity import EXECUTION, NUMERICS, OWN, PUBLISHED, canonical, deviations, digest, identity
+from damper.experiments.identity import (
+    ADDED,
+    EXECUTION,
+    NUMERICS,
+    OWN,
+    PUBLISHED,
+    canonical,
+    deviations,
+    digest,
+    identity,
+)
 from damper.experiments.identity import physics as physics_of
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.store import Store
@@ -20,7 +30,8 @@ PHYSICS = {"gymnasium": "1.4.0"}
 
 def test_every_setting_of_the_engine_has_a_place() -> None:
     # A setting that nobody has placed could move results without a table noticing.
-    placed = {*PUBLISHED, *NUMERICS, *EXECUTION, *(name for names in OWN.values() for name in names), *ELSEWHERE}
+    backbones = {name for names in OWN.values() for name in names}
+    placed = {*PUBLISHED, *NUMERICS, *EXECUTION, *backbones, *ADDED, *ELSEWHERE}
     assert {f.name for f in fields(Settings)} == placed
 
 

@@ -74,7 +74,7 @@ def test_a_second_head_stays_behind():
     assert np.abs(target.predict(OBS, deterministic=True)[0] - policy(OBS)).max() < 1e-5
 
 
-def test_what_does_not_fit_is_refused():
+def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DamperError, match="must have the policy's layers"):
         to_sb3(engine_policy("td3", "silu"), model("td3", "relu"))
     narrow = engine_policy("td3", "silu")
@@ -83,8 +83,9 @@ def test_what_does_not_fit_is_refused():
         to_sb3(narrow, model("td3"))
     with pytest.raises(DamperError, match="use_sde bounds the mean"):
         from_sb3(model("sac", use_sde=True))
-    with pytest.raises(DamperError, match="through VecNormalize"):
-        from_sb3(make(OURS["td3"], VecNormalize(DummyVecEnv([Counter]))))
+    make(OURS["td3"], VecNormalize(DummyVecEnv([Counter]))).save(tmp_path / "normalised")
+    with pytest.raises(DamperError, match="its statistics are not with it"):
+        from_sb3(OURS["td3"].load(tmp_path / "normalised"))
     with pytest.raises(DamperError, match="activation_fn must be SiLU, ReLU or Tanh"):
         from_sb3(make(OURS["td3"], policy_kwargs={"activation_fn": torch.nn.ELU}))
 

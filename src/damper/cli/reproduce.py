@@ -18,7 +18,7 @@ from damper.terminal import counted, quoted, say, show
 
 def run(options: Reproduce) -> None:
     """List, or train and record."""
-    unset = dict.fromkeys(("tf32", "keep_checkpoint"), False)
+    unset = dict.fromkeys(("tf32", "keep_checkpoint", "norm_obs"), False)
     settings = {name: value for name, value in given(options.engine).items() if unset.get(name) is not value}
     settings |= {"units": options.units} if options.units else {}
     runner: Runner | None = partial(run_in_workers, workers=options.workers) if options.workers != 1 else None

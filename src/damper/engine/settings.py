@@ -52,7 +52,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
     "dtype": ("float32", "float64"),
     "backend": ("gymnasium", "envpool"),
-    **dict.fromkeys(("compile", "tf32", "keep_checkpoint"), (True, False)),
+    **dict.fromkeys(("compile", "tf32", "keep_checkpoint", "norm_obs"), (True, False)),
     "graph": (True, False, None),
 }
 
@@ -68,7 +68,7 @@ class Settings:
 
     Names are Stable-Baselines3's where it has one. ``env_kwargs`` are the environment's own arguments. Every
     ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes, and its best one is
-    kept.
+    kept. With ``norm_obs`` each agent's networks see observations normalised by their running statistics.
     """
 
     env: str | Callable[[], Any]
@@ -107,6 +107,7 @@ class Settings:
     env_kwargs: Mapping[str, Any] | None = None
     eval_every: int = 0
     eval_episodes: int = 5
+    norm_obs: bool = False
 
     def __post_init__(self) -> None:
         """Functions and texts that stand for schedules become schedules."""

@@ -116,7 +116,7 @@ def default_folder(settings: Settings) -> Path:
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
     later: dict[str, Any] = {"custom_code": settings.custom_code()}
-    later |= {name: record.pop(name) for name in ("table", "env_kwargs", "eval_every", "eval_episodes")}
+    later |= {name: record.pop(name) for name in ("table", "env_kwargs", "eval_every", "eval_episodes", "norm_obs")}
     later["eval_episodes"] = settings.eval_every and settings.eval_episodes
     record["protocol"] = recorded_protocol(settings.protocol)
     record["envs"] = record.pop("backend")  # by its first name

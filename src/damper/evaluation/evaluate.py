@@ -187,7 +187,10 @@ def _stacked(policies: list[Policy]) -> Act:
 
     @torch.no_grad()
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        stacked = torch.from_numpy(obs).to(rows.dtype).unflatten(0, (count, -1))
+        seen = obs.reshape(count, -1, obs.shape[-1])
+        if first.normaliser is not None:
+            seen = np.stack([policy.normalised(own) for policy, own in zip(policies, seen, strict=True)])
+        stacked = torch.from_numpy(seen).to(rows.dtype)
         # A diverged policy still has an episode: its actions count as zero, in the middle of the range.
         mu = torch.nan_to_num(StackedActor(weights, first.info.activation)(stacked)).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)

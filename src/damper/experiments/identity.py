@@ -26,6 +26,7 @@ OWN = {
 NUMERICS = ("dtype", "tf32")
 EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 
+ADDED = ("norm_obs",)  # off in the first records, which do not name it
 LATER = {"units": "policy"}  # settings of methods that came after the first records, with what those were made with
 
 
@@ -53,7 +54,7 @@ def identity(
         "method_settings": without_later(method),
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
-        "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone])},
+        "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone], *_added(own))},
         # ``overlap`` was a setting once: every record says whether its agent was trained with it.
         "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],
@@ -64,6 +65,11 @@ def identity(
         facts["env_kwargs"] = settings["env_kwargs"]
     plain: dict[str, Any] = canonical(facts)
     return plain
+
+
+def _added(settings: Mapping[str, Any]) -> list[str]:
+    """Settings of training that came after the first records, where they change something."""
+    return [name for name in ADDED if settings.get(name)]
 
 
 def without_later(method_settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A policy as a short list of operations on one observation: what every file format is written from.
 
-From left to right: VecNormalize's statistics if there are any, linear layers with their activation, tanh, and the
+From left to right: the observations' statistics if there are any, linear layers with their activation, tanh, and the
 action's own range. All numbers are float32.
 """
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from damper.engine.data.normalisation import Normaliser
 from damper.errors import DamperError
 
 Array = NDArray[np.float32]
@@ -27,34 +28,17 @@ class Step(NamedTuple):
     constants: tuple[Array, ...] = ()
 
 
-class Normaliser(NamedTuple):
-    """VecNormalize's statistics: ``clip((s − mean)/√(variance + ε), ±clip)``; rsl_rl's have no clip."""
-
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    clip: float
-
-    @classmethod
-    def of(cls, normalise: Any) -> Normaliser:
-        """From an SB3 ``VecNormalize``."""
-        statistics = normalise.obs_rms
-        return cls(statistics.mean, 1.0 / np.sqrt(statistics.var + normalise.epsilon), float(normalise.clip_obs))
-
-    def __call__(self, obs: NDArray[Any]) -> Array:
-        """As SB3 computes it: in float64, then rounded."""
-        return np.clip((obs - self.mean) * self.scale, -self.clip, self.clip).astype(np.float32)
-
-    def steps(self) -> list[Step]:
-        """In float32: the mean in two parts, so that observations far from zero lose no digits."""
-        coarse = _f32(self.mean)
-        rest = _f32(self.mean - coarse)
-        bound = _f32(self.clip)
-        return [
-            Step("Sub", (coarse,)),
-            Step("Sub", (rest,)),
-            Step("Mul", (_f32(self.scale),)),
-            *([Step("Clip", (-bound, bound))] if np.isfinite(bound) else []),
-        ]
+def normalising_steps(normaliser: Normaliser) -> list[Step]:
+    """In float32: the mean in two parts, so that observations far from zero lose no digits."""
+    coarse = _f32(normaliser.mean)
+    rest = _f32(normaliser.mean - coarse)
+    bound = _f32(normaliser.clip)
+    return [
+        Step("Sub", (coarse,)),
+        Step("Sub", (rest,)),
+        Step("Mul", (_f32(normaliser.scale),)),
+        *([Step("Clip", (-bound, bound))] if np.isfinite(bound) else []),
+    ]
 
 
 @dataclass(frozen=True)
@@ -99,7 +83,7 @@ def build(
             f"vecnormalize must hold statistics of the policy's {len(pairs[0][0])} observations, but holds "
             f"{len(normaliser.mean)}: give the file saved with this model."
         )
-    steps = normaliser.steps() if normaliser else []
+    steps = normalising_steps(normaliser) if normaliser else []
     for pair in pairs[:-1]:
         steps += [Step("Gemm", pair), Step(activation.capitalize())]
     steps += [Step("Gemm", pairs[-1])]

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
+from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs import EnvLike, Spec, named_spec, spec_of
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.folder import Run
@@ -18,7 +19,7 @@ from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError
 from damper.export.files import open_file
 from damper.export.measure import beside, sizes_of
-from damper.export.network import Network, Normaliser, build
+from damper.export.network import Network, build
 from damper.rollout import Act, check_fit
 from damper.terminal import quoted
 
@@ -183,9 +184,11 @@ def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normal
 
 
 def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, Any] | None = None) -> Source:
-    info = policy.info
+    info, own = policy.info, policy.normaliser
+    if own is not None and normaliser is not None:
+        raise DamperError("vecnormalize must not be given with a policy that holds statistics of its own (norm_obs).")
     layers = [(w[0].numpy(), b[0, 0].numpy()) for name, (w, b) in policy.weights.items() if _acts(name)]
-    network = build(layers, info.activation, info.low, info.high, normaliser=normaliser, squash=info.squash)
+    network = build(layers, info.activation, info.low, info.high, normaliser=own or normaliser, squash=info.squash)
     facts = {"backbone": info.backbone, "method": info.method, "seed": info.seed, "steps": info.steps}
     facts |= {"settings": info.settings, "versions": info.versions}
     seen = normaliser or np.asarray
@@ -196,7 +199,7 @@ def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, A
         network,
         info.low,
         info.high,
-        normaliser=normaliser,
+        normaliser=own or normaliser,
         smoothness=measured,
         sizes=policy.sizes,
         draw=lambda obs: policy.predict(seen(obs), deterministic=False)[0],

@@ -16,6 +16,7 @@ from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMoni
 from torch import Tensor, nn
 
 from damper.activations import ACTIVATIONS
+from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.env_spec_json import UNKNOWN, named_spec, to_json, with_unknown_wrapper
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
@@ -166,12 +167,14 @@ def from_sb3(model: Any) -> Policy:
     """The deterministic policy of an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or theirs) as the engine's.
 
     It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small file without
-    pickle, and evaluated by ``damper.evaluate``.
+    pickle, and evaluated by ``damper.evaluate``. VecNormalize's statistics go inside: it takes observations as the
+    environment gives them.
     """
-    if norm_obs(model):
+    statistics = model.get_vec_normalize_env() if norm_obs(model) else None
+    if norm_obs(model) and statistics is None:
         raise DamperError(
-            "the model sees observations through VecNormalize, which a policy file does not hold: use damper.export, "
-            "which puts the statistics inside."
+            "the model was trained on observations that VecNormalize normalised, and its statistics are not with it: "
+            "give it that environment with set_env first."
         )
     actor = read_actor(model)
     if actor.clip_mean is not None:
@@ -185,6 +188,7 @@ def from_sb3(model: Any) -> Policy:
         "seed": model.seed if model.seed is not None else -1,
         "steps": int(model.num_timesteps),
         "settings": method_settings(model),
+        "normaliser": Normaliser.of(statistics).plain() if statistics else None,
     }
     return make_policy(actor, model.action_space.low, model.action_space.high, facts)
 
@@ -211,6 +215,11 @@ def to_sb3(policy: Policy, model: Any) -> None:
 
     The model must have the policy's layers, activation and action bounds; its critics stay as they are.
     """
+    if policy.normaliser is not None:
+        raise DamperError(
+            "the policy must see observations as the environment gives them, but normalises them itself, which an SB3 "
+            "model leaves to VecNormalize: use it by policy.predict."
+        )
     actor = read_actor(model)
     own = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
     given = {name: (a, b) for name, a, b in policy.layout.layers if name in own or name != "prediction"}

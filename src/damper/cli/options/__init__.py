@@ -145,6 +145,8 @@ class EngineOptions:
     """Sizes of the hidden layers."""
     activation: Annotated[Literal["silu", "relu", "tanh"] | None, published("activation")] = None
     """Hidden layers' activation."""
+    norm_obs: bool = False
+    """Normalise observations by their running mean and deviation, as VecNormalize does."""
     device: Annotated[str | None, default("a GPU where there is one")] = None
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default("envpool on a GPU for the paper's tasks, else gymnasium", **ENVS)] = None

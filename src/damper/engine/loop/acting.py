@@ -31,7 +31,7 @@ class Acting:
             self._seen.send(self._obs)
             self._chosen.start(choose())
 
-        self._act = learner.graphed(act, lambda: {"acted": learner.acted})
+        self._act = learner.graphed(act, learner.acting_state)
 
     def act(self, obs: NDArray[np.float32]) -> Actions:
         """``start``, then ``actions``."""
@@ -50,9 +50,16 @@ class Acting:
         return scaled, chosen, mean
 
     def _choose(self) -> Tensor:
-        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean."""
-        learner, count, obs = self.learner, self.learner.acted[:1], self._obs.unsqueeze(1)
+        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean.
+
+        Statistics of the observations change here alone, so that an update finds the same ones while the environments
+        step and afterwards.
+        """
+        learner, count = self.learner, self.learner.acted[:1]
         population, streams, shape = learner.population, learner.streams, (1, learner.spec.act_dim)
+        if learner.obs_rms:
+            learner.obs_rms.update(self._obs, population.state["alive"])
+        obs = learner.normalise(self._obs.unsqueeze(1))
         noise = {
             name: getattr(streams, own.kind)(name, count, shape, learner.dtype)
             for name, own in population.backbone.EXPLORATION.items()

@@ -53,7 +53,7 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
 def _mean_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
     """Actions ``[P·E, A]`` in [-1, 1] for observations ``[P·E, d]``, an agent's episodes side by side."""
     inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.agents, -1))
-    mean = torch.nan_to_num(learner.population.networks.actor()(inputs)).flatten(0, 1)
+    mean = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
     actions: NDArray[np.float32] = mean.to("cpu", torch.float32).numpy()
     return actions
 

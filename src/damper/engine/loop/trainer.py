@@ -360,8 +360,9 @@ class Trainer:
         """Every agent's policy as it is now: what its file says, and the parameters of all, ``[P, n]``."""
         settings, (layout, rows) = self.settings, self._deployed()
         shared = {"versions": versions(), **describe(self.spec, layout)}
-        infos = []
-        for agent in settings.agents():
+        infos, rms = [], self.learner.obs_rms
+        normalisers = [one.plain() for one in rms.normalisers()] if rms else [None] * self.learner.agents
+        for agent, normaliser in zip(settings.agents(), normalisers, strict=True):
             method = find_method(agent.get("method", settings.method))
             given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
             given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
@@ -372,6 +373,7 @@ class Trainer:
                 steps=self.step,
                 activation=settings.activation,
                 settings=method.settings(given),
+                normaliser=normaliser,
                 **shared,
             )
             infos.append(info)

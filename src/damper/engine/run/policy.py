@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from damper.agents import sac
+from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.env_spec_json import named_spec, to_json
 from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.kernels.layer import linear
@@ -32,7 +33,8 @@ class PolicyInfo:
 
     ``env_spec`` is Gymnasium's ``EnvSpec`` of the environment it was trained in, as JSON; None in files of earlier
     versions, which know only the id ``env``. ``squash`` tells how the actor's output becomes an action: by tanh and the
-    action's range (TD3, SAC), or cut to the range (PPO's Gaussian).
+    action's range (TD3, SAC), or cut to the range (PPO's Gaussian). ``normaliser`` has the fields of ``Normaliser``
+    where the actor sees normalised observations.
     """
 
     env: str
@@ -48,6 +50,7 @@ class PolicyInfo:
     versions: dict[str, str]
     env_spec: str | None = None
     squash: bool = True
+    normaliser: dict[str, Any] | None = None
 
 
 class Predictor(ABC):
@@ -126,6 +129,7 @@ class Policy(Predictor):
         self._low, self._high = (torch.tensor(b, dtype=row.dtype) for b in (info.low, info.high))
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
         self.weights = self.layout.split(row.unsqueeze(0))
+        self.normaliser = Normaliser.read(info.normaliser) if info.normaliser else None
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -166,7 +170,11 @@ class Policy(Predictor):
         return self._unscaled(sac.sample(self.actor, self._inputs(obs), noise)[0])
 
     def _inputs(self, obs: NDArray[Any]) -> torch.Tensor:
-        return torch.as_tensor(obs, dtype=self.row.dtype).unsqueeze(0)
+        return torch.as_tensor(self.normalised(obs), dtype=self.row.dtype).unsqueeze(0)
+
+    def normalised(self, obs: NDArray[Any]) -> NDArray[Any]:
+        """What its network sees of observations ``[..., d]``."""
+        return obs if self.normaliser is None else self.normaliser(obs)
 
     def _unscaled(self, actions: torch.Tensor) -> NDArray[np.float32]:
         scaled: torch.Tensor = unscale_action(actions[0], self._low, self._high)
@@ -175,7 +183,8 @@ class Policy(Predictor):
     def save(self, path: Path | str) -> None:
         """Write the file, whole or not at all."""
         # Only where it says something, so that earlier versions read all other files.
-        info = {name: value for name, value in asdict(self.info).items() if name != "squash" or not value}
+        usual = {"squash": True, "normaliser": None}
+        info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
         write_tensors(Path(path), {"actor": self.row}, {"damper_policy": json.dumps(info, sort_keys=True)})
 
     @classmethod

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.custom_code import is_shipped
+from damper.engine.data.normalisation import RunningMeanStd
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.compilation import with_fresh_code_object
@@ -60,6 +61,7 @@ class Learner:
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
+        self.obs_rms = RunningMeanStd(self.agents, spec.obs_dim, self.device) if settings.norm_obs else None
         self.updates = 0
         self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # steps of each
         self._prepare()
@@ -98,7 +100,15 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""
-        return {**self.population.state, "acted": self.acted}
+        return {**self.population.state, **self.acting_state()}
+
+    def acting_state(self) -> dict[str, Tensor]:
+        """Every tensor that acting changes."""
+        return {"acted": self.acted, **(self.obs_rms.state() if self.obs_rms else {})}
+
+    def normalise(self, obs: Tensor) -> Tensor:
+        """What the networks see of observations ``[P, ..., d]``."""
+        return self.obs_rms.normalise(obs) if self.obs_rms else obs
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -145,7 +155,11 @@ class Learner:
         """The fields of a batch and the noise for the next update."""
         count = self.population.state["updates"]
         size, previous = self.settings.batch_size, self.method.previous_obs
-        return tuple(self.replay.sample(self.streams, count, size, previous)), self.noise(count, size)
+        batch = self.replay.sample(self.streams, count, size, previous)
+        if self.obs_rms:
+            seen = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
+            batch = batch._replace(**{name: self.normalise(getattr(batch, name)) for name in seen})
+        return tuple(batch), self.noise(count, size)
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
         """Every draw of one update."""

@@ -1,0 +1,73 @@
+"""Observations normalised by their running statistics, as Stable-Baselines3's ``VecNormalize`` does, per agent."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+CLIP, EPSILON, FIRST_COUNT = 10.0, 1e-8, 1e-4  # VecNormalize's, and RunningMeanStd's
+
+
+class Normaliser(NamedTuple):
+    """Statistics that no longer change: ``clip((s − mean) · scale, ±clip)``; rsl_rl's have no clip."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    clip: float
+
+    @classmethod
+    def of(cls, normalise: Any) -> Normaliser:
+        """From an SB3 ``VecNormalize``: the scale is ``1/√(variance + ε)``."""
+        statistics = normalise.obs_rms
+        return cls(statistics.mean, 1.0 / np.sqrt(statistics.var + normalise.epsilon), float(normalise.clip_obs))
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it, every digit."""
+        return {"mean": self.mean.tolist(), "scale": self.scale.tolist(), "clip": self.clip}
+
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> Normaliser:
+        """From what ``plain`` gave."""
+        return cls(np.array(plain["mean"]), np.array(plain["scale"]), plain["clip"])
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """As SB3 computes it: in float64, then rounded."""
+        return np.clip((obs - self.mean) * self.scale, -self.clip, self.clip).astype(np.float32)
+
+
+class RunningMeanStd:
+    """Mean and variance of each agent's observations so far, ``[P, d]`` in float64; all in place, nothing read."""
+
+    def __init__(self, agents: int, obs_dim: int, device: torch.device) -> None:
+        """As SB3's class of this name begins: mean 0, variance 1, and next to no weight."""
+        exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
+        self.mean, self.var = torch.zeros(agents, obs_dim, **exact), torch.ones(agents, obs_dim, **exact)
+        self.count = torch.full((agents, 1), FIRST_COUNT, **exact)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that ``update`` changes, by name."""
+        return {"obs_mean": self.mean, "obs_var": self.var, "obs_count": self.count}
+
+    def update(self, obs: Tensor, keep: Tensor) -> None:
+        """Take in one observation of each agent ``[P, d]`` where ``keep`` ``[P]`` is true (Chan's formula for one)."""
+        total = self.count + 1.0
+        delta = obs.to(self.mean.dtype) - self.mean
+        mean = self.mean + delta / total
+        var = (self.var * self.count + delta.square() * self.count / total) / total
+        for old, new in ((self.mean, mean), (self.var, var), (self.count, total)):
+            old.copy_(torch.where(keep.unsqueeze(1), new, old))
+
+    def normalise(self, obs: Tensor) -> Tensor:
+        """Observations ``[P, ..., d]`` by their agent's statistics of now, in their own dtype."""
+        shape = (len(self.mean), *(1,) * (obs.ndim - 2), -1)
+        mean, scale = self.mean.view(shape), (self.var + EPSILON).sqrt().reciprocal().view(shape)
+        return ((obs.to(mean.dtype) - mean) * scale).clamp(-CLIP, CLIP).to(obs.dtype)
+
+    def normalisers(self) -> list[Normaliser]:
+        """Every agent's statistics as they are now, on the host."""
+        mean, var = (tensor.cpu().numpy() for tensor in (self.mean, self.var))
+        return [Normaliser(m, 1.0 / np.sqrt(v + EPSILON), CLIP) for m, v in zip(mean, var, strict=True)]
