@@ -112,5 +112,5 @@ def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:
     assert np.array_equal(open_source(actor).act(vector), expected)
     cfg = config()
     cfg["actor"]["activation"] = "gelu"
-    with pytest.raises(DamperError, match="activation must be elu, relu, tanh or swish, but is GELU"):
+    with pytest.raises(DamperError, match="activation must be SiLU, ReLU or Tanh, or ELU, but is GELU"):
         export(train(1, cfg=cfg), tmp_path / "no.onnx")

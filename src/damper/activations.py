@@ -77,3 +77,10 @@ ACTIVATIONS = {
     "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like),
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third),
 }
+NAMES = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
+
+
+def known_modules() -> str:
+    """PyTorch's modules that can be converted, for messages: "SiLU, ReLU or Tanh"."""
+    *most, last = (module.__name__ for module in NAMES)
+    return f"{', '.join(most)} or {last}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
 from damper.errors import DamperError
@@ -79,6 +80,15 @@ class Noise:
 
     kind: Literal["normal", "uniform", "rademacher"]
     like: Literal["obs", "action"] | None
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """One draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
+        like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[self.like]
+        options: dict[str, Any] = {"generator": generator, "device": like.device, "dtype": like.dtype}
+        if self.kind == "normal":
+            return torch.randn(like.shape, **options)
+        uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
+        return uniform if self.kind == "uniform" else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
 
 
 @dataclass(frozen=True)

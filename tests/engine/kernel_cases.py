@@ -56,7 +56,7 @@ CASES = {
 }
 
 
-def spoiled_blank(rows: Tensor, groups: int, stride: int = 1) -> Any:
+def spoiled_alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Any:
     """In the place of ``dense.alloc_grads``: whatever the kernels leave unwritten is not a number."""
     found = plain_blank(rows, groups, stride)
     return found.fill_(float("nan")) if isinstance(found, Tensor) else found
@@ -173,11 +173,11 @@ def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | Non
     """In the place of ``dense._kernels``: the choice it makes for a GPU, for a CPU."""
     from damper.engine.kernels import triton_layers
 
-    return triton_layers if rows.dtype == torch.float32 and activation != "tanh" else None
+    return triton_layers if rows.dtype == torch.float32 and activation in triton_layers.CODES else None
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    dense._kernels, dense.alloc_grads = interpreted, spoiled_blank
+    dense._kernels, dense.alloc_grads = interpreted, spoiled_alloc_grads
     # No size is a multiple of a tile's.
     print(json.dumps(differences(Sizes("cpu", (70, 36), 40, 4))))

@@ -90,7 +90,7 @@ def some_batch() -> Batch:
 
 def train_once(model: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
     """Our ``train`` on exactly this batch; returns the noise it used."""
-    own = {name: model._noise(kind, batch) for name, kind in model._method.noise.items()}
+    own = {name: kind.draw(batch, model._generator) for name, kind in model._method.noise.items()}
     draw = type("Fixed", (), {"native": batch, "smooth": batch, "gamma": HYPER["gamma"], "noise": own})()
     monkeypatch.setattr(model, "_sample_inputs", lambda batch_size: draw)
     torch.manual_seed(5)

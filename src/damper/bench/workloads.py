@@ -111,7 +111,7 @@ def paper_update(learner: Learner) -> Workload:
     Target copies and what the log would read are left out; TD3's actor has its turn at every second iteration.
     """
     population, delay = learner.population, learner.settings.policy_delay
-    population.with_diagnostics = False
+    population.diagnostics.enabled = False
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
     done = 0
 

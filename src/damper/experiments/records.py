@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from damper.engine.run.folder import Run
+from damper.engine.run.metrics_log import EPISODE_VALUES
 from damper.engine.run.provenance import source
 from damper.evaluation.evaluate import Evaluation
 from damper.experiments.identity import EXECUTION, deviations
 from damper.experiments.store import Record
 from damper.rollout import Episode
 
-CURVE = ("return", "length", "sm", "change", "cosine", "conflict", "norm_ratio", "weight")
+DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")
+CURVE = (*EPISODE_VALUES, *DIAGNOSTIC_CURVES)
 POINTS = 100
 TRACED_SEEDS = 2  # of a cell; more would fill the repository with pictures nobody looks at
 LEVELS = 65534

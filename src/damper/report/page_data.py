@@ -14,6 +14,7 @@ import numpy as np
 from damper.errors import DamperError
 from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
+from damper.experiments.records import DIAGNOSTIC_CURVES
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup, published
@@ -31,7 +32,6 @@ from damper.report.result_tables import (
 from damper.report.statistics import Array, known
 
 CURVE_POINTS = 60
-DIAGNOSTICS = ("cosine", "conflict", "norm_ratio", "weight")
 
 
 def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def cell_curve(records: Sequence[Record]) -> dict[str, Any]:
         return {}
     steps = _thin(max(grids, key=len))
     out: dict[str, Any] = {"step": steps}
-    for name in ("return", "sm", "change", "length", *DIAGNOSTICS):
+    for name in ("return", "sm", "change", "length", *DIAGNOSTIC_CURVES):
         table = np.array([_on(steps, record.curve, name) for record in records if name in record.curve])
         if not len(table):
             continue
@@ -176,7 +176,7 @@ def cell_curve(records: Sequence[Record]) -> dict[str, Any]:
         out[name] = [
             [rounded(f(column)) if len(column) else None for column in columns] for f in (_average, *_EXTREMES)
         ]
-        if name in DIAGNOSTICS:
+        if name in DIAGNOSTIC_CURVES:
             out[name] = out[name][:1]
     return out
 

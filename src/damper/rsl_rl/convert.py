@@ -13,10 +13,11 @@ from rsl_rl.modules import GaussianDistribution
 from tensordict import TensorDict
 from torch import nn
 
+from damper.activations import NAMES, known_modules
 from damper.errors import DamperError
 
 Array = NDArray[Any]
-ACTIVATIONS: dict[type[nn.Module], str] = {nn.ELU: "elu", nn.ReLU: "relu", nn.Tanh: "tanh", nn.SiLU: "silu"}
+EXPORTED = {**NAMES, nn.ELU: "elu"}  # rsl_rl's default too, which the engine does not train
 
 
 class Actor(NamedTuple):
@@ -44,16 +45,17 @@ def read_actor(actor: Any) -> Actor:
         )
     linears = [module for module in actor.mlp if isinstance(module, nn.Linear)]
     between = {type(module) for module in actor.mlp} - {nn.Linear}
-    if not between <= set(ACTIVATIONS) or len(between) != 1:
+    if not between <= set(EXPORTED) or len(between) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in between))
-        raise DamperError(f"activation must be elu, relu, tanh or swish, but is {names}: rsl_rl's own export takes it.")
+        known = f"{known_modules()}, or ELU"
+        raise DamperError(f"activation must be {known}, but is {names}: rsl_rl's own export takes it.")
     layers = [tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears]
     statistics = None
     if actor.obs_normalization:
         normaliser = actor.obs_normalizer
         mean, std = (tensor.double().cpu().numpy() for tensor in (normaliser.mean, normaliser.std))
         statistics = mean, 1.0 / (std + normaliser.eps)
-    return Actor(layers, ACTIVATIONS[between.pop()], linears[-1].out_features, statistics)  # type: ignore[arg-type]
+    return Actor(layers, EXPORTED[between.pop()], linears[-1].out_features, statistics)  # type: ignore[arg-type]
 
 
 def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:

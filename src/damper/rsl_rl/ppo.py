@@ -13,7 +13,7 @@ from torch import Tensor, distributed, nn
 
 from damper._backward import backward_auxiliary
 from damper.errors import DamperError
-from damper.interface import Batch, Noise
+from damper.interface import Batch
 from damper.losses.temporal_ramp import temporal_ramp
 from damper.method_args import check_names, check_rule, choose
 from damper.methods import Method, find_method
@@ -114,7 +114,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         reward = self.storage.rewards.flatten()[rows]
         action = self.storage.actions.flatten(0, 1)[rows]
         batch = Batch(obs, action, reward, after, torch.zeros_like(reward), before)
-        noise = {name: self._noise(kind, batch) for name, kind in method.noise.items()}
+        noise = {name: kind.draw(batch, self._generator) for name, kind in method.noise.items()}
         auxiliary = method.actor(policy, batch, noise, **self._settings["actor"])
         # A loss to be added is one whose gradient is.
         rule, settings = (method.rule, self._settings["rule"]) if method.rule else ("scalarization", {"weight": 1.0})
@@ -123,14 +123,6 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         report = backward_auxiliary(auxiliary, parameters, rule, self._memory, process_group=group, **settings)
         self._memory = report.state
         seen.add(auxiliary, report)
-
-    def _noise(self, kind: Noise, batch: Batch) -> Tensor:
-        like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[kind.like]
-        options: dict[str, Any] = {"generator": self._generator, "device": like.device, "dtype": like.dtype}
-        if kind.kind == "normal":
-            return torch.randn(like.shape, **options)
-        uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
-        return uniform if kind.kind == "uniform" else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
 
     def save(self) -> dict[str, Any]:
         """rsl_rl's checkpoint; which method it was goes with it, and what its rule remembers."""
@@ -207,13 +199,12 @@ class _Means:
 
     def __init__(self) -> None:
         self.rows: list[Tensor] = []
+        self.names: list[str] = []
 
     def add(self, loss: Tensor, report: GradientReport) -> None:
-        values = (loss, report.conflict, report.cosine, report.norm_ratio, report.weight)
-        self.rows.append(torch.stack([value.detach().reshape(()).to(loss.dtype) for value in values]))
+        logs = {"auxiliary": loss, **report.logged()}
+        self.names = list(logs)
+        self.rows.append(torch.stack([value.detach().reshape(()).to(loss.dtype) for value in logs.values()]))
 
     def read(self) -> dict[str, float]:
-        if not self.rows:
-            return {}
-        names = ("auxiliary", "conflict_rate", "cosine", "norm_ratio", "weight")
-        return dict(zip(names, torch.stack(self.rows).mean(0).tolist(), strict=True))
+        return dict(zip(self.names, torch.stack(self.rows).mean(0).tolist(), strict=True)) if self.rows else {}

@@ -31,6 +31,15 @@ class GradientReport(NamedTuple):
     guard: Tensor
     state: Any = None
 
+    def logged(self) -> dict[str, Tensor]:
+        """What a logger shows, by name: a conflict's mean is a rate."""
+        return {
+            "conflict_rate": self.conflict,
+            "cosine": self.cosine,
+            "norm_ratio": self.norm_ratio,
+            "weight": self.weight,
+        }
+
 
 def apply_reported(
     rule: Rule, primary: Tensor, auxiliary: Tensor, state: Any, memory: bool, **settings: Any

@@ -21,6 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 import damper.sb3
+from damper.activations import NAMES, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
@@ -161,10 +162,10 @@ def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) ->
 def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
     default = "torch.nn.modules.activation." + ("Tanh" if algorithm == "PPO" else "ReLU")
     text = str(_described(data["policy_kwargs"]).get("activation_fn", default))
-    found = re.search(r"torch\.nn\.modules\.activation\.(SiLU|ReLU|Tanh)\b", text)
-    if found is None:
-        raise _needs_trust(path, f"has another activation than SiLU, ReLU or Tanh ({text})")
-    return found[1].lower()
+    for module, name in NAMES.items():
+        if re.search(rf"{re.escape(module.__module__)}\.{module.__name__}\b", text):
+            return name
+    raise _needs_trust(path, f"has another activation than {known_modules()} ({text})")
 
 
 def _bound(path: Path | str, data: dict[str, Any], side: str) -> NDArray[np.float32]:

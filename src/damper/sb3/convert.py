@@ -15,7 +15,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMonitor, VecNormalize, VecVideoRecorder
 from torch import Tensor, nn
 
-from damper.activations import ACTIVATIONS
+from damper.activations import NAMES, known_modules
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.env_spec_json import UNKNOWN, named_spec, to_json, with_unknown_wrapper
 from damper.engine.networks.layout import Layout
@@ -101,11 +101,10 @@ def read_actor(model: Any) -> Actor:
         raise DamperError(
             f"the observation space must be a Box of shape (n,), but is {space}: only such policies can be converted."
         )
-    names = {activation.module: name for name, activation in ACTIVATIONS.items()}
-    activation = names.get(getattr(actor, "activation_fn", nn.Identity))
+    activation = NAMES.get(getattr(actor, "activation_fn", nn.Identity))
     if activation is None:
         raise DamperError(
-            f"activation_fn must be SiLU, ReLU or Tanh, but is {getattr(actor, 'activation_fn', None)}: others cannot "
+            f"activation_fn must be {known_modules()}, but is {getattr(actor, 'activation_fn', None)}: others cannot "
             "be converted."
         )
     clip = getattr(actor, "clip_mean", 0.0) if getattr(actor, "use_sde", False) else 0.0

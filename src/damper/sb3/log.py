@@ -10,10 +10,6 @@ from torch import Tensor
 
 from damper.rules import GradientReport
 
-# SB3's own entries show the last call, as they do in SB3; the method's are means since the last dump, because a
-# conflict that happened or not says nothing until it is a rate.
-_DIAGNOSTICS = ("auxiliary_loss", "conflict_rate", "cosine", "norm_ratio", "weight")
-
 
 class Log:
     """Scalars by name, one per gradient step; those on a device are left there until ``write``."""
@@ -21,6 +17,7 @@ class Log:
     def __init__(self) -> None:
         """Nothing seen."""
         self.values: dict[str, list[Tensor | float]] = {}
+        self.means: set[str] = {"auxiliary_loss"}
 
     def add(self, **scalars: Tensor) -> None:
         """Keep one number of each name."""
@@ -30,15 +27,19 @@ class Log:
 
     def add_report(self, report: GradientReport) -> None:
         """Keep what happened between the two gradients."""
-        self.add(
-            conflict_rate=report.conflict, cosine=report.cosine, norm_ratio=report.norm_ratio, weight=report.weight
-        )
+        logged = report.logged()
+        self.means |= logged.keys()
+        self.add(**logged)
 
     def write(self, logger: Any) -> None:
-        """Means under ``train/``; the only wait for the device."""
+        """Means under ``train/``; the only wait for the device.
+
+        SB3's own entries show the last call, as they do in SB3; the method's are means since the last dump, because a
+        conflict that happened or not says nothing until it is a rate.
+        """
         waiting = [v.double() for values in self.values.values() for v in values if isinstance(v, Tensor)]
         numbers = iter(torch.stack(waiting).tolist() if waiting else ())
         for name, values in self.values.items():
             mean = float(np.mean([next(numbers) if isinstance(value, Tensor) else value for value in values]))
-            record = logger.record_mean if name in _DIAGNOSTICS else logger.record
+            record = logger.record_mean if name in self.means else logger.record
             record(f"train/{name}", mean)

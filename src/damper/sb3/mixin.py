@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from damper.engine.envs.env_spec_json import to_json
 from damper.errors import DamperError
-from damper.interface import Batch, Noise
 from damper.method_args import check_names, check_rule, choose, is_setting
 from damper.methods import Method, find_method
 from damper.rules._two_vector import Rule
@@ -89,6 +88,7 @@ class SmoothMixin:
         check_inputs(self._method, self._settings, self)
         self._index_buffer()
         self._has_modes = has_modes(self._actor)
+        # Of its own, so that SB3's draws stay what they are.
         self._generator = torch.Generator(self.device)
         self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
         rule_settings = self._settings["rule"]
@@ -180,15 +180,6 @@ class SmoothMixin:
             self._use(given)
         else:
             super().__setattr__(name, value)
-
-    def _noise(self, kind: Noise, batch: Batch) -> Tensor:
-        """One draw from the method's own generator, so that SB3's draws stay what they are."""
-        like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[kind.like]
-        options: dict[str, Any] = {"generator": self._generator, "device": like.device, "dtype": like.dtype}
-        if kind.kind == "normal":
-            return torch.randn(like.shape, **options)
-        uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
-        return uniform if kind.kind == "uniform" else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
 
     # --- saving ---------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class OffPolicyMixin(SmoothMixin):
             index_rows(self.replay_buffer, self._method.name)
             around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
             smooth = native._replace(**around._asdict())
-        noise = {name: self._noise(kind, native) for name, kind in self._method.noise.items()}
+        noise = {name: kind.draw(native, self._generator) for name, kind in self._method.noise.items()}
         return UpdateInputs(native, smooth, gamma, noise)
 
     # --- the two gradient steps -----------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         batch = self._pairs(policy)
         if method.actor is None or batch is None:
             return
-        noise = {name: self._noise(kind, batch) for name, kind in method.noise.items()}
+        noise = {name: kind.draw(batch, self._generator) for name, kind in method.noise.items()}
         auxiliary = method.actor(policy, batch, noise, **self._loss_settings())
         log.add(auxiliary_loss=auxiliary)
         if method.rule is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from damper.engine.gradients import shared_forward
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient
-from damper.engine.gradients.objectives import Logs, Objectives
+from damper.engine.gradients.objectives import Logs, Objectives, add_logs
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agents import Shape
 from damper.engine.networks.layout import Layout, leaves
@@ -56,7 +56,7 @@ def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
 
 
 def as_gradients(found: CriticGradient) -> Gradients:
-    return [found.gradient], {"critic_loss": found.loss}
+    return [found.gradient], found.logs
 
 
 def check_backends(made: Population, objectives: Objectives) -> None:
@@ -68,7 +68,7 @@ def check_backends(made: Population, objectives: Objectives) -> None:
         other = shared.critic_smoothness(objectives)
         for backend in (shared, reference):
             rest = backend.critic(objectives, without_smoothness=True)
-            both = CriticGradient(rest.gradient + other.gradient, rest.loss + other.loss)
+            both = CriticGradient(rest.gradient + other.gradient, add_logs(rest.logs, other.logs))
             check_same(networks.critic_layout, as_gradients(both), whole)
     expected = reference.actor(objectives)
     assert len(expected[0]) == (2 if made.method.rule else 1)

@@ -280,3 +280,13 @@ def test_a_gpu_without_tf32_keeps_to_pytorchs_products(
     assert not dense._below_min_capability
     dense.check_capability(torch.device("cuda", 0))
     assert dense._below_min_capability is too_old
+
+
+@pytest.mark.skipif(not dense.HAS_TRITON, reason="needs Triton")
+def test_layers_with_an_activation_that_the_kernels_do_not_know_are_pytorch_s() -> None:
+    class OnGpu:
+        is_cuda, dtype = True, torch.float32
+
+    chosen = {name: dense._kernels(OnGpu(), name) for name in (None, *ACTIVATIONS, "gelu")}  # type: ignore[arg-type]
+    assert chosen[None] is not None and chosen["silu"] is chosen["relu"] is chosen[None]
+    assert chosen["tanh"] is None and chosen["gelu"] is None

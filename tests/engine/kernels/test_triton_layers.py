@@ -61,7 +61,7 @@ def on_the_device(
     networks: int, names: tuple[str, ...], precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, float]:
     torch.set_float32_matmul_precision(precision)
-    monkeypatch.setattr(dense, "blank", kernel_cases.spoiled_blank)
+    monkeypatch.setattr(dense, "alloc_grads", kernel_cases.spoiled_alloc_grads)
     assert dense._kernels(torch.zeros(1, device="cuda")) is not None
     return kernel_cases.differences(kernel_cases.Sizes("cuda", (400, 300), 256, networks), names)
 

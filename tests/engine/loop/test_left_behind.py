@@ -15,9 +15,11 @@ import torch
 
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
+from damper.engine.loop import memory
 from damper.engine.loop import trainer as trainer_module
+from damper.engine.loop.memory import PEAK, check_memory, needed_memory
 from damper.engine.loop.side_by_side import train_side_by_side
-from damper.engine.loop.trainer import PEAK, Trainer, check_memory, needed_memory
+from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
 from damper.engine.train import run_settings
 from damper.engine.update.learner import Learner
@@ -207,7 +209,7 @@ def test_the_memory_check_counts_the_peak_on_a_gpu(monkeypatch: pytest.MonkeyPat
     state = needed_memory(made, 11, 3, 1.0) - needed_memory(made, 11, 3, 0.0)
     peak = needed_memory(made, 11, 3, PEAK)
     assert peak - needed_memory(made, 11, 3) == pytest.approx((PEAK - 1) * state, rel=1e-6) and PEAK >= 3.9
-    monkeypatch.setattr(trainer_module, "memory_available", lambda device: int(peak / 0.96))
+    monkeypatch.setattr(memory, "memory_available", lambda device: int(peak / 0.96))
     check_memory(made, 11, 3)  # on a CPU nothing comes on top
     with pytest.raises(DamperError, match=r"10 agents needs at least .* GiB on cuda"):
         check_memory(replace(made, device="cuda"), 11, 3)

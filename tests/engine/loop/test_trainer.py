@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from damper.engine.loop import memory
 from damper.engine.loop import trainer as module
-from damper.engine.loop.trainer import Trainer, needed_memory
+from damper.engine.loop.memory import needed_memory
+from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.settings import resolve
 from damper.errors import DamperError
@@ -160,9 +162,9 @@ def test_each_line_holds_the_means_since_the_one_before(
     population = trainer.learner.population
     combined, step_critic = small.watch_rule(population), population.step_critic
 
-    def watched(gradient: Tensor, loss: Tensor, *given: bool) -> None:
-        losses.append(loss.detach().clone())
-        step_critic(gradient, loss, *given)
+    def watched(gradient: Tensor, logs: dict[str, Tensor], *given: bool) -> None:
+        losses.append(logs["critic_loss"].detach().clone())
+        step_critic(gradient, logs, *given)
 
     monkeypatch.setattr(population, "step_critic", watched)
     trainer.listeners = (lambda line: at.append((len(losses), len(combined))),)
@@ -251,7 +253,7 @@ def test_what_cannot_be_trained_leaves_no_folder(tmp_path: Path, monkeypatch: py
         Trainer(small.settings(seeds=(-1,)), tmp_path / "run")
     with pytest.raises(DamperError, match="env must be an id"):
         Trainer(resolve("Pendulun-v1", steps=10), tmp_path / "run")
-    monkeypatch.setattr(module, "memory_available", lambda device: 7 * 2**30)
+    monkeypatch.setattr(memory, "memory_available", lambda device: 7 * 2**30)
     monkeypatch.setattr(module, "Learner", lambda *_: pytest.fail("refused before anything is allocated"))
     told = (
         r"buffer_size=100000000 with 2 agents needs at least 7\.5 GiB on cpu, but 7\.0 GiB are free: lower buffer_size"

@@ -143,8 +143,8 @@ class EngineOptions:
     """SAC: the temperature, or "auto"."""
     net_arch: Annotated[tuple[int, ...], published("net_arch")] = ()
     """Sizes of the hidden layers."""
-    activation: Annotated[Literal["silu", "relu", "tanh"] | None, published("activation")] = None
-    """Hidden layers' activation."""
+    activation: Annotated[str | None, published("activation")] = None
+    """Hidden layers' activation: silu, relu or tanh."""
     norm_obs: bool = False
     """Normalise observations by their running mean and deviation, as VecNormalize does."""
     device: Annotated[str | None, default("a GPU where there is one")] = None

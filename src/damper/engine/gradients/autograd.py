@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.gradients.backend import CriticGradient
-from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives
+from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives, add_losses
 from damper.engine.networks.agents import AgentNetworks
 from damper.engine.networks.layout import Layout, Weights, leaves, rebuild
 
@@ -30,27 +30,22 @@ class AutogradBackend:
             y = objectives.target(networks.actor(networks.target_policy), networks.critic("critic_target"))
 
         def loss(critic: Any) -> LossAndLogs:
-            value = objectives.critic_loss(critic, y)
-            if method.critic and not (without_smoothness and method.critic_apart):
-                value = value + objectives.critic_smoothness(critic, networks.actor())
-            return value, {"critic_loss": value}
+            native = objectives.critic(critic, y)
+            if method.critic is None or (without_smoothness and method.critic_apart):
+                return native
+            return add_losses(native, objectives.critic_smoothness(critic, networks.actor()))
 
         return self._by_critics(loss)
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
         """See ``GradientBackend``."""
-
-        def loss(critic: Any) -> LossAndLogs:
-            value = objectives.critic_smoothness(critic, self.networks.actor())
-            return value, {"critic_loss": value}
-
-        return self._by_critics(loss)
+        return self._by_critics(lambda critic: objectives.critic_smoothness(critic, self.networks.actor()))
 
     def _by_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
         networks = self.networks
         rows = networks.twins("critic")
         (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
-        return CriticGradient(gradient.view(networks.agents, -1), logs["critic_loss"])
+        return CriticGradient(gradient.view(networks.agents, -1), logs)
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
         """See ``GradientBackend``; nothing is saved here."""

@@ -16,10 +16,10 @@ from damper.engine.gradients.objectives import Logs, Objectives
 
 
 class CriticGradient(NamedTuple):
-    """Of the critics' loss: gradient ``[P, 2n]``, value ``[P]``, and what ``actor`` may reuse of the forward passes."""
+    """Of the critics' loss: gradient ``[P, 2n]``, logs, and what ``actor`` may reuse of the forward passes."""
 
     gradient: Tensor
-    loss: Tensor
+    logs: Logs
     saved_activations: Sequence[Tensor] = ()
 
 

@@ -31,15 +31,16 @@ class Objectives:
         y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hyper)
         return y
 
-    def critic_loss(self, critic: Critic, y: Tensor) -> Tensor:
+    def critic(self, critic: Critic, y: Tensor) -> LossAndLogs:
         """The backbone's loss of the critics."""
         value: Tensor = self.backbone.critic_loss(critic, self.batch, y)
-        return value
+        return value, {"critic_loss": value}
 
-    def critic_smoothness(self, critic: Critic, policy: Policy) -> Tensor:
+    def critic_smoothness(self, critic: Critic, policy: Policy) -> LossAndLogs:
         """The method's loss of the critics."""
         assert self.method.critic is not None
-        return self.method.critic(critic, policy, self.batch, self.noise, **self.settings["critic"])
+        value = self.method.critic(critic, policy, self.batch, self.noise, **self.settings["critic"])
+        return value, {"critic_loss": value}
 
     def native(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """The backbone's loss of the actor."""
@@ -54,5 +55,14 @@ class Objectives:
 
     def both(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """Their sum, for methods without a rule."""
-        (first, logs), (second, more) = self.native(policy, critic), self.auxiliary(policy)
-        return first + second, {**logs, **more}
+        return add_losses(self.native(policy, critic), self.auxiliary(policy))
+
+
+def add_losses(first: LossAndLogs, second: LossAndLogs) -> LossAndLogs:
+    """Two losses of one network as one; logs of the same name are added too."""
+    return first[0] + second[0], add_logs(first[1], second[1])
+
+
+def add_logs(first: Logs, second: Logs) -> Logs:
+    """Both; the sum of those with the same name."""
+    return {**first, **{name: first[name] + value if name in first else value for name, value in second.items()}}

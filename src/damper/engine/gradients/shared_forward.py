@@ -17,7 +17,7 @@ from torch import Tensor
 from damper.engine.gradients.action_gradient_tape import ActionGradientTape
 from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.functional import differentiate, output_gradients
-from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives
+from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives, add_logs, add_losses
 from damper.engine.gradients.precomputed import (
     CriticFromActionGradients,
     CriticFromValues,
@@ -52,10 +52,10 @@ class SharedForwardBackend:
 
         def loss(source: Source) -> LossAndLogs:
             critic = CriticFromValues(source)
-            value = objectives.critic_loss(critic, y)
-            if method.critic is not None and not method.critic_apart:
-                value = value + objectives.critic_smoothness(critic, networks.actor())
-            return value, {"critic_loss": value}
+            native = objectives.critic(critic, y)
+            if method.critic is None or method.critic_apart:
+                return native
+            return add_losses(native, objectives.critic_smoothness(critic, networks.actor()))
 
         inputs: list[tuple[Any, ...]] = []
         loss(InputCollector(inputs, _two_values))
@@ -63,11 +63,11 @@ class SharedForwardBackend:
         values = tape.output.view(networks.agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
         cotangents, logs = output_gradients(lambda outputs: loss(PrecomputedOutputs(outputs)), values)
         rows = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
-        gradient, value = rows.view(networks.agents, -1), logs["critic_loss"]
+        gradient = rows.view(networks.agents, -1)
         if method.critic_apart and not without_smoothness:
             other = self.critic_smoothness(objectives)
-            gradient, value = gradient + other.gradient, value + other.loss
-        return CriticGradient(gradient, value, saved_activations)
+            gradient, logs = gradient + other.gradient, add_logs(logs, other.logs)
+        return CriticGradient(gradient, logs, saved_activations)
 
     def _target(self, objectives: Objectives) -> tuple[Tensor, Sequence[Tensor]]:
         networks = self.networks
@@ -91,12 +91,11 @@ class SharedForwardBackend:
             return self._pave(objectives)
 
         def loss(critic: Any) -> LossAndLogs:
-            value = objectives.critic_smoothness(critic, networks.actor())
-            return value, {"critic_loss": value}
+            return objectives.critic_smoothness(critic, networks.actor())
 
         rows = networks.twins("critic")
         (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
-        return CriticGradient(gradient.view(networks.agents, -1), logs["critic_loss"])
+        return CriticGradient(gradient.view(networks.agents, -1), logs)
 
     def _pave(self, objectives: Objectives) -> CriticGradient:
         """PAVE reads the critics' action gradients and curvatures only, and those are written out too."""
@@ -114,14 +113,13 @@ class SharedForwardBackend:
             critic = CriticFromActionGradients(
                 lambda observations, action, v: by_agent(*next(parts), len(observations))
             )
-            value = objectives.critic_smoothness(critic, networks.actor())
-            return value, {"critic_loss": value}
+            return objectives.critic_smoothness(critic, networks.actor())
 
         objectives.critic_smoothness(CriticFromActionGradients(run), networks.actor())
         outputs = [part for tape in tapes for part in (tape.gradient, tape.curvature)]
         cotangents, logs = output_gradients(loss, outputs)
         gradients = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
-        return CriticGradient(functools.reduce(torch.add, gradients).view(networks.agents, -1), logs["critic_loss"])
+        return CriticGradient(functools.reduce(torch.add, gradients).view(networks.agents, -1), logs)
 
     # --- actors -------------------------------------------------------------------------------------------------
 

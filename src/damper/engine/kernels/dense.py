@@ -141,15 +141,9 @@ def check_capability(device: torch.device) -> None:
 
 
 def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
-    """The GPU's kernels, where they can do it: in float32, and whatever the activation except for tanh forwards."""
-    if (
-        not rows.is_cuda
-        or rows.dtype != torch.float32
-        or activation == "tanh"
-        or not HAS_TRITON
-        or _below_min_capability
-    ):
+    """The GPU's kernels, where they can do it: in float32, and forwards with an activation that they know."""
+    if not rows.is_cuda or rows.dtype != torch.float32 or not HAS_TRITON or _below_min_capability:
         return None
     from damper.engine.kernels import triton_layers
 
-    return triton_layers
+    return triton_layers if activation in triton_layers.CODES else None

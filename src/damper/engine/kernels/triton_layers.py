@@ -16,7 +16,7 @@ from torch import Tensor
 from damper.engine.kernels.layer import Dense, row_count
 from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
-CODES = {None: 0, "silu": 1, "relu": 2}
+CODES = {None: 0, "silu": 1, "relu": 2}  # activations that the kernels know; PyTorch runs layers with others
 MULTIPROCESSORS = 128  # about as many as a large GPU has
 NARROW_LAYER = 32  # inputs or outputs up to which a layer gets tiles of its own
 

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from damper.agents import BACKBONES
 from damper.engine.data.episodes import Episode, Episodes
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Pool, Transition, make_pool, spec_of
@@ -23,23 +21,21 @@ from damper.engine.envs.env_spec_json import to_json
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
-from damper.engine.networks.agents import Shape, layouts
-from damper.engine.networks.layout import Layout
+from damper.engine.loop.memory import check_memory
+from damper.engine.loop.policies import current_policies, policy_rows
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.run.folder import Run, left_to_train, open_run
-from damper.engine.run.metrics_log import MetricsLog, episode_means, take_diagnostics
-from damper.engine.run.policy import Policy, PolicyInfo, describe
-from damper.engine.run.provenance import memory_available, source, versions
+from damper.engine.run.metrics_log import MetricsLog, diagnostic_means, episode_means
+from damper.engine.run.policy import Policy
+from damper.engine.run.provenance import source
 from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
 from damper.engine.update.learner import Learner
 from damper.errors import DamperError
-from damper.methods import find_method
 
 LOG = logging.getLogger(__name__)
 Listener = Callable[[dict[str, Any]], None]
-PEAK = 3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
 
 
 class Trainer:
@@ -247,7 +243,7 @@ class Trainer:
         facts["host"] = split_arrays(host, "host", tensors)
         facts["recent"] = [list(episode) for episode in self.recent]
         facts["frozen_by_callback"] = self.callbacks.frozen
-        infos, tensors["policies"] = self._policies()
+        infos, tensors["policies"] = policy_rows(self.learner, self.step)
         facts["policies"] = [asdict(info) for info in infos]
         facts["evaluations"] = self.evaluations.state(tensors)
         self.store.save(self.step, facts, tensors, self.learner.replay)
@@ -294,7 +290,7 @@ class Trainer:
         speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
-        line |= episode_means(self.recent, self.learner.agents) | take_diagnostics(self.learner.population)
+        line |= episode_means(self.recent, self.learner.agents) | diagnostic_means(self.learner.population.diagnostics)
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._died_at()
         if frozen := self.callbacks.frozen:
@@ -326,8 +322,7 @@ class Trainer:
         return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(died)]
 
     def _current_policies(self) -> list[Policy]:
-        infos, rows = self._policies()
-        return [Policy(info, row.clone()) for info, row in zip(infos, rows, strict=True)]
+        return current_policies(self.learner, self.step)
 
     def _freeze(self, agent: int) -> None:
         """Let an agent learn no more, unless it is frozen already."""
@@ -356,36 +351,6 @@ class Trainer:
             self.store.clear()
         LOG.info("%s: finished", self.run.path)
 
-    def _policies(self) -> tuple[list[PolicyInfo], torch.Tensor]:
-        """Every agent's policy as it is now: what its file says, and the parameters of all, ``[P, n]``."""
-        settings, (layout, rows) = self.settings, self._deployed()
-        shared = {"versions": versions(), **describe(self.spec, layout)}
-        infos, rms = [], self.learner.obs_rms
-        normalisers = [one.plain() for one in rms.normalisers()] if rms else [None] * self.learner.agents
-        for agent, normaliser in zip(settings.agents(), normalisers, strict=True):
-            method = find_method(agent.get("method", settings.method))
-            given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
-            given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
-            info = PolicyInfo(
-                backbone=settings.backbone,
-                method=method.name,
-                seed=agent["seed"],
-                steps=self.step,
-                activation=settings.activation,
-                settings=method.settings(given),
-                normaliser=normaliser,
-                **shared,
-            )
-            infos.append(info)
-        return infos, rows
-
-    def _deployed(self) -> tuple[Layout, torch.Tensor]:
-        """The actors' layers that act, without gaps: a second head serves training only."""
-        trained = self.learner.population.networks.actor_layout
-        weights = trained.split(self.learner.state()["actor"].to("cpu", torch.float32))
-        layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
-        return layout, layout.join([tensor for name, _, _ in layout.layers for tensor in weights[name]])
-
 
 def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
     """Tell where those that a signal stopped go on; a callback's user knows."""
@@ -394,27 +359,3 @@ def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
         places = ", ".join(f"{one.run.path} at step {one.step:,} of {one.settings.steps:,}" for one in stopped)
         number = stopped[0].stop.received
         raise Stopped(f"stopped {places}; the same command goes on from there.", number or signal.SIGINT)
-
-
-def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
-    """Refuse a population that cannot fit, before anything is trained."""
-    device = torch.device(settings.device)
-    needed = needed_memory(settings, obs_dim, act_dim, PEAK if device.type == "cuda" else 1.0)
-    available = memory_available(device)
-    if available is not None and needed > 0.95 * available:
-        agents = len(settings.agents())
-        raise DamperError(
-            f"buffer_size={settings.buffer_size} with {agents} agents needs at least {needed / 2**30:.1f} GiB on "
-            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
-        )
-
-
-def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
-    """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
-    method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
-    actor, critic = layouts(settings.backbone, method, shape)
-    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
-    replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
-    numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)
-    size: int = getattr(torch, settings.dtype).itemsize
-    return int(size * numbers * len(settings.agents()))

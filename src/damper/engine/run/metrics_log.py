@@ -12,7 +12,7 @@ import numpy as np
 
 from damper.engine.data.episodes import Episode
 from damper.engine.run.files import disk_error
-from damper.engine.update.population import Population
+from damper.engine.update.diagnostics import Diagnostics
 
 EPISODE_VALUES = ("return", "length", "sm", "change")
 
@@ -71,14 +71,6 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def take_diagnostics(population: Population) -> dict[str, list[float | None]]:
-    """Means per agent of what the updates saw since last asked; waits for the device."""
-    sums, counts = population.state["diagnostics"].tolist(), population.state["diagnosed"].tolist()
-    population.state["diagnostics"].zero_()
-    population.state["diagnosed"].zero_()
-    means = {}
-    for name, row in zip(population.diagnostics, sums, strict=False):
-        count = counts[0] if name == "critic_loss" else counts[1]
-        if count:
-            means[name] = [_number(value / count) for value in row]
-    return means
+def diagnostic_means(diagnostics: Diagnostics) -> dict[str, list[float | None]]:
+    """Means per agent over the updates of an interval; None for what is not finite."""
+    return {name: [_number(value) for value in values] for name, values in diagnostics.take_means().items()}

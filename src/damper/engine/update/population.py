@@ -17,23 +17,23 @@ from damper.agents import BACKBONES, sac
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
-from damper.engine.gradients.objectives import Objectives
+from damper.engine.gradients.objectives import Logs, Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.update.diagnostics import RULE, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import Batch, NoiseDraws
 from damper.methods import Method
 from damper.rules import apply_reported, apply_rows, combine_reported, find, has_memory
 
 AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
-DIAGNOSTICS = ("critic_loss", "actor_loss", "auxiliary_loss", "cosine", "norm_ratio", "conflict", "weight", "guard")
 
 
 class Population:
     """The parameters of P agents and the functions that change them.
 
-    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``with_diagnostics`` says
-    whether updates add to the sums behind the log; timings switch it off, before the first update that is compiled.
+    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``diagnostics`` are the sums
+    behind the log; timings switch them off, before the first update that is compiled.
     """
 
     def __init__(
@@ -66,7 +66,6 @@ class Population:
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
         self.settings, self.automatic_entropy, self.compiled = settings, automatic_entropy, compiled
-        self.with_diagnostics = True
         self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
         self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
         self.networks = AgentNetworks(backbone, method, shape, streams, dtype)
@@ -87,8 +86,8 @@ class Population:
         state["alive"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
         state["died_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
-        state["diagnostics"] = torch.zeros(len(DIAGNOSTICS), self.agents, dtype=torch.float64, device=self.device)
-        state["diagnosed"] = torch.zeros(2, dtype=torch.float64, device=self.device)
+        self.diagnostics = Diagnostics(self.method, self.agents, self.device)
+        state |= {"diagnostics": self.diagnostics.sums, "diagnosed": self.diagnostics.counts}
         self._memory = self._initial_memory()
         state |= {f"memory.{i}": value for i, value in enumerate(_memory_tensors(self._memory))}
 
@@ -144,11 +143,11 @@ class Population:
         """See ``GradientBackend.critic_smoothness``."""
         return self.gradients.critic_smoothness(self._objectives(batch, noise))
 
-    def step_critic(self, gradient: Tensor, loss: Tensor, with_actor: bool, targets: bool = True) -> None:
+    def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool, targets: bool = True) -> None:
         """The critics' optimiser step, and what moves with it."""
         self.state["updates"] += 1
         self._step("critic", gradient)
-        self._add_diagnostics(0, {"critic_loss": loss})
+        self.diagnostics.add_critic(logs)
         if targets and with_actor:
             # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
             self._polyak_update("critic", "critic_target", self.hyper["tau"])
@@ -160,7 +159,7 @@ class Population:
         gradients, logs = self.gradients.actor(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
-        self._add_diagnostics(1, logs)
+        self.diagnostics.add_actor(logs)
         return logs["log_prob"] if self.automatic_entropy else None
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
@@ -183,7 +182,7 @@ class Population:
         combined, report = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
         for old, new in zip(_memory_tensors(memory), _memory_tensors(report.state), strict=True):
             old.copy_(new)
-        logs |= {name: getattr(report, name) for name in ("cosine", "norm_ratio", "conflict", "weight", "guard")}
+        logs |= {name: getattr(report, name) for name in RULE}
         return combined
 
     def _step(self, name: str, gradient: Tensor) -> None:
@@ -196,20 +195,6 @@ class Population:
         newly = ~state["alive"] & (state["died_at"] < 0)
         state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
         self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
-
-    @property
-    def diagnostics(self) -> tuple[str, ...]:
-        """Which of ``DIAGNOSTICS`` this method fills: the first few."""
-        return DIAGNOSTICS[: 2 if self.method.actor is None else 3 if self.method.rule is None else None]
-
-    def _add_diagnostics(self, kind: int, logs: Mapping[str, Tensor]) -> None:
-        """Add the logs to the sums that the log reads now and then; kind 0 counts critics, 1 actors."""
-        if not self.with_diagnostics:
-            return
-        names = self.diagnostics[1:] if kind else self.diagnostics[:1]
-        values = torch.stack([logs[name].detach().to(torch.float64) for name in names])
-        self.state["diagnostics"][kind : kind + len(names)] += values
-        self.state["diagnosed"][kind] += 1
 
 
 def _memory_tensors(state: Any) -> tuple[Tensor, ...]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from damper.engine.device.side_stream import SideStream
 from damper.engine.gradients.backend import CriticGradient
+from damper.engine.gradients.objectives import Logs, add_logs
 from damper.engine.update.population import Population
 from damper.interface import Batch, NoiseDraws
 
@@ -63,7 +64,7 @@ class Update:
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             found = population.critic_gradient(add_context(batch), noise)
-            population.step_critic(found.gradient, found.loss, with_actor, targets)
+            population.step_critic(found.gradient, found.logs, with_actor, targets)
             return found.saved_activations
 
         return self._compiler(critic)
@@ -78,9 +79,9 @@ class Update:
         def rest(batch: Batch, noise: NoiseDraws) -> CriticGradient:
             return population.critic_gradient(add_context(batch), noise, without_smoothness=True)
 
-        def step(found: Sequence[Tensor], smoothness: Sequence[Tensor]) -> None:
-            (gradient, loss), (other, value) = found, smoothness
-            population.step_critic(gradient + other, loss + value, with_actor, targets)
+        def step(rest: tuple[Tensor, Logs], smoothness: tuple[Tensor, Logs]) -> None:
+            (gradient, logs), (other, more) = rest, smoothness
+            population.step_critic(gradient + other, add_logs(logs, more), with_actor, targets)
 
         side = SideStream(population.device)
         find_smoothness, find_rest, take_step = (self._compiler(part) for part in (smoothness, rest, step))

@@ -1,0 +1,39 @@
+"""Whether a population fits into memory, asked before anything is allocated."""
+
+from __future__ import annotations
+
+import torch
+
+from damper.agents import BACKBONES
+from damper.engine.data.replay import Replay
+from damper.engine.networks.agents import Shape, layouts
+from damper.engine.run.provenance import memory_available
+from damper.engine.settings import Settings
+from damper.errors import DamperError
+from damper.methods import find_method
+
+PEAK = 3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
+
+
+def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
+    """Refuse a population that cannot fit, before anything is trained."""
+    device = torch.device(settings.device)
+    needed = needed_memory(settings, obs_dim, act_dim, PEAK if device.type == "cuda" else 1.0)
+    available = memory_available(device)
+    if available is not None and needed > 0.95 * available:
+        agents = len(settings.agents())
+        raise DamperError(
+            f"buffer_size={settings.buffer_size} with {agents} agents needs at least {needed / 2**30:.1f} GiB on "
+            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
+        )
+
+
+def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
+    """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
+    method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
+    actor, critic = layouts(settings.backbone, method, shape)
+    copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
+    replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
+    numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)
+    size: int = getattr(torch, settings.dtype).itemsize
+    return int(size * numbers * len(settings.agents()))

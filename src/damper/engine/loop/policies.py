@@ -1,0 +1,50 @@
+"""A learner's actors as policies: what their files say of them, and the parameters that act."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from damper.engine.networks.layout import Layout
+from damper.engine.run.policy import Policy, PolicyInfo, describe
+from damper.engine.run.provenance import versions
+from damper.engine.update.learner import Learner
+from damper.methods import find_method
+
+
+def current_policies(learner: Learner, step: int) -> list[Policy]:
+    """Every agent's policy as it is now, after so many steps; copies, which training does not change."""
+    infos, rows = policy_rows(learner, step)
+    return [Policy(info, row.clone()) for info, row in zip(infos, rows, strict=True)]
+
+
+def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
+    """The same as what each policy's file says, and the parameters of all, ``[P, n]``."""
+    settings, (layout, rows) = learner.settings, acting_rows(learner)
+    shared = {"versions": versions(), **describe(learner.spec, layout)}
+    infos, rms = [], learner.obs_rms
+    normalisers = [one.plain() for one in rms.normalisers()] if rms else [None] * learner.agents
+    for agent, normaliser in zip(settings.agents(), normalisers, strict=True):
+        method = find_method(agent.get("method", settings.method))
+        given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
+        given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
+        info = PolicyInfo(
+            backbone=settings.backbone,
+            method=method.name,
+            seed=agent["seed"],
+            steps=step,
+            activation=settings.activation,
+            settings=method.settings(given),
+            normaliser=normaliser,
+            **shared,
+        )
+        infos.append(info)
+    return infos, rows
+
+
+def acting_rows(learner: Learner) -> tuple[Layout, Tensor]:
+    """The actors' layers that act, on the CPU and without gaps: a second head serves training only."""
+    trained = learner.population.networks.actor_layout
+    weights = trained.split(learner.state()["actor"].to("cpu", torch.float32))
+    layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
+    return layout, layout.join([tensor for name, _, _ in layout.layers for tensor in weights[name]])

@@ -1,0 +1,59 @@
+"""What the log shows of updates: names by group, and sums per agent since the log last read them.
+
+Another diagnostic of a loss is one more name in a group here, and one more value ``[P]`` by that name in the logs that
+``engine/gradients/objectives.py`` returns. One of a rule is a field of ``damper.rules.GradientReport`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from damper.methods import Method
+from damper.rules import GradientReport
+
+CRITIC = ("critic_loss",)  # of every critic step
+ACTOR = ("actor_loss",)  # of every actor step
+AUXILIARY = ("auxiliary_loss",)  # of actor steps of methods with a loss on the actor
+RULE = tuple(name for name in GradientReport._fields if name != "state")  # and of those with a rule
+
+
+class Diagnostics:
+    """Sums of updates' logs on the device, read by ``take_means``; switched off (``enabled``) for timings.
+
+    Attributes:
+        sums: ``[names, P]``, a row for every name of every group; a method without a rule leaves the last ones zero.
+        counts: ``[2]``: critic steps and actor steps that were added.
+    """
+
+    def __init__(self, method: Method, agents: int, device: torch.device) -> None:
+        """All zero."""
+        rows = len((*CRITIC, *ACTOR, *AUXILIARY, *RULE))
+        self.sums = torch.zeros(rows, agents, dtype=torch.float64, device=device)
+        self.counts = torch.zeros(2, dtype=torch.float64, device=device)
+        self.of_actor = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
+        self.enabled = True
+
+    def add_critic(self, logs: Mapping[str, Tensor]) -> None:
+        """Add a critic step's logs; runs inside a compiled update and a CUDA graph."""
+        self._add(0, CRITIC, slice(len(CRITIC)), logs)
+
+    def add_actor(self, logs: Mapping[str, Tensor]) -> None:
+        """The same for an actor step."""
+        self._add(1, self.of_actor, slice(len(CRITIC), len(CRITIC) + len(self.of_actor)), logs)
+
+    def _add(self, kind: int, names: tuple[str, ...], rows: slice, logs: Mapping[str, Tensor]) -> None:
+        if self.enabled:
+            self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])
+            self.counts[kind] += 1
+
+    def take_means(self) -> dict[str, list[float]]:
+        """Means per agent since the last call; waits for the device."""
+        sums, (critic_steps, actor_steps) = self.sums.tolist(), self.counts.tolist()
+        self.sums.zero_()
+        self.counts.zero_()
+        steps = dict.fromkeys(CRITIC, critic_steps) | dict.fromkeys(self.of_actor, actor_steps)
+        rows = zip(steps.items(), sums, strict=False)
+        return {name: [value / count for value in row] for (name, count), row in rows if count}

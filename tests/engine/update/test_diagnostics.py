@@ -1,0 +1,63 @@
+"""What the log shows of updates: every name of a group reaches the metrics, and only where it is computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from damper.engine.gradients.objectives import Objectives
+from damper.engine.loop.trainer import Trainer
+from damper.engine.update import diagnostics as module
+from damper.engine.update.diagnostics import ACTOR, AUXILIARY, CRITIC, RULE, Diagnostics
+from damper.methods import METHODS
+from damper.rules import GradientReport
+from tests.engine import small
+
+
+@pytest.mark.parametrize(
+    ("method", "groups"),
+    [("plain", (CRITIC, ACTOR)), ("caps", (CRITIC, ACTOR, AUXILIARY)), ("damper", (CRITIC, ACTOR, AUXILIARY, RULE))],
+)
+def test_a_line_has_the_groups_of_its_method(tmp_path: Path, method: str, groups: tuple[tuple[str, ...], ...]) -> None:
+    (line,) = Trainer(small.settings("td3", method, steps=60, log_every=60), tmp_path / "run").train().metrics()
+    every = {*CRITIC, *ACTOR, *AUXILIARY, *RULE}
+    assert every & line.keys() == {name for group in groups for name in group}
+
+
+def test_another_diagnostic_is_a_name_here_and_a_value_where_it_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native, critic = Objectives.native, Objectives.critic
+
+    def with_action_size(self, policy, values):  # type: ignore[no-untyped-def]
+        loss, logs = native(self, policy, values)
+        return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
+
+    def with_target_size(self, values, y):  # type: ignore[no-untyped-def]
+        loss, logs = critic(self, values, y)
+        return loss, {**logs, "target_size": y.abs().flatten(1).mean(1)}
+
+    monkeypatch.setattr(Objectives, "native", with_action_size)
+    monkeypatch.setattr(Objectives, "critic", with_target_size)
+    monkeypatch.setattr(module, "ACTOR", (*ACTOR, "action_size"))
+    monkeypatch.setattr(module, "CRITIC", (*CRITIC, "target_size"))
+    (line,) = Trainer(small.settings(steps=60, log_every=60), tmp_path / "run").train().metrics()
+    assert all(0 < size < 1 for size in line["action_size"]) and all(size > 0 for size in line["target_size"])
+
+
+def test_a_rule_s_are_the_fields_of_its_report() -> None:
+    assert (*RULE, "state") == GradientReport._fields
+
+
+def test_means_are_over_the_steps_of_their_kind_and_start_anew() -> None:
+    sums = Diagnostics(METHODS["plain"], 2, torch.device("cpu"))
+    for value in (1.0, 2.0, 6.0):
+        sums.add_critic({"critic_loss": torch.tensor([value, 0.0])})
+    sums.add_actor({"actor_loss": torch.tensor([4.0, 5.0]), "log_prob": torch.zeros(2, 8)})
+    assert sums.take_means() == {"critic_loss": [3.0, 0.0], "actor_loss": [4.0, 5.0]}
+    assert sums.take_means() == {}
+    sums.enabled = False
+    sums.add_critic({"critic_loss": torch.ones(2)})
+    assert sums.take_means() == {}
