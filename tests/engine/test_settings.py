@@ -191,6 +191,16 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"learning_starts": -1}, "learning_starts must be a whole number of at least 0"),
     ({"net_arch": ()}, "net_arch must be a list of layer sizes"),
     ({"net_arch": 256}, "net_arch must be a list of layer sizes, but 256 was given"),
+    (
+        {"net_arch": {"pi": [8], "qf": [8]}},
+        "net_arch must be a list of layer sizes, .* damper.sb3's classes take layers",
+    ),
+    ({"net_arch": (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LSTM(4, 4)),)}, "net_arch must be a list of"),
+    (
+        {"policy_kwargs": {}},
+        "policy_kwargs is no setting .*: .* damper.sb3's classes take layers of your own, by policy_",
+    ),
+    ({"activation_fn": torch.nn.ELU}, "activation_fn is no setting .* damper.sb3's classes take layers of your own"),
     ({"net_arch": (256, 0)}, "net_arch must be a whole number of at least 1"),
     ({"activation": "gelu"}, "activation must be one of silu, relu, tanh, but 'gelu' was given"),
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),

@@ -34,6 +34,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "ent_coef": (0.0, 1e6),
 }
 FIRST = (0,)  # the seed of an agent for which nobody chose one
+SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
+OWN_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
 WORTH_COMPILING = 100_000  # updates; each is about half a millisecond faster
 _SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every", "eval_every"), 0) | dict.fromkeys(
     (
@@ -289,7 +291,7 @@ def resolve(
     names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
     for name in given:
         if name not in names and name not in known:
-            hint = setting_hint(name, chosen, names)
+            hint = OWN_LAYERS if name in SB3_NETWORKS else setting_hint(name, chosen, names)
             raise DamperError(f"{name} is no setting of the run or of method {chosen.name!r}: {hint}")
     own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
     shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
@@ -394,9 +396,11 @@ def check(settings: Settings) -> Settings:
     for name, choices in _CHOICES.items():
         if values[name] not in choices:
             raise DamperError(f"{name} must be one of {', '.join(map(str, choices))}, but {values[name]!r} was given.")
-    if not isinstance(settings.net_arch, tuple) or not settings.net_arch:
-        raise DamperError(f"net_arch must be a list of layer sizes, but {settings.net_arch!r} was given.")
-    for size in settings.net_arch:
+    sizes = settings.net_arch
+    if not isinstance(sizes, tuple) or not sizes or not all(isinstance(size, int | float) for size in sizes):
+        given = " ".join(repr(sizes).split())
+        raise DamperError(f"net_arch must be a list of layer sizes, but {given} was given: {OWN_LAYERS}")
+    for size in sizes:
         _check_integer("net_arch", size, 1)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
