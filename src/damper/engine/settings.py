@@ -398,8 +398,8 @@ def check(settings: Settings) -> Settings:
             raise DamperError(f"{name} must be one of {', '.join(map(str, choices))}, but {values[name]!r} was given.")
     sizes = settings.net_arch
     if not isinstance(sizes, tuple) or not sizes or not all(isinstance(size, int | float) for size in sizes):
-        given = " ".join(repr(sizes).split())
-        raise DamperError(f"net_arch must be a list of layer sizes, but {given} was given: {OWN_LAYERS}")
+        shown = " ".join(repr(sizes).split())
+        raise DamperError(f"net_arch must be a list of layer sizes, but {shown} was given: {OWN_LAYERS}")
     for size in sizes:
         _check_integer("net_arch", size, 1)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
