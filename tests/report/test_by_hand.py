@@ -13,6 +13,7 @@ import pytest
 
 from damper.experiments.paper_experiments import ETAS
 from damper.report.cells import MEASURES, Setup, setups
+from damper.report.findings import findings
 from damper.report.headline import headline, pairs
 from damper.report.page import page
 from damper.report.page_data import page_data
@@ -185,3 +186,14 @@ def test_every_eta_has_its_own_column() -> None:
     (swept,) = setups(records)
     expected = [[task, *(f"{level[task] - eta**2 / 2:.3f}" for eta in ETAS)] for task in TASKS]
     assert eta_rows(swept) == expected and len({*expected[0][1:]}) == 6
+
+
+def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_else() -> None:
+    records = []
+    for units, total in (("policy", 10.0), ("environment", 40.0)):
+        settings = {"units": units} if units == "environment" else {}
+        for seed, agent in enumerate(agents_of("pegrad", tasks=("Pendulum",), methods=("pegrad",), settings=settings)):
+            record = invented(agent)
+            records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
+    said = "".join(findings(setups(records), ()))
+    assert "Pendulum, TD3 PEGrad, return | 42.0 | 12.00 | 30 [27.69, 32.31] |" in said and "TF32 beside" not in said

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
-from damper.report.cells import MEASURES, Setup
+from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import ENOUGH, OPEN, VERDICTS, claim_level, percent, span
 from damper.report.headline import main_setups, pairs
@@ -23,7 +23,7 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
     if not main:
         return "No records yet.\n"
     parts = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings)]
-    return "\n".join([*parts, *_precision(found), _starts(main), _code(main)])
+    return "\n".join([*parts, *_precision(found), *_units(found), _starts(main), _code(main)])
 
 
 def _extent(found: Sequence[Setup]) -> str:
@@ -99,7 +99,7 @@ def _pairs(setup: Setup) -> str:
 
 def _precision(found: Sequence[Setup]) -> Iterator[str]:
     """Setups that differ in TF32 alone."""
-    rows = []
+    rows: list[list[str]] = []
     for a in found:
         for b in found:
             same = (a.protocol, a.deviations, a.envs, a.episodes) == (b.protocol, b.deviations, b.envs, b.episodes)
@@ -107,17 +107,42 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
                 continue
             for cell in b.cells:
                 other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
-                for measure in ("return", "smoothness", "mean_change") if other else ():
-                    assert other is not None
-                    gap, interval = difference(other.means(measure), cell.means(measure))
-                    place = f"{cell.task}, {title(cell.method, cell.backbone)}, {MEASURES[measure]}"
-                    values = [number(one.mean(measure), measure) for one in (other, cell)]
-                    rows.append(
-                        [f"`{a.protocol}` {place}", *values, span(gap, interval) if interval else number(gap, measure)]
-                    )
+                rows += _gaps(a, other, cell) if other else []
     if rows:
         yield "### TF32 beside float32\n\nThe same agents trained both ways; difference with its 95 % interval.\n"
         yield markdown_table(["cell", "TF32", "float32", "difference"], rows)
+
+
+def _units(found: Sequence[Setup]) -> Iterator[str]:
+    """Cells that differ in the units of the temporal loss alone."""
+    rows: list[list[str]] = []
+    for setup in found:
+        for cell in setup.cells:
+            changed = cell.settings.get("units") == "environment"
+            other = setup.find(cell.backbone, cell.task, cell.method) if changed else None
+            rows += _gaps(setup, cell, other) if other else []
+    if rows:
+        yield (
+            "### Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
+            "as everywhere else here ([why it matters](methods/temporal.md#units)); "
+            "difference with its 95 % interval.\n"
+        )
+        yield markdown_table(["cell", "environment's", "policy's", "difference"], rows)
+
+
+def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
+    """A row per measure: two cells' means, and the difference."""
+    for measure in ("return", "smoothness", "mean_change"):
+        gap, interval = difference(one.means(measure), other.means(measure))
+        place = f"{_place(setup, one)}, {MEASURES[measure]}"
+        values = [number(cell.mean(measure), measure) for cell in (one, other)]
+        yield [place, *values, span(gap, interval) if interval else number(gap, measure)]
+
+
+def _place(setup: Setup, cell: Cell) -> str:
+    """Protocol, task, backbone and, unless it is plain, the method."""
+    method = "" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}"
+    return f"`{setup.protocol}` {cell.task}, {cell.backbone.upper()}{method}"
 
 
 def _starts(main: Sequence[Setup]) -> str:
@@ -129,7 +154,7 @@ def _starts(main: Sequence[Setup]) -> str:
             if cell.method not in ("plain", "damper") or not cell.published or theirs is None:
                 continue
             error, mean = starts_error(cell.scores("return")), cell.mean("return")
-            place = f"`{setup.protocol}` {cell.task}, {title(cell.method, cell.backbone)}"
+            place = _place(setup, cell)
             if error is not None:
                 values = (mean, theirs.mean, mean - theirs.mean)
                 rows.append(

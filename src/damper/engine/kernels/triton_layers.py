@@ -39,8 +39,8 @@ class Tile(NamedTuple):
 # as long as there are enough blocks; what a large one keeps for the way back would not fit into registers.
 LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
 # In full float32 a product is three, with twice the factors in registers: tiles as deep or as large would spill them to
-# memory, which made an update of 35 agents 24 times slower than in TF32.
-SHALLOW = Tile(64, 64, 16, 2, 3)
+# memory, which made an update of 35 agents 24 times slower than in TF32. The second is for where blocks are too few.
+SHALLOW, SMALL = Tile(64, 64, 16, 2, 3), Tile(32, 32, 32, 2, 4)
 MIN_BLOCKS = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
 FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
 
@@ -141,13 +141,15 @@ def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
 
 
 def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int]]) -> Tile:
-    """The first tile of which these products make enough blocks, otherwise the last."""
+    """The first tile of which these products make enough blocks, otherwise the last; in float32 those that fit."""
 
     def blocks(tile: Tile) -> int:
         return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
 
-    largest = next((tile for tile in tiles if nets * blocks(tile) >= MIN_BLOCKS[tile]), tiles[-1])
-    return SHALLOW if largest in (LARGE, WIDE) and not tf32() else largest
+    largest = next((tile for tile in tiles if nets * blocks(tile) >= MIN_BLOCKS[tile]), None)
+    if tf32():
+        return largest or tiles[-1]
+    return SHALLOW if largest in (LARGE, WIDE) else SMALL
 
 
 def narrow(size: int, needed: int) -> int:
