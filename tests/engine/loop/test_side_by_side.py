@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from damper.engine.envs.envpool_pool import EnvPoolPool
+from damper.engine.envs.envpool_pool import EnvPoolPool, usable_cores
 from damper.engine.loop.side_by_side import split_threads, train_side_by_side
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
@@ -129,7 +128,7 @@ def test_one_group_learns_while_the_other_one_s_environments_step(
 
 def test_two_pools_share_the_threads(tmp_path: Path) -> None:
     assert [split_threads(count) for count in (9, 8, 1)] == [(5, 4), (4, 4), (1, 1)]
-    assert sum(split_threads(None)) >= max(2, len(os.sched_getaffinity(0)))
+    assert sum(split_threads(None)) >= max(2, usable_cores())
     with pytest.raises(DamperError, match="threads must be at least 1, got 0"):
         train_side_by_side([(settings(m, env_threads=0), tmp_path / m) for m in ("plain", "caps")], progress=False)
 

@@ -8,7 +8,6 @@ has a stream of its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate, pairwise
@@ -21,7 +20,7 @@ import torch
 from damper.engine.device.precision import on_device
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.envs import Transition, make_pool, spec_of
-from damper.engine.envs.envpool_pool import EnvPoolPool
+from damper.engine.envs.envpool_pool import EnvPoolPool, usable_cores
 from damper.engine.envs.pool_slice import PoolSlice
 from damper.engine.loop.trainer import Listener, Trainer, raise_if_stopped
 from damper.engine.run.folder import Run, left_to_train
@@ -171,8 +170,7 @@ def split_threads(env_threads: int | None) -> tuple[int, int]:
 
     ``None`` shares out one for each core that this process may use.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = cores if env_threads is None else env_threads
+    threads = usable_cores() if env_threads is None else env_threads
     return (threads + 1) // 2, max(1, threads // 2)
 
 
