@@ -40,7 +40,7 @@ class Case:
     depth: int = 2
 
     @property
-    def field(self) -> bool:
+    def action_gradients(self) -> bool:
         """Whether it is a pair of critics. Not with ReLU: rounding may move a sum across the kink."""
         return self.outputs == 1 and self.stride == 1 and self.activation != "relu"
 
@@ -48,8 +48,7 @@ class Case:
 CASES = {
     "heads": Case(("mu", "log_std", "prediction"), 3),
     "relu": Case(activation="relu"),
-    "tanh": Case(("mu",), 2, "tanh"),
-    "tanh's field": Case(activation="tanh"),
+    "tanh": Case(activation="tanh"),  # forwards by PyTorch, backwards by kernels that are given its gradient
     "shared": Case(shared=True),
     "every second": Case(stride=2),
     "one hidden layer": Case(depth=1),
@@ -83,8 +82,8 @@ class Sizes:
             yield from self._gradients(case, tape, exact, sizes)
         yield from self._groups(case, tape, exact)
         yield "others of a NaN", 0.0 if self._stays(case, tape) else math.inf
-        if case.field:
-            yield from self._field(case)
+        if case.action_gradients:
+            yield from self._action_gradients(case)
 
     def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False, keep: bool = True) -> Tape:
         layout = self._layout(case)
@@ -118,8 +117,8 @@ class Sizes:
             gradients.append(dense.collect_grads(found, layout.size))
         yield from _compare(layout, "of a group", *gradients)
 
-    def _field(self, case: Case) -> Iterator[Compared]:
-        """Rows with and without a bias, and rows nobody goes on from, are a field's."""
+    def _action_gradients(self, case: Case) -> Iterator[Compared]:
+        """Rows with and without a bias, and rows nobody goes on from, occur here only."""
         layout, B = self._layout(case), self.batch // 2
         inputs = self.networks // (2 if case.shared else 1)
         shapes = (inputs, self.batch, INPUTS), (inputs, B, 2), (self.networks, self.batch, 2), (self.networks, B)
@@ -134,11 +133,11 @@ class Sizes:
                     results.append((tape.gradient, tape.curvature, tape.gradients(*given[3:])))
             (*ours, found), (*theirs, expected) = results
             for what, a, b in zip(("gradient", "curvature"), ours, theirs, strict=True):
-                yield f"field's {what}", layers.apart(a, b)
+                yield f"action gradients' {what}", layers.apart(a, b)
             # The value's own bias takes no part.
             parts = zip(leaves(layout.split(found))[:-1], leaves(layout.split(expected))[:-1], strict=True)
-            yield f"field's way back, in groups {grouped}", max(layers.apart(a, b) for a, b in parts)
-            yield f"field's gaps, in groups {grouped}", float(layers.gaps(layout, found).abs().max())
+            yield f"action gradients' way back, in groups {grouped}", max(layers.apart(a, b) for a, b in parts)
+            yield f"action gradients' gaps, in groups {grouped}", float(layers.gaps(layout, found).abs().max())
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""

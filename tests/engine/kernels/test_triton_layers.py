@@ -135,12 +135,12 @@ def test_the_kernels_compile_for_gpus(
     kept.gradients([torch.zeros(2, 256, 1)], 256)
     kept.input_gradients()
     Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
-    field = action_gradient_tape.ActionGradientTape(
+    tape = action_gradient_tape.ActionGradientTape(
         critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3)
     )
     for joint in (False, True):
         monkeypatch.setattr(action_gradient_tape, "in_groups", lambda *given, joint=joint: joint)
-        field.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
+        tape.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
     assert len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2 and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
     for program in (*forward.programs, *backward.programs):
         assert "mma.sync" in program.asm["ptx"], "on tensor cores, as the tiles were chosen for"

@@ -70,11 +70,8 @@ def check_traced(backbone: str, method: str, monkeypatch: pytest.MonkeyPatch) ->
     check_same(traced, eager, 1e-10)
 
 
-@pytest.mark.parametrize(("backbone", "method"), [("td3", "damper"), ("td3", "pave"), ("sac", "metabalance")])
-def test_each_part_of_an_update_is_one_graph_to_the_compiler(
-    backbone: str, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_traced(backbone, method, monkeypatch)
+def test_each_part_of_an_update_is_one_graph_to_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_traced("sac", "metabalance", monkeypatch)  # TD3's are traced below, for several learners
 
 
 @pytest.mark.slow
@@ -93,12 +90,13 @@ def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
     trace(monkeypatch)
     with torch._dynamo.config.patch(recompile_limit=2):
         for method, size in OTHERS:
-            ours, reference = (build("td3", method, compile=compiled, batch_size=size) for compiled in (True, False))
+            given = {"batch_size": size, "dtype": "float64"}
+            ours, reference = (build("td3", method, compile=compiled, **given) for compiled in (True, False))
             for learner in (ours, reference):
                 Acting(learner).act(OBS)
-                for _ in range(4):
+                for _ in range(10):
                     learner.learn()
-            check_same(ours, reference, 1e-4)
+            check_same(ours, reference, 1e-10)
 
 
 @pytest.mark.slow
