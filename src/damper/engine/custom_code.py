@@ -19,8 +19,8 @@ def is_shipped(function: Callable[..., Any]) -> bool:
         return is_shipped(function.func)
     claimed, actual = function.__module__, getattr(function, "__globals__", {}).get("__name__")
     wrapped = getattr(function, "__wrapped__", None)
-    own = all(str(home).split(".")[0] == "damper" for home in (claimed, actual or claimed))
-    return own and (wrapped is None or is_shipped(wrapped))
+    inside = all(str(home).split(".")[0] == "damper" for home in (claimed, actual or claimed))
+    return inside and (wrapped is None or is_shipped(wrapped))
 
 
 def is_named(function: Callable[..., Any]) -> bool:
@@ -52,14 +52,14 @@ def _captured(function: Any) -> list[Any]:
     """What the function carries with it."""
     if isinstance(function, functools.partial):
         return [*function.args, *(part for pair in sorted(function.keywords.items()) for part in pair)]
-    found = list(getattr(function, "__defaults__", None) or ())
+    captured = list(getattr(function, "__defaults__", None) or ())
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # a cell that nothing was put into yet
-            found.append(cell.cell_contents)
-    return found
+            captured.append(cell.cell_contents)
+    return captured
 
 
-def _named_in_module(part: Any, seen: set[Any]) -> Iterator[str]:
+def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
     """What a function or class names in its module, as text: plain values, functions, classes, and what those name."""
     members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
     functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
@@ -72,10 +72,10 @@ def _named_in_module(part: Any, seen: set[Any]) -> Iterator[str]:
             yield f"{name} = {value!r}"
             continue
         code = inspect.isfunction(value) or inspect.isclass(value)
-        if code and value.__module__ == part.__module__ and value not in seen:
-            seen.add(value)
+        if code and value.__module__ == part.__module__ and value not in visited:
+            visited.add(value)
             yield _source(value)
-            yield from _named_in_module(value, seen)
+            yield from _named_in_module(value, visited)
 
 
 def _names(code: CodeType) -> set[str]:

@@ -149,8 +149,8 @@ class Settings:
 
     def scheduled(self) -> dict[str, list[Any]]:
         """Each agent's value of every setting that any of them has a schedule for."""
-        agents, own = self.agents(), find_method(self.method).settings(self.method_settings)
-        shared = {"learning_rate": self.learning_rate, **own}
+        agents, method_settings = self.agents(), find_method(self.method).settings(self.method_settings)
+        shared = {"learning_rate": self.learning_rate, **method_settings}
         columns = {name: [agent.get(name, value) for agent in agents] for name, value in shared.items()}
         return {name: column for name, column in columns.items() if any(isinstance(one, Schedule) for one in column)}
 

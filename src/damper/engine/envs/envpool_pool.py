@@ -33,12 +33,12 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's processor time per perio
 
 def usable_cores() -> int:
     """How many cores this process may use, where the machine may have more for others."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = QUOTA.read_text().split()
-        return max(1, min(found, int(quota) // int(period)))
+        return max(1, min(cores, int(quota) // int(period)))
     except (OSError, ValueError):
-        return found
+        return cores
 
 
 def read_spec(env: object, **env_kwargs: Any) -> Spec:

@@ -158,10 +158,10 @@ def check_turn(sent: bool, receiving: bool) -> None:
 
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:
     """A state fits only the pool it came from: same back end, environment (by its id, without module) and seeds."""
-    found = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
-    if (*found[:1], str(found[1]).rpartition(":")[2], *found[2:]) != (backend, name.rpartition(":")[2], seeds):
+    given = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
+    if (*given[:1], str(given[1]).rpartition(":")[2], *given[2:]) != (backend, name.rpartition(":")[2], seeds):
         raise DamperError(
-            f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, got {found}; "
+            f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, got {given}; "
             "make the pool with the settings of the run that saved it."
         )
 

@@ -88,18 +88,18 @@ class ActionGradientTape:
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
         joint = self.R % self.B == 0 and in_groups(self.rows, total, self.B)
         group_sizes = [self.B] * (total // self.B) if joint else [self.R + self.B]
-        found = [dense.alloc_grads(self.rows, len(group_sizes)), *([] if joint else [dense.alloc_grads(self.rows, 1)])]
+        grads = [dense.alloc_grads(self.rows, len(group_sizes)), *([] if joint else [dense.alloc_grads(self.rows, 1)])]
         inputs, p_bars, w_bar = self._through_activation_grads(gradient_bar, c_bar, joint)
         for i in range(0 if joint else len(self.hidden)):
-            self._back(i, inputs[i], self.p[i], [self.R], found[1], input_grad_rows=False, biased=False)
+            self._back(i, inputs[i], self.p[i], [self.R], grads[1], input_grad_rows=False, biased=False)
         back: Tensor | None = None
         for i in reversed(range(len(self.hidden))):
             x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
             if joint:
                 x, d = inputs[i], [*d, self.p[i]]
             input_grad_rows = self.R + self.B if i else False
-            back = self._back(i, x, torch.cat(d, 1), group_sizes, found[0], input_grad_rows, self.R)
-        return self._joined(found, w_bar)
+            back = self._back(i, x, torch.cat(d, 1), group_sizes, grads[0], input_grad_rows, self.R)
+        return self._joined(grads, w_bar)
 
     def _back(
         self,
@@ -107,7 +107,7 @@ class ActionGradientTape:
         x: Tensor,
         d: Tensor,
         group_sizes: list[int],
-        found: Any,
+        grads: Any,
         input_grad_rows: bool | int,
         biased: bool | int,
     ) -> Tensor | None:
@@ -118,7 +118,7 @@ class ActionGradientTape:
             d,
             primary_rows=sum(group_sizes),
             group_sizes=group_sizes,
-            gradients=found,
+            gradients=grads,
             input_grad_rows=input_grad_rows,
             biased=biased,
         )
@@ -156,25 +156,25 @@ class ActionGradientTape:
         """
         z, dz = self.above[i].split((self.R, self.B), 1)
         activation_grad, second, u = self._activation_grad(i), self._second_derivative(i), self.u[i]
-        b_bar, own = c_bar * u[:, : self.B], second[:, : self.B] * dz
+        b_bar, second_dz = c_bar * u[:, : self.B], second[:, : self.B] * dz
         z_bar, extra = p_bar * u * second, b_bar * self.activation.third_derivative(z[:, : self.B]) * dz.square()
-        dz_bar = 2.0 * b_bar * own
+        dz_bar = 2.0 * b_bar * second_dz
         if back is not None:
             h_bar, dh_bar = back.split((self.R, self.B), 1)
-            z_bar, extra = z_bar + h_bar * activation_grad, extra + dh_bar * own
+            z_bar, extra = z_bar + h_bar * activation_grad, extra + dh_bar * second_dz
             dz_bar = dz_bar + dh_bar * activation_grad[:, : self.B]
         return z_bar + self._padded(extra), dz_bar
 
     def _padded(self, first: Tensor) -> Tensor:
         return F.pad(first, (0, 0, 0, self.R - self.B))
 
-    def _joined(self, found: Sequence[Any], w_bar: Tensor) -> Tensor:
+    def _joined(self, grads: Sequence[Any], w_bar: Tensor) -> Tensor:
         """All layers' rows; the last bias takes no part."""
         size, start = self.rows.shape[1], self.head.weight
-        if isinstance(found[0], list):
-            found[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
-        rows = functools.reduce(torch.add, [group for part in found for group in dense.collect_grads(part, size)])
-        if isinstance(found[0], list):
+        if isinstance(grads[0], list):
+            grads[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
+        rows = functools.reduce(torch.add, [group for part in grads for group in dense.collect_grads(part, size)])
+        if isinstance(grads[0], list):
             return rows
         value = F.pad(w_bar, (start, size - start - self.head.inputs))
         return torch.where(torch.arange(size, device=rows.device) < start, rows, value)

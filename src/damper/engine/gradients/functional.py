@@ -23,17 +23,17 @@ def differentiate(
     """
     tensors = tuple(leaves(layout.split(rows)))
     gradients: list[Tensor] = []
-    found: Logs = {}
+    all_logs: Logs = {}
     for loss in losses:
 
-        def total(*own: Tensor, loss: Callable[[Network], LossAndLogs] = loss) -> LossAndLogs:
-            value, logs = loss(bind(rebuild(layout, own)))
+        def total(*given: Tensor, loss: Callable[[Network], LossAndLogs] = loss) -> LossAndLogs:
+            value, logs = loss(bind(rebuild(layout, given)))
             return value.sum(), logs
 
         gradient, logs = torch.func.grad(total, argnums=tuple(range(len(tensors))), has_aux=True)(*tensors)
         gradients.append(layout.join(gradient))
-        found |= logs
-    return gradients, found
+        all_logs |= logs
+    return gradients, all_logs
 
 
 def output_gradients(
@@ -45,5 +45,5 @@ def output_gradients(
         value, logs = loss(given)
         return value.sum(), logs
 
-    found, logs = torch.func.grad(total, argnums=tuple(range(len(outputs))), has_aux=True)(*outputs)
-    return found, logs
+    gradients, logs = torch.func.grad(total, argnums=tuple(range(len(outputs))), has_aux=True)(*outputs)
+    return gradients, logs

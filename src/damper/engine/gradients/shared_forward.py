@@ -138,8 +138,8 @@ class SharedForwardBackend:
             def of_outputs(outputs: Sequence[Tensor], loss: ActorLoss = loss) -> LossAndLogs:
                 return loss(actor.policy_of(outputs), CriticFromValues(both.linearized(), first.linearized()))
 
-            found, more = output_gradients(of_outputs, actor.outputs_at(inputs))
-            cotangents.append(actor.by_rows(found, inputs))
+            gradients_by_output, more = output_gradients(of_outputs, actor.outputs_at(inputs))
+            cotangents.append(actor.by_rows(gradients_by_output, inputs))
             logs |= more
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
         if method.actor is not None and not method.actor.reads_outputs_only:
@@ -211,9 +211,9 @@ class _ActorPass:
         averages = iter(self.averages)
         return PolicyFromOutputs(self.heads, PrecomputedOutputs(outputs), lambda obs: next(averages))
 
-    def by_rows(self, found: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
+    def by_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
         """A loss's gradients by its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""
-        known = dict(zip(inputs, found, strict=True))
+        known = dict(zip(inputs, gradients, strict=True))
         return dense.cat_rows([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)])
 
 

@@ -78,10 +78,10 @@ class Tape:
         sizes = [c.shape[1] for c in cotangents]
         grouped = in_groups(self.rows, sum(sizes), span)
         group_sizes = [span] * (sum(sizes) // span) if grouped else sizes
-        found = dense.alloc_grads(self.rows, len(group_sizes), self.stride)
-        self._back(dense.cat_rows(cotangents), sizes[0], group_sizes, found)
+        grads = dense.alloc_grads(self.rows, len(group_sizes), self.stride)
+        self._back(dense.cat_rows(cotangents), sizes[0], group_sizes, grads)
         count = sizes[0] // group_sizes[0] if grouped else 1
-        rows = dense.collect_grads(found, self.rows.shape[1])
+        rows = dense.collect_grads(grads, self.rows.shape[1])
         return [functools.reduce(torch.add, share) for share in (rows[:count], rows[count:]) if share]
 
     def input_gradients(self) -> Tensor:
@@ -89,13 +89,13 @@ class Tape:
         d = torch.ones_like(self.output)
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
-    def _back(self, d: Tensor, primary_rows: int, group_sizes: Sequence[int], found: Any) -> Tensor:
+    def _back(self, d: Tensor, primary_rows: int, group_sizes: Sequence[int], grads: Any) -> Tensor:
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
             d = self.kernels.backward(
                 self.rows, self.layers[begin], self.inputs[begin], d, primary_rows, group_sizes,
-                self.activation_grads[begin], found, begin > 0 or found is None, self.stride,
+                self.activation_grads[begin], grads, begin > 0 or grads is None, self.stride,
                 head=self.layers[-1], h=self.inputs[-1], head_activation_grad=self.activation_grads[-2],
             )  # fmt: skip
             begin -= 1
@@ -108,8 +108,8 @@ class Tape:
                 primary_rows=primary_rows,
                 group_sizes=group_sizes,
                 activation_grad=self.activation_grads[i],
-                gradients=found,
-                input_grad_rows=i > 0 or found is None,
+                gradients=grads,
+                input_grad_rows=i > 0 or grads is None,
                 stride=self.stride,
             )
             d = d if back is None else back

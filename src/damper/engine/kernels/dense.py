@@ -31,11 +31,11 @@ def alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pie
     return rows.new_empty(groups, len(rows) // stride, rows.shape[1])
 
 
-def collect_grads(found: Tensor | list[Pieces], size: int) -> list[Tensor]:
+def collect_grads(grads: Tensor | list[Pieces], size: int) -> list[Tensor]:
     """Each group's gradient as rows ``[M, size]``, zero where no layer lies."""
-    if isinstance(found, Tensor):
-        return list(found.unbind())
-    return [_join(pieces, size) for pieces in found]
+    if isinstance(grads, Tensor):
+        return list(grads.unbind())
+    return [_join(pieces, size) for pieces in grads]
 
 
 def _join(pieces: Pieces, size: int) -> Tensor:

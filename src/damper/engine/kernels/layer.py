@@ -46,11 +46,11 @@ class Dense:
 
     def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
         """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start in a row."""
-        found = {}
+        pieces = {}
         for start, inputs, values in ((self.weight, self.inputs, weights), (self.bias, 1, biases.unsqueeze(1))):
             for (a, _), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
-                found[a] = part.flatten(1)
-        return found
+                pieces[a] = part.flatten(1)
+        return pieces
 
     def _spans(self, start: int, inputs: int) -> list[tuple[int, int]]:
         starts = [start + head * self.jump for head in range(self.heads)]
@@ -77,12 +77,12 @@ def row_count(rows: bool | int, x: Tensor) -> int:
 
 def group_slices(group_sizes: Sequence[int], primary_rows: int, biased: int) -> list[tuple[slice, slice, slice]]:
     """Of each group in ``backward``: its rows of x, its rows of d, and those of them that had a bias."""
-    found, begin = [], 0
+    slices, begin = [], 0
     for length in group_sizes:
-        seen, end = begin if begin < primary_rows else begin - primary_rows, begin + length
-        found.append((slice(seen, seen + length), slice(begin, end), slice(begin, min(end, max(begin, biased)))))
+        x_begin, end = begin if begin < primary_rows else begin - primary_rows, begin + length
+        slices.append((slice(x_begin, x_begin + length), slice(begin, end), slice(begin, min(end, max(begin, biased)))))
         begin = end
-    return found
+    return slices
 
 
 def expand_shared(x: Tensor, rows: Tensor) -> Tensor:

@@ -48,11 +48,11 @@ def backward(
 ) -> Tensor | None:
     """``dense.backward``."""
     rows, input_grad_rows, biased = rows[::stride], row_count(input_grad_rows, d), row_count(biased, d)
-    for pieces, (seen, part, with_bias) in zip(
+    for pieces, (x_rows, d_rows, biased_rows) in zip(
         gradients or (), group_slices(group_sizes, primary_rows, biased), strict=False
     ):
-        inputs = expand_shared(x[:, seen], rows)
-        pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, part]), d[:, with_bias].sum(1)))
+        inputs = expand_shared(x[:, x_rows], rows)
+        pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, d_rows]), d[:, biased_rows].sum(1)))
     if not input_grad_rows:
         return None
     d = d[:, :input_grad_rows]

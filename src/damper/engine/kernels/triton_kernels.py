@@ -29,10 +29,10 @@ def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constex
 
 @triton.jit
 def forward_kernel(
-    x, rows, h, slope, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
+    x, rows, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE: tl.constexpr,
-    KEEP: tl.constexpr, JOIN: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
+    STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """One block of ``f(x W + b)`` and of f'."""
@@ -62,18 +62,18 @@ def forward_kernel(
     if ACTIVATION == 1:
         s = tl.sigmoid(z)
         value = z * s
-        steep = s + value * (1.0 - s)
+        gradient = s + value * (1.0 - s)
     elif ACTIVATION == 2:
         value = tl.where(z <= 0.0, 0.0, z)  # keeps what is not a number
-        steep = tl.where(z > 0.0, 1.0, 0.0)
+        gradient = tl.where(z > 0.0, 1.0, 0.0)
     else:
         value = z
-        steep = z
-    if STORE:
+        gradient = z
+    if STORE_H:
         tl.store(h + at, value, inside)
-    if KEEP:
-        tl.store(slope + at, steep, inside)
-    if JOIN:
+    if STORE_ACT_GRAD:
+        tl.store(act_grad + at, gradient, inside)
+    if FUSE_HEAD:
         weights_on = tl.load(rows + HEAD + c, c < OUT, 0.0)
         share = tl.sum(tl.where(c[None, :] < OUT, value * weights_on[None, :], 0.0), 1)
         tl.store(parts + (net * across + tile % across) * ROWS + r, share, r < ROWS)
@@ -81,50 +81,51 @@ def forward_kernel(
 
 @triton.jit
 def backward_kernel(
-    x, slope, d, rows, gradients, dx, h, steep, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
+    x, act_grad, d, rows, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
     G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
-    SEEN: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
-    ROWS: tl.constexpr, FIRST: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
+    X_ROWS: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
+    ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
     OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
-    HEAD_W_GAP: tl.constexpr, HEAD_B_GAP: tl.constexpr, SHARE: tl.constexpr, SLOPE: tl.constexpr,
-    LENGTH: tl.constexpr, EVEN: tl.constexpr, GRADIENTS: tl.constexpr, WANTED: tl.constexpr, BIASED: tl.constexpr,
-    JOIN: tl.constexpr, TF32: tl.constexpr,
+    HEAD_W_GAP: tl.constexpr, HEAD_B_GAP: tl.constexpr, SHARE: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
+    GROUP_ROWS: tl.constexpr, EVEN_GROUPS: tl.constexpr, HAS_GRADS: tl.constexpr, DX_ROWS: tl.constexpr,
+    BIASED: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     """One block of the inputs' gradient, or of a loss's gradient by the weights and biases."""
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
-    d += net * ROWS * (1 if JOIN else OUT)
+    d += net * ROWS * (1 if FUSE_HEAD else OUT)
     rows += net * N
-    h += net * SEEN * OUT
-    steep += net * SEEN * OUT
+    h += net * X_ROWS * OUT
+    head_act_grad += net * X_ROWS * OUT
     if tile < DX_TILES:
-        if WANTED > 0:
-            _inputs(slope + net * SEEN * IN, d, steep, rows, dx + net * WANTED * IN, tile, WANTED, FIRST,
-                    WEIGHT, IN, OUT, GROUP, JUMP, HEAD, SLOPE, JOIN, TF32, BM, BI, BK)  # fmt: skip
+        if DX_ROWS > 0:
+            _inputs(act_grad + net * X_ROWS * IN, d, head_act_grad, rows, dx + net * DX_ROWS * IN, tile, DX_ROWS,
+                    PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, JUMP, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
+                    BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
         gradients += net * G_NET
         tile -= DX_TILES
-        if GRADIENTS:
+        if HAS_GRADS:
             group = tile // DW_TILES
             gradients += group.to(tl.int64) * G_LOSS
             if tile % DW_TILES == 0:
                 _zeros(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_GAP, B_GAP, OUT // GROUP, JUMP)
-                if JOIN:
+                if FUSE_HEAD:
                     _zeros(gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_GAP, HEAD_B_GAP, 1, 0)
-            begin = group * LENGTH
-            seen = tl.where(begin < FIRST, begin, begin - FIRST)
-            x += seen * X_ROW
-            h += seen * OUT
-            steep += seen * OUT
-            d += begin * (1 if JOIN else OUT)
+            begin = group * GROUP_ROWS
+            x_row = tl.where(begin < PRIMARY_ROWS, begin, begin - PRIMARY_ROWS)
+            x += x_row * X_ROW
+            h += x_row * OUT
+            head_act_grad += x_row * OUT
+            d += begin * (1 if FUSE_HEAD else OUT)
             tile = tile % DW_TILES
-            count = LENGTH
-            if not EVEN:  # one per loss
-                count = tl.where(group == 0, FIRST, ROWS - FIRST)
-            _weights(x, X_ROW, d, h, steep, rows, gradients, tile, count, BIASED - begin, WEIGHT, BIAS, IN, OUT,
-                     GROUP, JUMP, HEAD, HEAD_BIAS, BIASED < ROWS, JOIN, TF32, BW, BO, BR)  # fmt: skip
+            count = GROUP_ROWS
+            if not EVEN_GROUPS:  # one per loss
+                count = tl.where(group == 0, PRIMARY_ROWS, ROWS - PRIMARY_ROWS)
+            _weights(x, X_ROW, d, h, head_act_grad, rows, gradients, tile, count, BIASED - begin, WEIGHT, BIAS, IN, OUT,
+                     GROUP, JUMP, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32, BW, BO, BR)  # fmt: skip
 
 
 @triton.jit
@@ -140,42 +141,42 @@ def _zeros(
 
 @triton.jit
 def _inputs(
-    slope, d, steep, rows, dx, tile, ROWS: tl.constexpr, FIRST: tl.constexpr,
+    act_grad, d, head_act_grad, rows, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr,
-    HEAD: tl.constexpr, SLOPE: tl.constexpr, JOIN: tl.constexpr, TF32: tl.constexpr,
+    HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (IN + BI - 1) // BI
     r = tile // across * BM + tl.arange(0, BM)
     i = tile % across * BI + tl.arange(0, BI)
-    seen = tl.where(r < FIRST, r, r - FIRST)
+    x_row = tl.where(r < PRIMARY_ROWS, r, r - PRIMARY_ROWS)
     sums = tl.zeros((BM, BI), tl.float32)
     for start in range(0, OUT, BK):
         o = start + tl.arange(0, BK)
         place = among_heads(o, OUT, GROUP, JUMP)
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
-        if JOIN:  # d of this layer is d of the head's output times its weight times the slope
-            back = tl.load(steep + seen[:, None] * OUT + o[None, :], there, 0.0)
+        if FUSE_HEAD:  # d of this layer is d of the head's output times its weight times the activation's gradient
+            back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(rows + HEAD + o, o < OUT, 0.0)[None, :]
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
         weights = tl.load(rows + WEIGHT + i[None, :] * GROUP + place[:, None],
                           (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
         sums = product(back, weights, sums, TF32)
-    if JOIN:  # the same for the whole row, so once at the end
+    if FUSE_HEAD:  # the same for the whole row, so once at the end
         sums *= tl.load(d + r, r < ROWS, 0.0)[:, None]
     inside = (r[:, None] < ROWS) & (i[None, :] < IN)
-    if SLOPE:
-        sums *= tl.load(slope + seen[:, None] * IN + i[None, :], inside, 0.0)
+    if HAS_ACT_GRAD:
+        sums *= tl.load(act_grad + x_row[:, None] * IN + i[None, :], inside, 0.0)
     tl.store(dx + r[:, None] * IN + i[None, :], sums, inside)
 
 
 @triton.jit
 def _weights(
-    x, X_ROW: tl.constexpr, d, h, steep, rows, gradients, tile, count, biased,
+    x, X_ROW: tl.constexpr, d, h, head_act_grad, rows, gradients, tile, count, biased,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, SOME: tl.constexpr, JOIN: tl.constexpr,
-    TF32: tl.constexpr,
+    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, PARTLY_BIASED: tl.constexpr,
+    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (OUT + BO - 1) // BO
@@ -187,17 +188,17 @@ def _weights(
         r = start + tl.arange(0, BR)
         there = (r[:, None] < count) & (o[None, :] < OUT)
         inputs = tl.load(x + r[None, :] * X_ROW + i[:, None], (i[:, None] < IN) & (r[None, :] < count), 0.0)
-        if JOIN:
-            back = tl.load(steep + r[:, None] * OUT + o[None, :], there, 0.0)
+        if FUSE_HEAD:
+            back = tl.load(head_act_grad + r[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(d + r, r < count, 0.0)[:, None]
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
         sums = product(inputs, back, sums, TF32)
-        if SOME:
+        if PARTLY_BIASED:
             total += tl.sum(tl.where(r[:, None] < biased, back, 0.0), 0)
         else:
             total += tl.sum(back, 0)
-    if JOIN:  # the same for the whole column, so once at the end
+    if FUSE_HEAD:  # the same for the whole column, so once at the end
         weights_on = tl.load(rows + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]
         total *= weights_on
@@ -206,7 +207,7 @@ def _weights(
              (i[:, None] < IN) & (o[None, :] < OUT))  # fmt: skip
     if tile // across == 0:
         tl.store(gradients + BIAS + place, total, o < OUT)
-        if JOIN:
+        if FUSE_HEAD:
             _head(d, h, gradients, o, tile, count, OUT, HEAD, HEAD_BIAS, BO, BR)
 
 

@@ -69,9 +69,10 @@ def forward(
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
         x, rows, *(_written(part, x) for part in (h, activation_grad, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride, ROWS=batch, **_place(layer),
-        HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE=h is not None,
-        KEEP=activation_grad is not None, JOIN=head is not None, BIASED=row_count(biased, x), TF32=tf32(),
-        BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
+        HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE_H=h is not None,
+        STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None, BIASED=row_count(biased, x),
+        TF32=tf32(), BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs),
+        num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if head is None or parts is None:
         return h, activation_grad, None
@@ -118,13 +119,13 @@ def backward(
         _written(gradients, d), _written(dx, d), _read(h, rows), _read(head_activation_grad, rows),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
-        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], SEEN=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
-        ROWS=batch, FIRST=primary_rows, **_place(layer),
+        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], X_ROWS=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
+        ROWS=batch, PRIMARY_ROWS=primary_rows, **_place(layer),
         HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
         HEAD_W_GAP=head.gaps[0] if head else 0, HEAD_B_GAP=head.gaps[1] if head else 0,
-        SHARE=nets // len(x), SLOPE=activation_grad is not None, LENGTH=group_sizes[0], EVEN=even,
-        GRADIENTS=groups > 0, WANTED=input_grad_rows, BIASED=row_count(biased, d), JOIN=head is not None, TF32=tf32(),
-        BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
+        SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=group_sizes[0], EVEN_GROUPS=even,
+        HAS_GRADS=groups > 0, DX_ROWS=input_grad_rows, BIASED=row_count(biased, d), FUSE_HEAD=head is not None,
+        TF32=tf32(), BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return dx

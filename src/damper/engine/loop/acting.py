@@ -23,13 +23,13 @@ class Acting:
         spec, like = learner.spec, {"device": learner.device, "dtype": learner.dtype}
         self._obs = torch.zeros(learner.agents, spec.obs_dim, **like)
         self._low, self._high = (torch.as_tensor(bound, **like) for bound in (spec.low, spec.high))
-        self._chosen = Download((3, learner.agents, spec.act_dim), **like)
-        self._seen = Upload(self._obs.shape, **like, through=self._chosen.through)
+        self._download = Download((3, learner.agents, spec.act_dim), **like)
+        self._upload = Upload(self._obs.shape, **like, through=self._download.through)
         choose = learner.compiled(self._choose)
 
         def act() -> None:
-            self._seen.send(self._obs)
-            self._chosen.start(choose())
+            self._upload.send(self._obs)
+            self._download.start(choose())
 
         self._act = learner.graphed(act, learner.acting_state)
 
@@ -40,13 +40,13 @@ class Acting:
 
     def start(self, obs: NDArray[np.float32]) -> None:
         """Begin to act; what the device is asked to do afterwards does not delay ``actions``."""
-        self._seen.room()[...] = obs
+        self._upload.room()[...] = obs
         self._act()
-        self._chosen.mark()
+        self._download.mark()
 
     def actions(self) -> Actions:
         """Actions for the environments, the same in [-1, 1], and the deterministic ones without exploration."""
-        scaled, chosen, mean = self._chosen.wait()
+        scaled, chosen, mean = self._download.wait()
         return scaled, chosen, mean
 
     def _choose(self) -> Tensor:
@@ -61,8 +61,8 @@ class Acting:
             learner.obs_rms.update(self._obs, population.state["alive"])
         obs = learner.normalise(self._obs.unsqueeze(1))
         noise = {
-            name: getattr(streams, own.kind)(name, count, shape, learner.dtype)
-            for name, own in population.backbone.EXPLORATION.items()
+            name: getattr(streams, noise.kind)(name, count, shape, learner.dtype)
+            for name, noise in population.backbone.EXPLORATION.items()
         }
         hyper, networks = population.hyper, population.networks
         actor = networks.bound_actor(networks.actor_layout.split(population.state["actor"]))

@@ -37,16 +37,16 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     kwargs = settings.env_kwargs or {}
     pool = make_pool(settings.env, seeds * agents, settings.backend, settings.env_threads, **kwargs)
     try:
-        episodes, found, obs = Episodes(count, spec.low, spec.high), dict[int, Episode](), pool.reset()
-        while len(found) < count:
+        episodes, first_episodes, obs = Episodes(count, spec.low, spec.high), dict[int, Episode](), pool.reset()
+        while len(first_episodes) < count:
             mean = _mean_actions(learner, obs)
             moved = pool.step(unscale_action(mean, spec.low, spec.high))
             for episode in episodes.step(mean, moved.reward, moved.terminated | moved.truncated):
-                found.setdefault(episode.agent, episode)
+                first_episodes.setdefault(episode.agent, episode)
             obs = moved.obs
     finally:
         pool.close()
-    return episode_means([one._replace(agent=place // len(seeds)) for place, one in found.items()], agents)
+    return episode_means([one._replace(agent=place // len(seeds)) for place, one in first_episodes.items()], agents)
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ class Best(NamedTuple):
 
 
 class Evaluations:
-    """A run's evaluations: the file ``evaluations.jsonl``, the last of them, and what they found best."""
+    """A run's evaluations: the file ``evaluations.jsonl``, the last of them, and what they first_episodes best."""
 
     def __init__(self, path: Path) -> None:
         """None yet."""

@@ -259,13 +259,13 @@ class Trainer:
         facts = checkpoint.facts
         self.store.fill(self.learner.replay, checkpoint)
         for name, tensor in self.learner.state().items():
-            kept = checkpoint.tensors.get(f"learner.{name}")
-            if kept is None or kept.shape != tensor.shape:
+            saved = checkpoint.tensors.get(f"learner.{name}")
+            if saved is None or saved.shape != tensor.shape:
                 raise DamperError(
                     f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
                     "fit: finish the run with the version that began it, or choose another folder."
                 )
-            tensor.copy_(kept)
+            tensor.copy_(saved)
         self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
@@ -338,16 +338,16 @@ class Trainer:
         best = self.evaluations.best
         for index, one in best.items():
             one.policy.save(self.run.policy_path(index, best=True))
-        kept = self.settings.keep_checkpoint
+        keep = self.settings.keep_checkpoint
         self.run.update_manifest(
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._died_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
             best={i: {"step": one.policy.info.steps, "return": one.total} for i, one in sorted(best.items())},
             seconds=round(self._seconds(), 1),
-            kept_checkpoint=kept,
+            kept_checkpoint=keep,
         )
-        if not kept:
+        if not keep:
             self.store.clear()
         LOG.info("%s: finished", self.run.path)
 

@@ -48,8 +48,8 @@ class StackedActor:
 
     def _shared(self, cache: list[tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
         # A handful of entries, found by identity: torch.compile follows `is`, but not `id`.
-        for seen, value in cache:
-            if seen is obs:
+        for known, value in cache:
+            if known is obs:
                 return value
         cache.append((obs, compute(obs)))
         return cache[-1][1]

@@ -86,10 +86,10 @@ class Run:
         if self.finished and self.policy_path(agent, best=True).is_file():
             return Policy.load(self.policy_path(agent, best=True))
         checkpoint = None if self.finished else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
-        kept = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
-        if checkpoint is None or str(agent) not in kept:
+        best_policies = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
+        if checkpoint is None or str(agent) not in best_policies:
             raise DamperError(f"{self.path} holds no best policy of agent {agent}: train with eval_every to keep one.")
-        return Policy(PolicyInfo(**kept[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"])
+        return Policy(PolicyInfo(**best_policies[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"])
 
     def policies(self) -> list[Policy]:
         """Every agent's."""
@@ -99,8 +99,8 @@ class Run:
         checkpoint = CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         if checkpoint is None or "policies" not in checkpoint.facts:
             raise DamperError(f"{self.path} is not finished: run the same command again to go on.")
-        found = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
-        return [Policy(PolicyInfo(**info), row.clone()) for info, row in found]
+        policies = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
+        return [Policy(PolicyInfo(**info), row.clone()) for info, row in policies]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Training metrics, one row per logging interval."""

@@ -61,7 +61,7 @@ def episode_means(episodes: list[Episode], agents: int) -> dict[str, list[float 
         table[episode.agent].append(episode)
     columns = {name: i + 1 for i, name in enumerate(EPISODE_VALUES)}
     return {
-        name: [_number(float(np.mean([e[i] for e in own]))) if own else None for own in table]
+        name: [_number(float(np.mean([e[i] for e in episodes_of]))) if episodes_of else None for episodes_of in table]
         for name, i in columns.items()
     }
 

@@ -28,13 +28,13 @@ _DECIDING = (".py", ".json")
 
 def versions() -> dict[str, str]:
     """Installed versions of what can move a result."""
-    found = {"python": platform.python_version(), "damper": __version__}
+    installed = {"python": platform.python_version(), "damper": __version__}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {**found, "torch": torch.__version__}
+    return {**installed, "torch": torch.__version__}
 
 
 def hardware(device: str) -> dict[str, str | int]:
@@ -69,12 +69,12 @@ def digest_of(package: Path) -> str:
 
     The same in a checkout, an installation and a bare copy, whatever the line endings.
     """
-    found = hashlib.blake2b(digest_size=10)
+    digest = hashlib.blake2b(digest_size=10)
     files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.suffix in _DECIDING}
     for name in sorted(files):
         text = files[name].read_text(encoding="utf-8").encode()
-        found.update(f"{name}\0{len(text)}\0".encode() + text)
-    return found.hexdigest()
+        digest.update(f"{name}\0{len(text)}\0".encode() + text)
+    return digest.hexdigest()
 
 
 def commit() -> str | None:

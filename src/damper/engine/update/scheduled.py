@@ -32,7 +32,9 @@ class Scheduled:
         if progress_remaining == self._remaining:
             return
         self._remaining = progress_remaining
-        self.values = {name: [value_at(one, self._remaining) for one in own] for name, own in self._columns.items()}
+        self.values = {
+            name: [value_at(one, progress_remaining) for one in column] for name, column in self._columns.items()
+        }
         self._staged.room()[...] = list(self.values.values())
         self._staged.send(self._device_values)
         self._staged.mark()

@@ -63,9 +63,9 @@ class Update:
         targets = self._targets
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
-            found = population.critic_gradient(add_context(batch), noise)
-            population.step_critic(found.gradient, found.logs, with_actor, targets)
-            return found.saved_activations
+            result = population.critic_gradient(add_context(batch), noise)
+            population.step_critic(result.gradient, result.logs, with_actor, targets)
+            return result.saved_activations
 
         return self._compiler(critic)
 
@@ -89,10 +89,10 @@ class Update:
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             with side.begin():
                 other: CriticGradient = find_smoothness(batch, noise)
-            found: CriticGradient = find_rest(batch, noise)
+            result: CriticGradient = find_rest(batch, noise)
             side.join()
-            take_step(found[:2], other[:2])
-            return found.saved_activations
+            take_step(result[:2], other[:2])
+            return result.saved_activations
 
         return critic
 
