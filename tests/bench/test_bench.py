@@ -92,19 +92,6 @@ def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
         assert row["steps/s"] > 0 and row["simulator µs"] > 0
 
 
-def test_end_to_end_as_several_populations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("envpool")
-    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "plain", "--steps", "36", "--agents", "3"]
-    main(["bench", "end-to-end", *words, "--populations", "1", "2", "--out", str(tmp_path)])
-    rows = [row for row in read(tmp_path / "end-to-end.json").rows if row["envs"] == "envpool"]
-    assert [(row["agents"], row["populations"]) for row in rows] == [(3, 1), (3, 2)]
-    assert all(row["steps/s"] > 0 for row in rows) and "acting %" not in rows[1]
-    with pytest.raises(SystemExit) as stopped:
-        main(["bench", "end-to-end", *words, "--populations", "4", "--out", str(tmp_path)])
-    told = capsys.readouterr().err.replace("\n", " ")
-    assert stopped.value.code == 2 and "populations must be from 1 to the 3 agents, but [4] was given" in told
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

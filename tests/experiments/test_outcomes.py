@@ -32,7 +32,7 @@ def test_one_after_another_the_others_are_trained_kept_and_the_one_that_failed_n
         options = "--tasks Pendulum --methods plain damper caps --seeds 2 --steps 300 --net-arch 8"
         arguments = f"reproduce td3-table {options} --results {results} --out {tmp_path}/runs"
         try:
-            with patch("damper.experiments.reproduce.run_job", fragile):
+            with patch("damper.experiments.runner.run_job", fragile):
                 main(arguments.split())
         finally:
             kept.update(record.identity["method"] for record in Store(results))

@@ -15,12 +15,13 @@ import pytest
 from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped
 from damper.errors import DamperError
+from damper.experiments import workers
 from damper.experiments.paper_experiments import Request, expand_request
 from damper.experiments.population_plan import Job
 from damper.experiments.reproduce import reproduce
 from damper.experiments.runner import plan, run_job
 from damper.experiments.store import Record, Store
-from damper.experiments.workers import run_in_workers
+from damper.experiments.workers import fitting_workers, run_in_workers, run_jobs
 
 SMALL = {"net_arch": (8, 8), "learning_starts": 50, "batch_size": 8}
 REQUEST = Request(
@@ -95,3 +96,18 @@ def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> No
         run_in_workers(jobs, store, "damper", progress=False)
     begun = [Run(path.parent) for path in tmp_path.glob("runs/*/*/manifest.json")]
     assert len(begun) == 2 and all(run.has_checkpoint and run.policy().info.steps > 50 for run in begun)
+
+
+def test_a_gpu_trains_several_at_once_and_a_cpu_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CORES", 16)
+    jobs = [job for job, _ in plan(expand_request(replace(REQUEST, methods=())), tmp_path / "runs")]
+    on_gpu = [replace(job, settings=replace(job.settings, device="cuda")) for job in jobs]
+    assert len(jobs) == 7 and fitting_workers(jobs) == 1 and fitting_workers(on_gpu) == 7
+    monkeypatch.setattr(workers, "CORES", 8)
+    assert fitting_workers(on_gpu) == 4 and fitting_workers(on_gpu[:1]) == 1
+    counts: list[int] = []
+    monkeypatch.setattr(workers, "run_here", lambda *_: counts.append(0))
+    monkeypatch.setattr(workers, "run_in_workers", lambda *a: counts.append(a[-1]))
+    for given, chosen in ((jobs, None), (on_gpu, None), (on_gpu, 1), (jobs, 3)):
+        run_jobs([(job, tmp_path) for job in given], Store(tmp_path), "damper", False, chosen)
+    assert counts == [0, 4, 0, 3]

@@ -15,15 +15,13 @@ from damper.bench.interleaved_timing import wait
 from damper.bench.result import Measurement
 from damper.bench.workloads import MODES, ExecutionMode
 from damper.engine.device.precision import on_device
-from damper.engine.envs import make_pool
-from damper.engine.loop.side_by_side import train_side_by_side
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
 from damper.errors import DamperError
 
 SCOPE = (
     "The real training loop, `authors` protocol, one update per step. Steps/s of each agent: median over stretches "
-    "after learning has begun. Simulator and shares, for a single population: a second run in which every part waits "
+    "after learning has begun. Simulator and shares: a second run in which every part waits "
     "for the device and all environments step at once; µs from actions sent to a step of all received. The rest is "
     "storing."
 )
@@ -43,12 +41,9 @@ def end_to_end(
     tasks: Sequence[str],
     agents: int,
     steps: int,
-    populations: Sequence[int] = (1,),
     env_threads: int | None = None,
 ) -> Measurement:
-    """Train every task a little with every back end that is installed, the agents as so many populations."""
-    if not populations or min(populations) < 1 or max(populations) > agents:
-        raise DamperError(f"populations must be from 1 to the {agents} agents, but {list(populations)} was given.")
+    """Train every task a little with every back end that is installed."""
     rows = []
     for task in tasks:
         if not backends(task):
@@ -58,20 +53,11 @@ def end_to_end(
         for backend in backends(task):
             for backbone in backbones:
                 for method in methods:
-                    for count in populations if backend == "envpool" else (1,):
-                        parts = [
-                            _settings(how, task, backend, backbone, method, seeds, steps, env_threads)
-                            for seeds in _shared_out(agents, count)
-                        ]
-                        row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
-                        row |= {"method": method, "agents": agents, "populations": count, "steps/s": speed(parts)}
-                        rows.append({**row, **shares(parts[0])} if count == 1 else row)
+                    settings = _settings(how, task, backend, backbone, method, agents, steps, env_threads)
+                    row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
+                    row |= {"method": method, "agents": agents, "steps/s": speed(settings)}
+                    rows.append({**row, **shares(settings)})
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
-
-
-def _shared_out(agents: int, count: int) -> list[range]:
-    """Seeds for so many populations, as equal as they can be."""
-    return [range(i * agents // count, (i + 1) * agents // count) for i in range(count)]
 
 
 def _settings(
@@ -80,7 +66,7 @@ def _settings(
     backend: str,
     backbone: str,
     method: str,
-    seeds: Sequence[int],
+    agents: int,
     steps: int,
     env_threads: int | None,
 ) -> Settings:
@@ -88,7 +74,7 @@ def _settings(
         task,
         backbone,
         method,
-        seeds,
+        range(agents),
         steps,
         "damper",
         batch_size=how.batch_size,
@@ -103,22 +89,15 @@ def _settings(
     )
 
 
-def speed(parts: Sequence[Settings]) -> float:
-    """Steps per second of every agent, while learning; several populations are trained side by side."""
+def speed(settings: Settings) -> float:
+    """Steps per second of every agent, while learning."""
     lines: list[tuple[int, float]] = []
-    clock, settings = time.perf_counter, parts[0]
 
     def note(line: dict[str, Any]) -> None:
-        if not lines or line["step"] > lines[-1][0]:  # of populations in step with each other, the first to log
-            lines.append((line["step"], clock()))
+        lines.append((line["step"], time.perf_counter()))
 
-    with tempfile.TemporaryDirectory() as folder:
-        runs = [(one, Path(folder) / str(i)) for i, one in enumerate(parts)]
-        if len(runs) == 1:
-            with on_device(settings.device, settings.tf32):
-                Trainer(*runs[0], (note,)).train()
-        else:
-            train_side_by_side(runs, progress=False, listeners=(note,))
+    with tempfile.TemporaryDirectory() as folder, on_device(settings.device, settings.tf32):
+        Trainer(settings, Path(folder) / "run", (note,)).train()
     # The first stretch with updates holds compilation and graph capture.
     learning = [line for line in lines if line[0] > settings.learning_starts + settings.log_every]
     return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(learning))
@@ -134,9 +113,7 @@ def shares(settings: Settings) -> dict[str, float]:
             begun.append((time.perf_counter(), line["step"], dict(spent)))
 
     with tempfile.TemporaryDirectory() as folder, on_device(settings.device, settings.tf32):
-        seeds = [agent["seed"] for agent in settings.agents()]
-        pool = make_pool(settings.env, seeds, settings.backend, settings.env_threads)
-        trainer = Trainer(settings, Path(folder) / "run", (start,), pool)
+        trainer = Trainer(settings, Path(folder) / "run", (start,))
         setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)
         acting, learner = trainer.acting, trainer.learner

@@ -103,7 +103,7 @@ def _measure(options: Bench, part: str) -> Measurement | None:
         return scaling(_data(options), *shared, methods, sizes, plan)
     if part == "end-to-end":
         what = (*shared, methods, options.tasks, options.agents, options.steps)
-        return end_to_end(*what, options.populations, options.env_threads)
+        return end_to_end(*what, options.env_threads)
     if part == "floor":
         return roofline(_data(options), *shared, methods, options.sizes or (1,), plan)
     return _sb3(options, plan)

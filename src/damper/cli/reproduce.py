@@ -12,7 +12,7 @@ from damper.errors import DamperError
 from damper.experiments.paper_experiments import EXPERIMENTS, Request
 from damper.experiments.ray_runner import run_on_ray
 from damper.experiments.reproduce import Runner, overview, reproduce
-from damper.experiments.workers import run_in_workers
+from damper.experiments.workers import run_jobs
 from damper.terminal import counted, quoted, say, show
 
 
@@ -21,7 +21,7 @@ def run(options: Reproduce) -> None:
     unset = dict.fromkeys(("tf32", "keep_checkpoint", "norm_obs"), False)
     settings = {name: value for name, value in given(options.engine).items() if unset.get(name) is not value}
     settings |= {"units": options.units} if options.units else {}
-    runner: Runner | None = partial(run_in_workers, workers=options.workers) if options.workers != 1 else None
+    runner: Runner = partial(run_jobs, workers=options.workers)
     if options.ray is not None:
         # The machines that train may have a device which this one lacks.
         device = settings.pop("device", "cpu")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import shlex
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-
 from damper.errors import DamperError
 from damper.experiments.identity import digest
-from damper.experiments.outcomes import Outcomes
 from damper.experiments.paper_experiments import (
     EXPERIMENTS,
     AgentSpec,
@@ -26,7 +20,7 @@ from damper.experiments.paper_experiments import (
     find_experiment,
 )
 from damper.experiments.population_plan import Job, pack
-from damper.experiments.runner import group_by_pool, plan, run_job, train_jobs
+from damper.experiments.runner import plan, run_here
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
@@ -66,7 +60,7 @@ def reproduce(
         out: where runs live while they are trained; begun ones are gone on with.
         population: the most agents to train as one batch; by default as many as there are.
         progress: show a live table.
-        runner: runs the jobs elsewhere; by default one after another here.
+        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one after another here.
     """
     for name in request.experiments:
         if not find_experiment(name).trained:
@@ -77,31 +71,6 @@ def reproduce(
     (runner or run_here)(plan(missing, out, population), store, command(request), progress)
     left = sum(not store.has(agent.identity) for agent in missing)
     return Outcome(len(agents), len(agents) - len(missing), len(missing) - left, left)
-
-
-def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
-    """One group of jobs after another; one that another process is at is passed over.
-
-    Where a group fails, its populations go on one after another, so that the one to blame fails alone.
-    """
-    with Outcomes(store, len(jobs), progress) as outcomes:
-        for group in group_by_pool(jobs):
-            if len(group) > 1:
-                try:
-                    train_jobs(group, progress)
-                except Exception as error:
-                    warnings.warn(f"training side by side failed ({error}): going on one after another.", stacklevel=2)
-                _release()
-            for job, folder in group:
-                outcomes.take(job, partial(run_job, job, folder, command, progress))
-                _release()
-
-
-def _release() -> None:
-    """Give the last population's memory back to the device, where the next one looks for room."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def command(request: Request) -> str:

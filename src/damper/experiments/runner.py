@@ -1,14 +1,16 @@
-"""Populations on this machine, alone or side by side: train, evaluate, record; what was begun is gone on with."""
+"""Populations on this machine: train, evaluate, record; what was begun is gone on with."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+import gc
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from damper.engine.loop.side_by_side import MUST_MATCH, train_side_by_side
+import torch
+
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.run.provenance import versions
@@ -17,10 +19,11 @@ from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
 from damper.experiments.identity import EXECUTION, digest, identity, physics
+from damper.experiments.outcomes import Outcomes
 from damper.experiments.paper_experiments import AgentSpec
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.records import make_record
-from damper.experiments.store import Record
+from damper.experiments.store import Record, Store
 
 
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
@@ -33,32 +36,19 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
         return None
 
 
-def train_jobs(jobs: Sequence[tuple[Job, Path]], progress: bool = True) -> None:
-    """Train populations side by side, for ``run_job`` to record; those that another process is at are passed over."""
-    with ExitStack() as stack:
-        mine = []
+def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
+    """One population after another in this process; one that another process is at is passed over."""
+    with Outcomes(store, len(jobs), progress) as outcomes:
         for job, folder in jobs:
-            check_physics(job)
-            with suppress(RunLockedError):
-                stack.enter_context(run_lock(folder))
-                mine.append((job.settings, folder))
-        if mine:
-            train_side_by_side(mine, progress)
+            outcomes.take(job, partial(run_job, job, folder, command, progress))
+            _release()
 
 
-def group_by_pool(jobs: Sequence[tuple[Job, Path]]) -> list[list[tuple[Job, Path]]]:
-    """Jobs that are trained together: those of one task, backbone and protocol, where they can share pools."""
-    groups: dict[Hashable, list[tuple[Job, Path]]] = {}
-    for place, (job, folder) in enumerate(jobs):
-        settings = job.settings
-        alike: Hashable = (settings.backbone, settings.protocol, *(getattr(settings, name) for name in MUST_MATCH))
-        groups.setdefault(alike if may_share(settings) else place, []).append((job, folder))
-    return list(groups.values())
-
-
-def may_share(settings: Settings) -> bool:
-    """Whether a pool of its own would leave the device idle: EnvPool's, and not on a CPU, which is busy anyway."""
-    return settings.backend == "envpool" and settings.device != "cpu"
+def _release() -> None:
+    """Give the last population's memory back to the device, where the next one looks for room."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def check_physics(job: Job) -> None:

@@ -1,8 +1,4 @@
-"""Populations side by side in processes of this machine: one GPU is seldom full with one, two cores seldom with either.
-
-On an NVIDIA GPU start CUDA's multi-process service first (``nvidia-cuda-mps-control -d``): without it the processes
-take turns on the device, with it their kernels run at once.
-"""
+"""Populations in processes of this machine: one GPU is seldom full with one, two cores seldom with either."""
 
 from __future__ import annotations
 
@@ -17,12 +13,38 @@ from types import FrameType
 
 import torch
 
+from damper.engine.device.multi_process_service import multi_process_service
+from damper.engine.envs.envpool_pool import usable_cores
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.outcomes import Outcomes
 from damper.experiments.population_plan import Job
-from damper.experiments.runner import run_job
+from damper.experiments.runner import run_here, run_job
 from damper.experiments.store import Record, Store
+from damper.terminal import say
+
+CORES = usable_cores()
+
+
+def run_jobs(
+    jobs: Sequence[tuple[Job, Path]],
+    store: Store,
+    command: str,
+    progress: bool = True,
+    workers: int | None = None,
+) -> None:
+    """Run jobs in ``workers`` processes, or in this one; by default several at once on a GPU, which has room."""
+    count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
+    if count == 1:
+        run_here(jobs, store, command, progress)
+    else:
+        run_in_workers(jobs, store, command, progress, count)
+
+
+def fitting_workers(jobs: Sequence[Job]) -> int:
+    """One for each population on a GPU, as long as each has two cores; on a CPU, which one fills, one."""
+    on_gpu = any(job.settings.device != "cpu" for job in jobs)
+    return max(1, min(len(jobs), CORES // 2)) if on_gpu else 1
 
 
 def run_in_workers(
@@ -30,7 +52,8 @@ def run_in_workers(
 ) -> None:
     """Run jobs in so many processes, the longest first, and keep each one's records as it ends.
 
-    What fails is told when the others are done.
+    On a GPU they share it through CUDA's multi-process service, so that their kernels run at once. What fails is told
+    when the others are done.
 
     Args:
         jobs: populations with their folders.
@@ -42,10 +65,13 @@ def run_in_workers(
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
     longest_first = sorted(jobs, key=lambda job: -job[0].settings.steps * len(job[0].wanted))
-    threads = max(1, (os.cpu_count() or 1) // workers)
+    threads = max(1, CORES // workers)
     pool = ThreadPoolExecutor(workers)
+    on_gpu = any(job.settings.device != "cpu" for job, _ in jobs)
     try:
-        with _StopWorkers(), Outcomes(store, len(jobs), progress) as outcomes:
+        with _StopWorkers(), multi_process_service(on_gpu) as shared, Outcomes(store, len(jobs), progress) as outcomes:
+            if on_gpu and not shared and progress:
+                say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
             waiting = {pool.submit(_run_apart, job, folder, command, threads): job for job, folder in longest_first}
             for done in as_completed(waiting):
                 outcomes.take(waiting[done], done.result)
@@ -66,6 +92,7 @@ class _StopWorkers(StopSignals):
 def _prepare(threads: int) -> None:
     """Set a worker up; Ctrl-C reaches it through the process that started it."""
     torch.set_num_threads(threads)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
 from damper.engine.loop import memory
 from damper.engine.loop import trainer as trainer_module
 from damper.engine.loop.memory import PEAK, check_memory, needed_memory
-from damper.engine.loop.side_by_side import train_side_by_side
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
 from damper.engine.train import run_settings
@@ -77,10 +75,6 @@ def test_tf32_is_as_it_was(
     monkeypatch.setattr(Learner, "learn", lambda self: (seen.append(matmul.allow_tf32), learn(self))[1])
     run_settings(small.settings(steps=30, tf32=not before), tmp_path / "run", progress=False)
     assert set(seen) == {not before} and matmul.allow_tf32 == before
-    pytest.importorskip("envpool")
-    own = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 10, "tf32": not before, "envs": "envpool"}
-    train_side_by_side([(resolve("Pendulum", steps=30, **own), tmp_path / "other")], progress=False)
-    assert set(seen) == {not before} and matmul.allow_tf32 == before
 
 
 @pytest.mark.gpu
@@ -126,26 +120,6 @@ def test_environments_are_closed_where_a_run_cannot_begin(
     with pytest.raises(MemoryError):
         Trainer(resolve(Noted, steps=30, seeds=2, net_arch=(8,)), tmp_path / "run")
     assert len(Noted.made) == 3 and not any(env.open for env in Noted.made)  # one was asked for its spaces
-
-
-def test_a_pool_is_closed_where_the_one_beside_it_cannot_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("envpool")
-    closed: list[int] = []
-    close, make = EnvPoolPool.close, EnvPoolPool._make
-
-    def makes(self: EnvPoolPool, seeds: list[int]) -> Any:
-        if 7 in seeds:
-            raise MemoryError
-        return make(self, seeds)
-
-    monkeypatch.setattr(EnvPoolPool, "close", lambda self: (closed.append(self.size), close(self))[1])
-    monkeypatch.setattr(EnvPoolPool, "_make", makes)
-    runs = [(resolve("Pendulum", envs="envpool", seeds=seeds, steps=30), tmp_path / f"{seeds}") for seeds in (2, [7])]
-    with pytest.raises(MemoryError):
-        train_side_by_side(runs, progress=False)
-    assert closed == [2]
 
 
 # --- TensorBoard ---------------------------------------------------------------------------------------------------

@@ -15,14 +15,11 @@ import pytest
 import damper
 from damper.cli import main
 from damper.engine.loop.policies import acting_rows
-from damper.engine.loop.side_by_side import train_side_by_side
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped, StopSignals
-from damper.engine.settings import resolve
 from damper.errors import DamperError
 from damper.export import open_source
-from tests import tiny
 from tests.engine import killed_run, small
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -56,17 +53,6 @@ def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(tmp
     run = again.train()
     assert killed_run.sums(again) == killed_run.sums(whole) and lines(run) == lines(whole.run)
     assert not run.has_checkpoint
-
-
-def test_runs_side_by_side_all_stop(tmp_path: Path) -> None:
-    pytest.importorskip("envpool")
-    own = {**tiny.SETTINGS, "envs": "envpool", "env_threads": 1, "log_every": 50, "checkpoint_every": 0}
-    del own["progress"]
-    runs = [(resolve("Pendulum", "td3", m, (0, 1), 150, **own), tmp_path / m) for m in ("plain", "damper", "caps")]
-    with pytest.raises(Stopped, match=r"plain at step 10\d of 150, .*damper at step 10\d of 150, .*caps at step"):
-        train_side_by_side(runs, progress=False, listeners=(ask(signal.SIGTERM),))
-    for run in train_side_by_side(runs, progress=False):
-        assert run.finished and 100 < run.manifest["resumed"][0]["step"] < 110
 
 
 @SIGNALS

@@ -50,8 +50,6 @@ class Bench:
     """Tasks of end-to-end."""
     agents: int = 1
     """Agents of end-to-end."""
-    populations: tuple[int, ...] = (1,)
-    """As how many populations side by side end-to-end trains them (EnvPool); 1 2 measures both."""
     steps: int = 600
     """Steps per agent of end-to-end."""
     env_threads: Annotated[int | None, default("as many as cores")] = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from damper.engine.data.episodes import Episode, Episodes
 from damper.engine.data.replay import Replay
-from damper.engine.envs import Pool, Transition, make_pool, spec_of
+from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callbacks, Training
@@ -41,13 +40,8 @@ Listener = Callable[[dict[str, Any]], None]
 class Trainer:
     """One population on its way to its budget; a killed one goes on from its last checkpoint."""
 
-    def __init__(
-        self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = (), pool: Pool | None = None
-    ) -> None:
-        """Build everything, then open the run's folder and go on from its checkpoint if it has one.
-
-        ``pool`` is given where the environments are shared with other trainers.
-        """
+    def __init__(self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = ()) -> None:
+        """Build everything, then open the run's folder and go on from its checkpoint if it has one."""
         self.settings, self.listeners = settings, listeners
         self.callbacks = Callbacks()
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
@@ -59,7 +53,7 @@ class Trainer:
         self.spec = spec_of(settings.env, settings.backend, **env_kwargs)
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
         seeds = [agent["seed"] for agent in settings.agents()]
-        self.pool = pool or make_pool(settings.env, seeds, settings.backend, settings.env_threads, **env_kwargs)
+        self.pool = make_pool(settings.env, seeds, settings.backend, settings.env_threads, **env_kwargs)
         with ExitStack() as failing:
             failing.callback(self.pool.close)
             self._begin_or_resume(out)
@@ -97,7 +91,7 @@ class Trainer:
             if not self.run.manifest.get("kept_checkpoint"):
                 self.store.clear()  # of a kill between the last two writes
             return self.run
-        self.start()
+        self.clock, self.started_at = time.perf_counter(), self.step
         try:
             with StopSignals() as self.stop:
                 while not self.done:
@@ -109,12 +103,8 @@ class Trainer:
         finally:
             self.pool.close()
         self.callbacks.finish()
-        raise_if_stopped([self])
+        self._raise_if_stopped()
         return self.run
-
-    def start(self) -> None:
-        """Start the clock."""
-        self.clock, self.started_at = time.perf_counter(), self.step
 
     @property
     def done(self) -> bool:
@@ -125,6 +115,12 @@ class Trainer:
     def stopped(self) -> bool:
         """Whether it took its last step with budget left."""
         return self.done and self.step < self.settings.steps
+
+    def _raise_if_stopped(self) -> None:
+        """Tell where a run that a signal stopped goes on; a callback's user knows."""
+        if self.stopped and self.stop.received is not None:
+            place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
+            raise Stopped(f"stopped {place}; the same command goes on from there.", self.stop.received)
 
     def _saved_at(self, step: int) -> bool:
         every = self.settings.checkpoint_every
@@ -350,12 +346,3 @@ class Trainer:
         if not keep:
             self.store.clear()
         LOG.info("%s: finished", self.run.path)
-
-
-def raise_if_stopped(trainers: Sequence[Trainer]) -> None:
-    """Tell where those that a signal stopped go on; a callback's user knows."""
-    stopped = [trainer for trainer in trainers if trainer.stopped and trainer.stop.received is not None]
-    if stopped:
-        places = ", ".join(f"{one.run.path} at step {one.step:,} of {one.settings.steps:,}" for one in stopped)
-        number = stopped[0].stop.received
-        raise Stopped(f"stopped {places}; the same command goes on from there.", number or signal.SIGINT)

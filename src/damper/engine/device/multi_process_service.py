@@ -1,0 +1,53 @@
+"""CUDA's multi-process service (MPS): kernels of several processes run at once on one GPU instead of taking turns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+
+
+@contextmanager
+def multi_process_service(wanted: bool = True) -> Iterator[bool]:
+    """Whether processes that are started in here share a GPU through MPS.
+
+    A service that runs already is used and left running. Otherwise one is started for this process's children, with
+    pipes and logs in a temporary folder, and stopped in the end.
+    """
+    control = shutil.which("nvidia-cuda-mps-control")
+    if not wanted or control is None:
+        yield False
+        return
+    if _ask(control, "get_server_list", os.environ):
+        yield True
+        return
+    with tempfile.TemporaryDirectory(prefix="damper-mps-") as folder:
+        own = {PIPES: str(Path(folder, "pipes")), LOGS: str(Path(folder, "logs"))}
+        for path in own.values():
+            Path(path).mkdir()
+        env = {**os.environ, **own}
+        if subprocess.run([control, "-d"], env=env, capture_output=True, check=False).returncode:
+            yield False
+            return
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update(own)
+        try:
+            yield True
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
+            _ask(control, "quit", env)
+
+
+def _ask(control: str, command: str, env: Mapping[str, str]) -> bool:
+    """Send the control daemon a command; False if there is none."""
+    answer = subprocess.run([control], input=f"{command}\n", text=True, env=env, capture_output=True, check=False)
+    return answer.returncode == 0
