@@ -76,6 +76,7 @@ def backward_auxiliary(
     rule: str | Rule = "damper",
     state: Any = None,
     *,
+    shared: Sequence[Tensor] = (),
     process_group: distributed.ProcessGroup | None = None,
     **settings: Any,
 ) -> GradientReport:
@@ -89,20 +90,29 @@ def backward_auxiliary(
         parameters: what to combine the gradients of; a ``.grad`` of None counts as zero.
         rule: as in ``backward``.
         state: likewise.
+        shared: parameters that the primary loss trains for something else too, as a features extractor that PPO's value
+            function shares. Their primary gradient says little of how long the auxiliary one should be, so they take
+            the factor that the rule found on the others; what is added stays no longer than the primary there, and
+            without what opposes it.
         process_group: where the auxiliary gradient is averaged; the primary one must have been already.
         **settings: the rule's own settings.
     """
-    leaves = _leaves(parameters)
-    auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
-    used = [i for i in range(len(leaves)) if leaves[i].grad is not None or auxiliary[i] is not None]
-    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in ([x.grad for x in leaves], auxiliary))
+    own, others = _leaves(parameters), list(shared)
+    gradients = _gradients("auxiliary_loss", auxiliary_loss, own + others, retain=False)
+    pairs = zip(own + others, gradients, strict=True)
+    used = [(leaf, g) for leaf, g in pairs if leaf.grad is not None or g is not None]
+    g_R, g_T = [_or_zeros(leaf.grad, leaf) for leaf, _ in used], [_or_zeros(g, leaf) for leaf, g in used]
     if process_group is not None:
         flat = torch.cat([g.reshape(-1) for g in g_T]) / distributed.get_world_size(process_group)
         distributed.all_reduce(flat, group=process_group)
         g_T = [part.view_as(g) for part, g in zip(flat.split([g.numel() for g in g_T]), g_T, strict=True)]
-    combined, report = combine_single(rule, g_R, g_T, state, **settings)
-    for i, part in zip(used, combined, strict=True):
-        leaves[i].grad = part
+    n = sum(leaf.grad is not None or g is not None for leaf, g in zip(own, gradients, strict=False))
+    combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
+    if n < len(used):
+        factor = torch.where(report.guard, 0.0, report.weight / report.norm_ratio)
+        combined += combine_single("damper", g_R[n:], [factor * g for g in g_T[n:]], eta=0.0)[0]
+    for (leaf, _), part in zip(used, combined, strict=True):
+        leaf.grad = part
     return report
 
 

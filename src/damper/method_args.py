@@ -35,6 +35,12 @@ def choose(
     return method
 
 
+def default_eta(method: str | Method, eta: float) -> Method:
+    """The method with this default of η; a ``Method`` has its own."""
+    found = find_method(method)
+    return found if isinstance(method, Method) else replace(found, defaults={"eta": eta, **found.defaults})
+
+
 def is_setting(name: str, method: Method) -> bool:
     """Whether the method, or any other one, has a setting of that name."""
     return any(name in one.settings() for one in (method, *METHODS.values()))

@@ -198,3 +198,8 @@ def test_two_processes_stay_alike(tmp_path: Any) -> None:
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     assert torch.equal(first["weights"], second["weights"])
     assert first["logged"]["norm_ratio"] == second["logged"]["norm_ratio"] > 0
+
+
+def test_eta_is_0_unless_given() -> None:
+    found = [train(0, **settings).alg.method_settings.get("eta") for settings in ({}, {"eta": 1.0}, {"method": "caps"})]
+    assert found == [0.0, 1.0, None]

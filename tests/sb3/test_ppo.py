@@ -126,7 +126,8 @@ def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch:
     kwargs = {"features_extractor_class": Shared, "share_features_extractor": shared, "net_arch": [8]}
     model = quiet(make(PPO, eta=0.5, policy_kwargs=kwargs, max_grad_norm=0.1))
     names = {p: name for name, p in model.policy.named_parameters()}
-    acting = [names[p] for p in actor_parameters(model.policy)]
+    own, together = actor_parameters(model.policy)
+    acting = [names[p] for p in own]
     heads = [
         "action_net.weight",
         "action_net.bias",
@@ -134,23 +135,37 @@ def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch:
         "mlp_extractor.policy_net.0.bias",
     ]
     extractor = {names[p] for p in model.policy.pi_features_extractor.parameters()}
-    assert set(acting) == {"log_std", *heads, *extractor} and len(extractor) == 2
+    assert len(extractor) == 2 and {names[p] for p in together} == (extractor if shared else set())
+    assert set(acting) == {"log_std", *heads, *(() if shared else extractor)}
     original, checked = ppo.backward_auxiliary, []
 
-    def watched(loss: Any, parameters: Any, rule: str, state: Any, **settings: Any) -> Any:
-        g_R = torch.cat([p.grad.reshape(-1).double() for p in parameters])
+    def pair(loss: Any, parameters: Any) -> tuple[torch.Tensor, torch.Tensor]:
         parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
         parts = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)]
-        g_T = torch.cat([part.reshape(-1).double() for part in parts])
+        return flat([p.grad for p in parameters]), flat(parts)
+
+    def flat(parts: Any) -> torch.Tensor:
+        return torch.cat([part.reshape(-1).double() for part in parts])
+
+    def projected(g_R: torch.Tensor, g_T: torch.Tensor) -> torch.Tensor:
+        return g_T - torch.clamp(g_R @ g_T, max=0.0) / (g_R @ g_R) * g_R
+
+    def watched(loss: Any, parameters: Any, rule: str, state: Any, **settings: Any) -> Any:
+        g_R, g_T = pair(loss, parameters)
+        s_R, s_T = pair(loss, together) if shared else (torch.ones(1), torch.ones(1))
         value = model.policy.value_net.weight.grad.clone()
         report = original(loss, parameters, rule, state, **settings)
-        combined = torch.cat([p.grad.reshape(-1).double() for p in parameters])
         n_R, n_T = g_R.norm(), g_T.norm()
-        projected = g_T - torch.clamp(g_R @ g_T, max=0.0) / n_R**2 * g_R
-        expected = g_R + n_R / n_T * torch.clamp(n_T / n_R, max=1.0) ** 0.5 * projected
-        torch.testing.assert_close(combined, expected, rtol=1e-4, atol=1e-6 * float(n_R))
+        factor = n_R / n_T * torch.clamp(n_T / n_R, max=1.0) ** 0.5
+        expected = g_R + factor * projected(g_R, g_T)
+        torch.testing.assert_close(flat([p.grad for p in parameters]), expected, rtol=1e-4, atol=1e-6 * float(n_R))
+        if shared:  # the same factor, but no longer than SB3's own gradient there
+            expected = s_R + torch.clamp(s_R.norm() / s_T.norm(), max=factor) * projected(s_R, s_T)
+            atol = 1e-6 * float(s_R.norm())
+            torch.testing.assert_close(flat([p.grad for p in together]), expected, rtol=1e-4, atol=atol)
         assert torch.equal(model.policy.value_net.weight.grad, value)
-        checked.append(parts[acting.index("log_std")].abs().sum())
+        checked.append(g_T[: len(model.policy.log_std)].abs().sum())
+        assert acting[0] == "log_std"
         return report
 
     monkeypatch.setattr(ppo, "backward_auxiliary", watched)
@@ -161,6 +176,18 @@ def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch:
     model.learn(50)
     assert len(checked) == 6 and sum(checked) == 0  # exploration noise is no part of the mean action
     assert max(steps) <= 0.1 * (1 + 1e-4) and model.max_grad_norm == 0.1
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_value_loss_does_not_lengthen_what_the_auxiliary_is_measured_by(shared: bool) -> None:
+    kwargs = {"features_extractor_class": Shared, "share_features_extractor": shared, "net_arch": [8]}
+    ratios = [
+        quiet(make(PPO, policy_kwargs=kwargs, n_epochs=1, n_steps=50, batch_size=50, vf_coef=vf_coef, eta=0.5))
+        .learn(50)
+        .logger.name_to_value["train/norm_ratio"]
+        for vf_coef in (0.5, 500.0)
+    ]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-4)
 
 
 def test_sb3s_stops_and_bounds_stay() -> None:

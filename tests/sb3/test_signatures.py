@@ -5,16 +5,20 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 pytest.importorskip("stable_baselines3")
+import stable_baselines3
 from stable_baselines3.common.type_aliases import Schedule
 from stable_baselines3.common.vec_env import VecEnv
 
 import damper.sb3
 from damper.errors import DamperError, MissingExtraError
+from damper.losses.temporal import temporal
+from damper.methods import Method
 from tests.sb3.models import NAMES, OURS, THEIRS
 
 OWN = {"method": "damper", "eta": 1.0, "rule": None, "auxiliary": None}
@@ -29,6 +33,7 @@ def test_every_argument_is_named_typed_and_has_its_true_default(name: str) -> No
         assert (found.kind, found.default) == (expected.kind, expected.default), argument
     assert ours.pop("settings").kind is inspect.Parameter.VAR_KEYWORD
     own = OWN if name in ("ppo", "tqc") else {**OWN, "critic": None}
+    own = {**own, "eta": 0.0} if name == "ppo" else own
     assert {argument: parameter.default for argument, parameter in ours.items()} == own
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in ours.values())
     names = {"VecEnv": VecEnv}  # which SB3 imports for type checkers only
@@ -51,6 +56,20 @@ def test_the_docstring_s_example_runs(name: str) -> None:
 def test_positional_arguments_are_sb3s() -> None:
     model = damper.sb3.TD3("MlpPolicy", "Pendulum-v1", 0.5, 77, eta=0.5)
     assert model.learning_rate == 0.5 and model.replay_buffer.buffer_size == 77 and model.eta == 0.5
+
+
+def test_ppo_s_eta_is_0_unless_given_or_a_method_s_own(tmp_path: Path) -> None:
+    def eta(**settings: Any) -> Any:
+        return damper.sb3.PPO("MlpPolicy", "Pendulum-v1", n_steps=64, **settings).method_settings.get("eta")
+
+    assert (eta(), eta(auxiliary="grad-caps"), eta(eta=1.0), eta(method="caps")) == (0.0, 0.0, 1.0, None)
+    assert eta(method=Method("mine", actor=temporal, rule="damper", defaults={"eta": 0.3})) == 0.3
+    model = damper.sb3.PPO("MlpPolicy", "Pendulum-v1", n_steps=64, method="caps")
+    model.save(tmp_path / "model")
+    assert damper.sb3.PPO.load(tmp_path / "model", method="damper").eta == 0.0
+    stable_baselines3.PPO("MlpPolicy", "Pendulum-v1", n_steps=64).save(tmp_path / "theirs")
+    assert damper.sb3.PPO.load(tmp_path / "theirs").eta == 0.0
+    assert damper.sb3.TD3("MlpPolicy", "Pendulum-v1", buffer_size=10).eta == 1.0
 
 
 def test_eta_belongs_to_methods_that_have_it() -> None:

@@ -19,9 +19,10 @@ from damper.report.headline import headline
 from damper.report.marked import insert
 from damper.report.page import page
 from damper.report.page_data import page_data
+from damper.report.ppo import draw_ppo, ppo_tables, read_ppo
 from damper.report.tables import latex_results, markdown_results, markdown_table
 
-PAGES = (Path("README.md"), Path("docs/results.md"))
+PAGES = (Path("README.md"), Path("docs/results.md"), Path("docs/ppo.md"))
 
 
 def write_report(
@@ -39,9 +40,11 @@ def write_report(
         pages: Markdown files whose marked places get what the records say.
     """
     results, out = Path(results), Path(out)
-    found, timings = setups(Store(results)), read_timings(results)
+    found, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
     folders = slugs(found)
     pictures = {s.key: draw_figures(s, out / "figures" / folders[s.key], formats) for s in found if formats}
+    if ppo and formats:
+        pictures["ppo"] = draw_ppo(ppo, *(out / "figures" / f"ppo.{ending}" for ending in formats))
     files = {
         "report.html": page(page_data(found, timings)),
         "tables.md": _markdown(found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}),
@@ -49,8 +52,9 @@ def write_report(
     }
     for name, text in files.items():
         write_bytes(out / name, text.encode())
+    texts = {"headline": headline(found), "findings": findings(found, timings), "ppo": ppo_tables(ppo)}
     for path in pages:
-        insert(path, {"headline": headline(found), "findings": findings(found, timings)})
+        insert(path, texts)
     return [*(out / name for name in files), *(path for paths in pictures.values() for path in paths)]
 
 

@@ -15,11 +15,13 @@ from damper._backward import backward_auxiliary
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.losses.temporal_ramp import temporal_ramp
-from damper.method_args import check_names, check_rule, choose
-from damper.methods import Method, find_method
+from damper.method_args import check_names, check_rule, choose, default_eta
+from damper.methods import Method
 from damper.rsl_rl.storage import Pairs, indexed
 from damper.rules import GradientReport, combine_reported, has_memory
 from damper.rules._two_vector import Rule
+
+ETA = 0.0  # at 1, which is right for TD3 and SAC, PPO may learn nothing: docs/ppo.md
 
 
 class PPO(algorithms.PPO):  # type: ignore[misc]
@@ -33,7 +35,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         critic: likewise.
         storage: likewise.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing, at which PPO may learn nothing.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
         **arguments: the rest of rsl_rl's, and the method's own settings.
@@ -41,7 +43,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
     Example:
         In the runner's configuration:
 
-        >>> algorithm = {"class_name": "damper.rsl_rl:PPO", "eta": 1.0}
+        >>> algorithm = {"class_name": "damper.rsl_rl:PPO", "eta": 0.0}
     """
 
     max_grad_norm: float
@@ -53,7 +55,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         storage: Any,
         *positional: Any,
         method: str | Method = "damper",
-        eta: float = 1.0,
+        eta: float = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **arguments: Any,
@@ -61,8 +63,8 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         """Settings are checked before anything is built."""
         theirs = inspect.signature(algorithms.PPO.__init__).parameters
         given = {name: arguments.pop(name) for name in list(arguments) if name not in theirs}
-        given = given if eta == 1.0 else {**given, "eta": eta}
-        self.method = find_method(choose(method, rule, auxiliary))
+        given = given if eta == ETA else {**given, "eta": eta}
+        self.method = default_eta(choose(method, rule, auxiliary), ETA)
         check_names(self.method, given, theirs, "rsl_rl's PPO")
         self._settings = self.method.route(given)
         check_rule(self.method, self._settings["rule"])

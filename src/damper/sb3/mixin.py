@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from damper.engine.envs.env_spec_json import to_json
 from damper.errors import DamperError
-from damper.method_args import check_names, check_rule, choose, is_setting
+from damper.method_args import check_names, check_rule, choose, default_eta, is_setting
 from damper.methods import Method, find_method
 from damper.rules._two_vector import Rule
 from damper.sb3.convert import env_spec, norm_obs
@@ -37,7 +37,7 @@ class SmoothMixin:
         policy: as in SB3.
         env: likewise.
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; at 1 a ``Method``'s own default holds. As SB3's
+        eta: DAMPER's η in [0, 1], for methods that have it; at the class's default a ``Method``'s own one holds. As SB3's
             ``learning_rate`` it may be a function of ``progress_remaining``, and so may the method's other numbers.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
@@ -49,6 +49,7 @@ class SmoothMixin:
     """
 
     method: str | Method
+    _eta = 1.0  # the default of ``eta``
     # SB3's own, as far as they are used here.
     device: torch.device
     seed: int | None
@@ -73,7 +74,7 @@ class SmoothMixin:
     ) -> None:
         """Settings are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = settings if eta == 1.0 else {**settings, "eta": eta}
+        given = settings if eta == self._eta else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["method_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
@@ -81,7 +82,7 @@ class SmoothMixin:
     def _setup_model(self) -> None:
         """SB3's set-up, then the method's; ``load`` comes through here too."""
         given = self._take_overrides()
-        self._method = find_method(self.method)
+        self._method = default_eta(self.method, self._eta)
         self._use(given)
         self._check_method()
         super()._setup_model()  # type: ignore[misc]

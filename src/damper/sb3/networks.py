@@ -158,15 +158,17 @@ def _is_own(policy: Any) -> bool:
     return all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
 
 
-def actor_parameters(policy: Any) -> list[nn.Parameter]:
-    """What the action distribution of PPO's policy depends on: a shared features extractor too, the value head not."""
+def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """What the action distribution of PPO's policy depends on: alone, and together with the value function."""
     blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     with eval_mode(policy), torch.enable_grad():
         distribution = policy.get_distribution(blank)
-        output = distribution.log_prob(distribution.mode()).sum()
-    gradients = torch.autograd.grad(output, parameters, allow_unused=True)
-    return [parameter for parameter, gradient in zip(parameters, gradients, strict=True) if gradient is not None]
+        outputs = distribution.log_prob(distribution.mode()).sum(), policy.predict_values(blank).sum()
+    acting, valued = (torch.autograd.grad(output, parameters, allow_unused=True) for output in outputs)
+    uses = list(zip(parameters, acting, valued, strict=True))
+    own = [parameter for parameter, acts, values in uses if acts is not None and values is None]
+    return own, [parameter for parameter, acts, values in uses if acts is not None and values is not None]
 
 
 class Critic:

@@ -30,20 +30,23 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
     SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one looks at the mean action at
     consecutive observations of an environment. They are combined on the parameters that the action distribution depends
-    on; then SB3 clips and steps.
+    on, in the measure of those that the value function does not share; then SB3 clips and steps.
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
+        eta: DAMPER's η in [0, 1]: 0 is the least smoothing; at 1, the most, PPO may learn nothing. Or a schedule, as for
+            ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
         **settings: the method's own settings, as ``lambda_T`` of "caps".
 
     Example:
         >>> from damper.sb3 import PPO
-        >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=1.0, n_steps=64).learn(64)
+        >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=0.5, n_steps=64).learn(64)
     """
+
+    _eta = 0.0
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = 0.0,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,
@@ -123,18 +126,18 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         return policy
 
     def _actor_parameters(self) -> list[nn.Parameter]:
-        return actor_parameters(self.policy) if self._method.actor else []
+        return actor_parameters(self.policy)[0] if self._method.actor else []
 
     def train(self) -> None:
         """SB3's; before each optimizer step the auxiliary gradient joins the one that SB3's loss left."""
         if not self._method.actor:
             super().train()
             return
-        log, parameters, most = Log(), self._actor_parameters(), self.max_grad_norm
+        log, (own, shared), most = Log(), actor_parameters(self.policy), self.max_grad_norm
         every = list(self.policy.parameters())
 
         def combine_and_clip(*_: Any) -> None:
-            self._add_auxiliary(parameters, log)
+            self._add_auxiliary(own, shared, log)
             nn.utils.clip_grad_norm_(every, most)
 
         # SB3 clips between its backward pass and the step: with no bound, which changes nothing, until both are one.
@@ -147,7 +150,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             self.max_grad_norm = most
         log.write(self.logger)
 
-    def _add_auxiliary(self, parameters: list[nn.Parameter], log: Log) -> None:
+    def _add_auxiliary(self, own: list[nn.Parameter], shared: list[nn.Parameter], log: Log) -> None:
         """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
         method, state = self._method, self.method_state
         # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
@@ -159,9 +162,10 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         auxiliary = method.actor(policy, batch, noise, **self._loss_settings())
         log.add(auxiliary_loss=auxiliary)
         if method.rule is None:
-            auxiliary.backward(inputs=parameters)
+            auxiliary.backward(inputs=[*own, *shared])
             return
-        report = backward_auxiliary(auxiliary, parameters, method.rule, state.memory, **self._settings["rule"])
+        settings = self._settings["rule"]
+        report = backward_auxiliary(auxiliary, own, method.rule, state.memory, shared=shared, **settings)
         state.remember(report.state)
         log.add_report(report)
 

@@ -1,0 +1,139 @@
+"""PPO's records, which ``examples/sb3_ppo.py`` makes: a table and two panels of a picture per environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.errors import DamperError
+from damper.report.statistics import Interval, difference, summarise
+from damper.report.style import Look, draw_curve, look, pyplot, save, shades
+from damper.report.tables import markdown_table
+
+FOLDER = "ppo"  # in the folder of results
+MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|"}
+GRADIENTS = ("conflict_rate", "cosine", "norm_ratio", "weight")
+
+Runs = dict[str, dict[str, list[dict[str, Any]]]]  # records by environment and label, in the order of the seeds
+
+
+def read_ppo(results: Path) -> Runs:
+    """The records in ``results/ppo``; nothing where there is none."""
+    runs: Runs = {}
+    for path in sorted((results / FOLDER).glob("*.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            runs.setdefault(record["env"], {}).setdefault(record["label"], []).append(record)
+        except (OSError, ValueError, KeyError) as error:
+            raise DamperError(f"{path} is no whole record ({error}): delete it and train again.") from error
+    order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
+    return {
+        env: {
+            label: sorted(runs[env][label], key=lambda record: record["seed"])
+            for label in sorted(runs[env], key=lambda label: (order.index(label) if label in order else 9, label))
+        }
+        for env in sorted(runs, reverse=True)
+    }
+
+
+def title(label: str) -> str:
+    """A label as a table prints it."""
+    name, _, eta = label.partition(" ")
+    return f"{name}, η = {eta}" if eta else name
+
+
+def ppo_tables(runs: Runs) -> str:
+    """Markdown: per environment what was run, the measures, and what happened between the two gradients."""
+    parts = []
+    for env, labels in runs.items():
+        parts.append(f"### {env}\n\n{_facts(labels)}\n")
+        header = ["method", *MEASURES.values(), "return less plain's"]
+        parts.append(markdown_table(header, [[title(label), *_measures(labels, label)] for label in labels]))
+        rows = [[title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
+        header = ["method", "opposed", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
+        parts.append(f"Between the two gradients, means over the whole training:\n\n{markdown_table(header, rows)}")
+    return "\n".join(parts)
+
+
+def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    records = [record for own in labels.values() for record in own]
+    first = records[0]
+    counts = sorted({len(own) for own in labels.values()})
+    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    own = ", ".join(f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device")
+    normalised = ", `VecNormalize`" if first["vec_normalize"] else ""
+    code = ", ".join(sorted({record["source"][:10] for record in records}))
+    versions = ", ".join(f"{name} {first['versions'][name]}" for name in ("stable-baselines3", "torch"))
+    return (
+        f"{first['steps']:,} steps, {seeds} seeds each, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
+        f"by {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}; `n_envs={first['n_envs']}`{normalised}, "
+        f"{own}, else SB3's defaults ({versions}; code {code})."
+    )
+
+
+def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.float64]:
+    """One number per seed."""
+    return np.array([np.mean(record["measures"][measure]) for record in records])
+
+
+def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> list[str]:
+    cells = [summarise([record["measures"][name] for record in labels[label]]) for name in MEASURES]
+    texts = [_with_interval(cell.mean, cell.interval) for cell in cells]
+    if label == "plain" or "plain" not in labels:
+        return [*texts, ""]
+    return [*texts, _with_interval(*difference(*(_means(labels[name], "return") for name in (label, "plain"))))]
+
+
+def _with_interval(value: float, interval: Interval | None) -> str:
+    bounds = f" ({_number(interval.low)} to {_number(interval.high)})" if interval else ""
+    return _number(value) + bounds
+
+
+def _number(value: float) -> str:
+    """Three digits, as people write them."""
+    size = abs(value)
+    text = f"{value:,.0f}" if size >= 100 else f"{value:.3g}" if size >= 1e-3 or value == 0 else f"{value:.0e}"
+    return text.replace("-", "−")
+
+
+def _has_gradients(records: Sequence[Mapping[str, Any]]) -> bool:
+    return any(value is not None for record in records for value in record["curve"]["cosine"])
+
+
+def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    texts = []
+    for name in GRADIENTS:
+        mean = float(np.mean([value for record in records for value in record["curve"][name] if value is not None]))
+        texts.append(f"{mean:.0%}" if name == "conflict_rate" else _number(mean))
+    return texts
+
+
+def draw_ppo(runs: Runs, *paths: Path) -> list[Path]:
+    """Per environment the training return with the range of the seeds, and each seed's return over its ``sm``."""
+    with pyplot().rc_context({"svg.fonttype": "none", "font.size": 9}):
+        size = (8.4, 2.9 * len(runs))
+        figure, panels = pyplot().subplots(len(runs), 2, figsize=size, squeeze=False, layout="constrained")
+        for (env, labels), (left, right) in zip(runs.items(), panels, strict=True):
+            for label, own in _looks(labels).items():
+                records, strong = labels[label], own.colour == look("damper").colour
+                seen = np.array([record["curve"]["return"] for record in records], np.float64)
+                values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
+                draw_curve(left, records[0]["curve"]["steps"], values, own, title(label), True, strong)
+                points = _means(records, "smoothness"), _means(records, "return")
+                right.plot(*points, own.marker, color=own.colour, label=title(label), alpha=0.8)
+            left.set(title=f"{env}: training", xlabel="environment steps", ylabel="return (with exploration)")
+            right.set(title=f"{env}: mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
+        panels[0, 0].legend(frameon=False, fontsize=8)
+    return save(figure, *paths)
+
+
+def _looks(labels: Sequence[str] | Mapping[str, Any]) -> dict[str, Look]:
+    """DAMPER's η from light to dark."""
+    ours = [label for label in labels if label.startswith("DAMPER")]
+    tones = dict(zip(ours, shades("damper", len(ours)), strict=True)) if ours else {}
+    return {label: tones.get(label) or look(label.lower()) for label in labels}
