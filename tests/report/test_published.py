@@ -19,6 +19,7 @@ from damper.report.comparisons import claim_level
 from damper.report.findings import findings
 from damper.report.headline import headline
 from damper.report.marked import PLACE, has_place, insert
+from damper.report.ppo import ppo_tables, read_ppo
 from damper.rules import RULES
 from tests.experiments.helpers import agents_of
 
@@ -42,7 +43,8 @@ def test_the_published_report_is_that_of_the_records(fresh: Path, name: str) -> 
 
 def test_the_marked_places_hold_what_the_records_say() -> None:
     found, timings = setups(Store(ROOT / "results")), read_timings(ROOT / "results")
-    texts = {"headline": headline(found), "findings": findings(found, timings)}
+    ppo = ppo_tables(read_ppo(ROOT / "results"))
+    texts = {"headline": headline(found), "findings": findings(found, timings), "ppo": ppo}
     stand = {match[2]: match[0] for page in PAGES for match in PLACE.finditer((ROOT / page).read_text())}
     assert stand.keys() == texts.keys()
     assert [name for name, text in texts.items() if f"\n\n{text}\n" not in stand[name]] == [], "run damper report"

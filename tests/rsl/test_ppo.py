@@ -8,6 +8,7 @@ import pytest
 import torch
 
 pytest.importorskip("rsl_rl")
+from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import distributed, multiprocessing
 
@@ -203,3 +204,18 @@ def test_two_processes_stay_alike(tmp_path: Any) -> None:
 def test_eta_is_0_unless_given() -> None:
     found = [train(0, **settings).alg.method_settings.get("eta") for settings in ({}, {"eta": 1.0}, {"method": "caps"})]
     assert found == [0.0, 1.0, None]
+
+
+def test_the_value_loss_has_no_say_through_an_encoder_that_both_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+    update = PPO.update
+    monkeypatch.setattr(PPO, "update", lambda self: (found := update(self), told.append(found["norm_ratio"]))[0])
+    for value_loss_coef in (1.0, 1000.0):
+        torch.manual_seed(3)
+        own = config(eta=0.5, num_learning_epochs=1, num_mini_batches=1, value_loss_coef=value_loss_coef)
+        runner = OnPolicyRunner(Pendulums(), own, device="cpu")
+        runner.alg.critic.mlp[0] = runner.alg.actor.mlp[0]
+        before = runner.alg.actor.mlp[0].weight.detach().clone()
+        runner.learn(1)
+        assert not torch.equal(runner.alg.actor.mlp[0].weight, before)
+    assert told[0] == pytest.approx(told[1], rel=1e-4)

@@ -64,13 +64,14 @@ def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     records = [record for own in labels.values() for record in own]
     first = records[0]
     counts = sorted({len(own) for own in labels.values()})
-    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seed"
+    seeds += "s" if counts[-1] > 1 else ""
     own = ", ".join(f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device")
     normalised = ", `VecNormalize`" if first["vec_normalize"] else ""
     code = ", ".join(sorted({record["source"][:10] for record in records}))
     versions = ", ".join(f"{name} {first['versions'][name]}" for name in ("stable-baselines3", "torch"))
     return (
-        f"{first['steps']:,} steps, {seeds} seeds each, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
+        f"{first['steps']:,} steps, {seeds} each, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
         f"by {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}; `n_envs={first['n_envs']}`{normalised}, "
         f"{own}, else SB3's defaults ({versions}; code {code})."
     )
@@ -86,7 +87,8 @@ def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> 
     texts = [_with_interval(cell.mean, cell.interval) for cell in cells]
     if label == "plain" or "plain" not in labels:
         return [*texts, ""]
-    return [*texts, _with_interval(*difference(*(_means(labels[name], "return") for name in (label, "plain"))))]
+    ours, plain = _means(labels[label], "return"), _means(labels["plain"], "return")
+    return [*texts, _with_interval(*difference(ours, plain))]
 
 
 def _with_interval(value: float, interval: Interval | None) -> str:
@@ -97,7 +99,9 @@ def _with_interval(value: float, interval: Interval | None) -> str:
 def _number(value: float) -> str:
     """Three digits, as people write them."""
     size = abs(value)
-    text = f"{value:,.0f}" if size >= 100 else f"{value:.3g}" if size >= 1e-3 or value == 0 else f"{value:.0e}"
+    text = (
+        f"{value:,.0f}" if size >= 100 else f"{value:.3g}" if size >= 1e-3 else f"{value:.0e}" if size > 1e-9 else "0"
+    )
     return text.replace("-", "−")
 
 
@@ -129,7 +133,7 @@ def draw_ppo(runs: Runs, *paths: Path) -> list[Path]:
             left.set(title=f"{env}: training", xlabel="environment steps", ylabel="return (with exploration)")
             right.set(title=f"{env}: mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
         panels[0, 0].legend(frameon=False, fontsize=8)
-    return save(figure, *paths)
+        return save(figure, *paths)
 
 
 def _looks(labels: Sequence[str] | Mapping[str, Any]) -> dict[str, Look]:

@@ -121,10 +121,15 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         # A loss to be added is one whose gradient is.
         rule, settings = (method.rule, self._settings["rule"]) if method.rule else ("scalarization", {"weight": 1.0})
         group = distributed.group.WORLD if self.is_multi_gpu else None
-        parameters = self.actor.parameters()
-        report = backward_auxiliary(auxiliary, parameters, rule, self._memory, process_group=group, **settings)
+        own, shared = self._actor_parameters()
+        report = backward_auxiliary(auxiliary, own, rule, self._memory, shared=shared, process_group=group, **settings)
         self._memory = report.state
         seen.add(auxiliary, report)
+
+    def _actor_parameters(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        """The actor's alone, and those of an encoder that the critic shares."""
+        valued, acting = set(self.critic.parameters()), list(self.actor.parameters())
+        return [p for p in acting if p not in valued], [p for p in acting if p in valued]
 
     def save(self) -> dict[str, Any]:
         """rsl_rl's checkpoint; which method it was goes with it, and what its rule remembers."""
@@ -138,7 +143,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         saved, rule = loaded_dict.get("damper", {}), self.method.rule
         if saved.get("memory") and saved["method"] == self.method.name and rule and has_memory(rule):
             tensors = [tensor.to(self.device) for tensor in saved["memory"]]
-            zeros = torch.zeros(sum(p.numel() for p in self.actor.parameters()), device=self.device)
+            zeros = torch.zeros(sum(p.numel() for p in self._actor_parameters()[0]), device=self.device)
             form = combine_reported(rule, zeros, zeros, None, **self._settings["rule"])[1].state
             self._memory = tensors[0] if isinstance(form, Tensor) else type(form)(*tensors)
         return found

@@ -37,8 +37,8 @@ class SmoothMixin:
         policy: as in SB3.
         env: likewise.
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; at the class's default a ``Method``'s own one holds. As SB3's
-            ``learning_rate`` it may be a function of ``progress_remaining``, and so may the method's other numbers.
+        eta: DAMPER's η in [0, 1], for methods that have it; at the class's default a ``Method``'s own one holds. As
+            SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so may the method's other numbers.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
         settings: the method's own settings (``lambda_T``, ...), and misspelt arguments.

@@ -35,8 +35,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     Args:
         policy: as in SB3, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
-        eta: DAMPER's η in [0, 1]: 0 is the least smoothing; at 1, the most, PPO may learn nothing. Or a schedule, as for
-            ``learning_rate``.
+        eta: DAMPER's η in [0, 1]: 0 is the least smoothing; at 1, the most, PPO may learn nothing. Or a schedule, as
+            for ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
         **settings: the method's own settings, as ``lambda_T`` of "caps".
