@@ -36,6 +36,11 @@ class ExecutionMode:
     tf32: bool = False
     batch_size: int = 256
 
+    @property
+    def precision(self) -> str:
+        """Of matrix products."""
+        return "TF32" if self.tf32 else "float32"
+
     def record(self) -> dict[str, Any]:
         """For the files: timings are compared inside one of these only."""
         return {"device": self.device, "mode": self.mode, "tf32": self.tf32, "threads": torch.get_num_threads()}

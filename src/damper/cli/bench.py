@@ -10,6 +10,7 @@ import torch
 from damper.bench import peers
 from damper.bench.end_to_end import end_to_end
 from damper.bench.interleaved_timing import Plan
+from damper.bench.modes import in_modes, slower_modes
 from damper.bench.result import Measurement, read
 from damper.bench.roofline import roofline
 from damper.bench.scaling import scaling
@@ -38,6 +39,8 @@ def run(options: Bench) -> None:
         if found is not None:
             show(found.title, found.columns, found.cells)
             say(found.scope, "dim")
+            for sentence in slower_modes(found):
+                say(f"slower than a plainer mode: {sentence}", "yellow")
             for path in found.save(options.out, _command(options, part)):
                 say(quoted(path))
 
@@ -64,11 +67,17 @@ def _check(options: Bench) -> None:
         )
 
 
-def _how(options: Bench) -> ExecutionMode:
-    """Where and how updates run."""
-    return ExecutionMode(
-        options.device, options.mode or ("eager" if options.device == "cpu" else "compile-graph"), options.tf32
-    )
+def _modes(options: Bench) -> list[ExecutionMode]:
+    """Where and how updates run: what was asked for, otherwise on a GPU all that users may meet, the plainest first."""
+    cpu = options.device == "cpu"
+    modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
+    tf32 = [False] if cpu and options.tf32 is None else [False, True] if options.tf32 is None else [options.tf32]
+    return [ExecutionMode(options.device, mode, one) for one in tf32 for mode in modes]
+
+
+def _mode(options: Bench) -> ExecutionMode:
+    """The one for measurements that take a single one: what was asked for, otherwise the default in full float32."""
+    return next(mode for mode in reversed(_modes(options)) if mode.tf32 == bool(options.tf32))
 
 
 def _command(options: Bench, part: str) -> str:
@@ -89,18 +98,23 @@ def _data(options: Bench) -> Transitions:
 def _measure(options: Bench, part: str) -> Measurement | None:
     cpu, methods = options.device == "cpu", options.methods or PAIR
     plan = Plan(options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device)
-    shared = (_how(options), options.backbones or ("td3", "sac"))
+    backbones = options.backbones or ("td3", "sac")
+    shared = (_mode(options), backbones)
     if part == "update":
         data = _data(options)
-        found, turns = update_time(data, *shared, options.methods or METHODS, plan)
-        if options.results:
-            write_timings(options.results, data, found, turns, _command(options, part))
-        return found
+
+        def measure(mode: ExecutionMode) -> Measurement:
+            found, turns = update_time(data, mode, backbones, options.methods or METHODS, plan)
+            if options.results:
+                write_timings(options.results, data, found, turns, _command(options, part))
+            return found
+
+        return in_modes(_modes(options), measure)
     if part == "peers":
         return compare_implementations(_data(options), *shared, methods, plan)
     if part == "scaling":
-        sizes = options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 10, 35, 100, 300))
-        return scaling(_data(options), *shared, methods, sizes, plan)
+        data, sizes = _data(options), options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
+        return in_modes(_modes(options), lambda mode: scaling(data, mode, backbones, methods, sizes, plan))
     if part == "end-to-end":
         what = (*shared, methods, options.tasks, options.agents, options.steps)
         return end_to_end(*what, options.env_threads)
@@ -124,5 +138,5 @@ def _sb3(options: Bench, plan: Plan) -> Measurement | None:
             row = {"backbone": backbone.upper(), "method": method, "ms": made.ours_ms}
             rows.append({**row, "SB3's plain ms": made.plain_ms, "× SB3's plain": made.ratio})
     scope = "SB3's own training step with its default networks, and our class's: sampling, targets and log included."
-    record = _how(options).record() | plan.record() | {"mode": "eager"}
+    record = _mode(options).record() | plan.record() | {"mode": "eager"}
     return Measurement("sb3", "Our SB3 classes beside SB3's", scope, rows, ("ms",), record)

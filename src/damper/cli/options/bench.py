@@ -25,10 +25,11 @@ class Bench:
     device: str = "cpu"
     """Where updates run, as in torch: cpu, cuda."""
     mode: Annotated[
-        Literal["eager", "compile", "graph", "compile-graph"] | None, default("eager on a CPU, compile-graph on a GPU")
+        Literal["eager", "compile", "graph", "compile-graph"] | None,
+        default("eager on a CPU, compile-graph on a GPU; update and scaling take graph too"),
     ] = None
     """How the engine's updates run."""
-    tf32: bool = False
+    tf32: Annotated[bool | None, default("off; update and scaling take both on a GPU")] = None
     """Matrix products in TF32 on a GPU."""
     backbones: Annotated[
         tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...], default("td3 sac, and ppo too for sb3")
@@ -42,7 +43,7 @@ class Bench:
     """How often the subjects take turns."""
     clock: Literal["wall", "processor"] = "wall"
     """On a CPU that others use too, processor time (of all threads together) is what they hardly move."""
-    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 100 300 too on a GPU; 1 for floor")] = ()
+    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 1 5 35 100 on a GPU; 1 for floor")] = ()
     """Population sizes."""
     task: str = "Hopper"
     """Whose random transitions the updates see."""
