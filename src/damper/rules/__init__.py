@@ -20,6 +20,7 @@ from damper.errors import DamperError
 from damper.rules._cpu_fast import apply_rows, apply_single
 from damper.rules._per_agent import mixes, per_agent
 from damper.rules._report import GradientReport, apply_reported
+from damper.rules._settings import is_readable
 from damper.rules._two_vector import Rule
 from damper.rules.bloop import bloop
 from damper.rules.cagrad import cagrad
@@ -90,6 +91,8 @@ def _per_agent(names: str) -> Rule:
 
 def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
     """A rule's parameters; asked for at every step, so that reading a signature anew would cost more than the rule."""
+    if not is_readable(rule):  # Dynamo warns of caches, and reads once anyway
+        return inspect.signature(rule).parameters
     try:
         return _read_parameters(rule)
     except TypeError:  # a callable object without a hash

@@ -34,19 +34,19 @@ def apply_single(
         **settings: the rule's own.
     """
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
-    if coefficients is None or not all(map(_is_simple, (*primary, *auxiliary))):
+    if coefficients is None or not _are_simple((*primary, *auxiliary)):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):
         return None
-    r, s = map(float, coefficients(PairStats(*_tensors(torch.float64, n_R, n_T, c)), **settings))
+    if (floats := getattr(rule, "floats", None)) is not None:
+        r, s = floats(n_R, n_T, c, **settings)
+    else:
+        r, s = map(float, coefficients(PairStats(*_tensors(torch.float64, n_R, n_T, c)), **settings))
     kept = 1.0 if getattr(rule, "keeps_primary", True) else 0.0
     scale, f_T = kept + _factor(r, n_R), _factor(s, n_T)
-    pairs = zip(primary, auxiliary, strict=True)
-    if scale == 1.0:
-        combined = [torch.add(g_R, g_T, alpha=f_T) for g_R, g_T in pairs]
-    else:
-        combined = [(g_R * scale).add_(g_T, alpha=f_T) for g_R, g_T in pairs]
+    scaled = list(primary) if scale == 1.0 else torch._foreach_mul(list(primary), scale)
+    combined = list(torch._foreach_add(scaled, list(auxiliary), alpha=f_T))
     cosine, norm_ratio, weight = _tensors(torch.float32, c, n_T / n_R, s / n_R)
     conflict, guard = _tensors(torch.bool, c < 0, False)
     return combined, GradientReport(cosine, norm_ratio, conflict, weight, guard)
@@ -58,7 +58,7 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
     None for what ``apply_single`` never takes: other rules, dtypes and devices. Settings are floats or ``[P]``.
     What one row holds changes nothing in another.
     """
-    if not hasattr(rule, "coefficients") or not _is_simple(primary):
+    if not hasattr(rule, "coefficients") or not _are_simple([primary]):
         return None
     combined, reports = torch.empty_like(primary), []
     for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
@@ -71,8 +71,11 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
     return combined, GradientReport(*map(torch.stack, zip(*reports, strict=True)))
 
 
-def _is_simple(gradient: Tensor) -> bool:
-    return gradient.dtype is torch.float32 and gradient.layout is torch.strided and is_readable(gradient)
+def _are_simple(gradients: Sequence[Tensor]) -> bool:
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    return is_readable(gradients[0]) and all(
+        g.is_cpu and g.dtype is torch.float32 and g.layout is torch.strided and not wrapped(g) for g in gradients
+    )
 
 
 def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[float, float, float]:
