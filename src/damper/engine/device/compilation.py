@@ -10,7 +10,7 @@ from typing import Any
 def with_fresh_code_object(function: Callable[..., Any]) -> Callable[..., Any]:
     """Copy ``function`` with a fresh code object.
 
-    Dynamo caches by code object; with guards disabled, a shared one would run another learner's graph.
+    Dynamo caches by code object, eight versions of each: a process may make more learners than that.
     """
     if isinstance(function, MethodType):
         return MethodType(with_fresh_code_object(function.__func__), function.__self__)

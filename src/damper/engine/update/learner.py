@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.engine.custom_code import is_shipped
 from damper.engine.data.normalisation import RunningMeanStd
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
@@ -82,11 +81,7 @@ class Learner:
         if not self.settings.compile:
             return function
         # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
-        # Nor does anything else in damper's code that guards would make sure of, for 0.2 ms at every call outside of a
-        # CUDA graph. A loss or rule of the user's own may read what changes.
-        shipped = all(is_shipped(part) for part in self.method.functions.values())
-        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False] * len(guards)} if shipped else {}
-        return torch.compile(with_fresh_code_object(function), fullgraph=True, dynamic=False, options=options)
+        return torch.compile(with_fresh_code_object(function), fullgraph=True, dynamic=False)
 
     def graphed(
         self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
