@@ -174,6 +174,11 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
     if rule is not None:
         _pick("rule must be one of damper.rules.RULES", rule, RULES)
     value = _pick("critic must name a method with a critic loss", critic, _critics()) if critic is not None else None
+    if rule is None and critic is None and auxiliary in METHODS and METHODS[auxiliary].critic is not None:
+        raise DamperError(
+            f"rule must be given where {auxiliary!r} lends its actor loss alone, because that name means the method "
+            "with its critic loss too, but rule=None was: rule='scalarization' adds the loss as well."
+        )
     # "damper+pave" is enough, except where the critic's name could be read as an auxiliary's.
     silent = auxiliary == "temporal" and rule is not None and critic not in _auxiliaries()
     name = "+".join(part for part in (rule, None if silent else auxiliary, critic) if part)

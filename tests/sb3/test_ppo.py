@@ -14,7 +14,13 @@ pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.envs import FakeImageEnv, IdentityEnv, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
+from stable_baselines3.common.envs import (
+    FakeImageEnv,
+    IdentityEnv,
+    IdentityEnvBox,
+    IdentityEnvMultiDiscrete,
+    SimpleMultiObsEnv,
+)
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -351,3 +357,10 @@ def test_a_model_without_an_environment_loads(tmp_path: Any) -> None:
     make(PPO).save(tmp_path / "model")
     model = PPO.load(tmp_path / "model")
     assert model.get_env() is None and damper.sb3.PPO is type(model)
+
+
+def test_it_learns_at_its_default() -> None:
+    """SB3's own bar for a task whose observations have nothing to do with each other, which η = 1 misses."""
+    small = {"n_steps": 512, "n_epochs": 5, "batch_size": 64, "policy_kwargs": {"net_arch": [64, 64]}}
+    model = make(PPO, IdentityEnvBox(eps=0.5), gamma=0.95, **small).learn(2000)
+    assert evaluate_policy(model, model.get_env(), n_eval_episodes=5)[0] > 90
