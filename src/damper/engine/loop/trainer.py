@@ -204,7 +204,7 @@ class Trainer:
             LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
             return
         self._store()
-        self._finish()
+        self._write_policies()
 
     def update_stats(self) -> None:
         """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
@@ -327,7 +327,7 @@ class Trainer:
             alive[agent] = False
             self.callbacks.frozen[agent] = self.step
 
-    def _finish(self) -> None:
+    def _write_policies(self) -> None:
         """One policy file per agent; then the checkpoints are no longer needed, unless they are to be kept."""
         for index, policy in enumerate(self._current_policies()):
             policy.save(self.run.policy_path(index))
