@@ -13,7 +13,7 @@ import pytest
 
 from damper.experiments.paper_experiments import ETAS
 from damper.report.cells import MEASURES, Setup, setups
-from damper.report.findings import findings
+from damper.report.findings import findings, late_return
 from damper.report.headline import headline, pairs
 from damper.report.page import page
 from damper.report.page_data import page_data
@@ -197,3 +197,10 @@ def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_e
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
     said = "".join(findings(setups(records), ()))
     assert "Pendulum, TD3 PEGrad, return | 42.0 | 12.00 | 30 [27.69, 32.31] |" in said and "TF32 beside" not in said
+
+
+def test_the_end_of_training_is_the_last_tenth_of_the_steps() -> None:
+    curve = {"step": [50, 90, 91, 100], "return": [1.0, 2.0, None, 7.0]}
+    assert late_return(curve) == 7.0
+    assert late_return({"step": [5, 91, 100], "return": [0.0, 4.0, 7.0]}) == 5.5
+    assert late_return({"step": [50, 100], "return": [1.0, None]}) is None and late_return({"step": []}) is None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import gymnasium
 
 from damper.engine.settings import current_names, resolve
 from damper.methods import find_method
+from damper.presets import preset
 from damper.protocols import recorded_protocol
 from damper.tasks import find_task, task_name
 
@@ -75,6 +77,15 @@ def _added(settings: Mapping[str, Any]) -> list[str]:
 def without_later(method_settings: Mapping[str, Any]) -> dict[str, Any]:
     """A method's settings without those that came after the first records, where they change nothing."""
     return {name: value for name, value in method_settings.items() if name not in LATER or value != LATER[name]}
+
+
+@cache
+def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
+    """All of a method's settings as the paper has them for a task."""
+    own: Mapping[str, Any] = canonical(
+        without_later({**find_method(method).settings(), **preset(method, task, backbone)})
+    )
+    return own
 
 
 def canonical(value: Any) -> Any:

@@ -21,6 +21,7 @@ from damper.experiments.timings import read_timings, timing_path
 
 FORMAT = 1
 _LATER = ("sources", "origin")  # not in records from before them
+_OPTIONAL = (*_LATER, "policy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,7 @@ class Record:
         sources: digests of the package's source files, of the code that trained the agent, that went on with it and
             that measured it: one, unless the code changed in between. Empty in an old record.
         origin: where the package was installed from, if no commit is known.
+        policy: the agent's policy file, for a store to keep beside the record; None where it is not kept.
     """
 
     identity: Mapping[str, Any]
@@ -58,6 +60,7 @@ class Record:
     sources: list[str] = field(default_factory=list)
     origin: str | None = None
     format: int = field(default=FORMAT)
+    policy: bytes | None = field(default=None, repr=False)
 
     @property
     def digest(self) -> str:
@@ -74,6 +77,7 @@ class Record:
     def text(self) -> str:
         """As JSON, a line per field, so that a difference in git shows what differs."""
         content = {name: value for name, value in asdict(self).items() if value or name not in _LATER}
+        del content["policy"]
         lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in content.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -83,7 +87,11 @@ def read_record(path: Path) -> Record:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         record = Record(
-            **{f.name: content[f.name] for f in fields(Record) if f.name in content or f.name not in _LATER}
+            **{
+                f.name: content[f.name]
+                for f in fields(Record)
+                if f.name in content or f.name not in (*_LATER, "policy")
+            }
         )
         sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -117,6 +125,11 @@ class Store:
         file = f"{identity['backbone']}-{method}-{identity['seed']}-{digest(identity)}.json"
         return self.folder / protocol / task / file
 
+    def policy_path(self, identity: Mapping[str, Any]) -> Path:
+        """Where its policy lies, if it is kept: in ``policies/``, named as the record."""
+        path = self.path(identity).relative_to(self.folder)
+        return (self.folder / "policies" / path).with_suffix(".safetensors")
+
     def has(self, identity: Mapping[str, Any]) -> bool:
         """Whether a whole record of this identity is here."""
         path = self.path(identity)
@@ -130,8 +143,10 @@ class Store:
         return True
 
     def add(self, record: Record) -> Path:
-        """Keep a record; one that is already here stays as it is."""
+        """Keep a record, and its policy where it brings one; one that is already here stays as it is."""
         if not self.has(record.identity):
+            if record.policy is not None:
+                write_bytes(self.policy_path(record.identity), record.policy)
             write_bytes(self.path(record.identity), record.text().encode())
         return self.path(record.identity)
 
@@ -144,7 +159,7 @@ class Store:
                 warnings.warn(str(error), stacklevel=2)
 
     def merge(self, other: Store) -> Merged:
-        """Copy what the other store has and this one lacks: agents' records, and update times."""
+        """Copy what the other store has and this one lacks: agents' records and policies, and update times."""
         if not other.folder.is_dir():
             raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is none.")
         added, same, different = 0, 0, []
@@ -153,6 +168,10 @@ class Store:
         for timing in read_timings(other.folder):
             path = timing_path(self.folder, timing)
             theirs.append((path, timing.text(), path in whole))
+        for policy in sorted(other.folder.glob("policies/*/*/*.safetensors")):
+            place = self.folder / policy.relative_to(other.folder)
+            if not place.exists():
+                write_bytes(place, policy.read_bytes())
         for path, text, here in theirs:
             if not here:
                 write_bytes(path, text.encode())

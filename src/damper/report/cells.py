@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from damper.errors import DamperError
-from damper.experiments.identity import canonical, digest, without_later
+from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.store import Record
-from damper.methods import find_method
-from damper.presets import preset
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics import Array, Summary, known, summarise
 from damper.tasks import TASK_NAMES
@@ -29,13 +27,6 @@ MEASURES = {
     "length": "length",
 }
 HIGHER_IS_BETTER = ("return", "length")
-
-
-@cache
-def published(method: str, task: str, backbone: str) -> Settings:
-    """All of a method's settings as the paper has them for a task."""
-    own: Settings = canonical(without_later({**find_method(method).settings(), **preset(method, task, backbone)}))
-    return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +43,7 @@ class Cell:
     def published(self) -> bool:
         """Whether the settings are the method's published ones for the task."""
         try:
-            return self.settings == published(self.method, self.task, self.backbone)
+            return self.settings == published_settings(self.method, self.task, self.backbone)
         except DamperError:  # a method that this installation does not have
             return False
 
@@ -134,7 +125,7 @@ class Setup:
 
     def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
         """The cell at a method's published settings, or with some of them changed."""
-        wanted = {**published(method, task, backbone), **changed}
+        wanted = {**published_settings(method, task, backbone), **changed}
         return self._index.get((backbone, task, method, digest(wanted)))
 
     def sweep(self, task: str) -> dict[float, Cell]:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from damper.experiments.identity import published_settings
 from damper.experiments.paper import paper, title
-from damper.report.cells import MEASURES, Cell, Setup, published
+from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.statistics import LEVEL, Array, Interval, difference, known, mean_interval
 
 HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
@@ -64,7 +65,7 @@ class Evidence:
 
     def cell(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
         """The cell at the published settings, or with some of them changed."""
-        if self.eta is not None and "eta" in published(method, task, backbone):
+        if self.eta is not None and "eta" in published_settings(method, task, backbone):
             changed = {"eta": self.eta, **changed}
         return self.setup.find(backbone, task, method, **changed)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
@@ -23,7 +25,7 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
     if not main:
         return "No records yet.\n"
     parts = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings)]
-    return "\n".join([*parts, *_precision(found), *_units(found), _starts(main), _code(main)])
+    return "\n".join([*parts, *_precision(found), *_units(found), _starts(main), _end_of_training(main), _code(main)])
 
 
 def _extent(found: Sequence[Setup]) -> str:
@@ -166,6 +168,36 @@ def _starts(main: Sequence[Setup]) -> str:
         "themselves: a distance from the paper's value that is not clearly larger says nothing.\n\n"
         + markdown_table(["cell", "return", "the paper's", "distance", "of ten starts"], rows)
     )
+
+
+def _end_of_training(main: Sequence[Setup]) -> str:
+    """One policy per seed is evaluated, the last one; whether it is a fair sample shows in the training before it."""
+    rows = []
+    for setup in main:
+        for cell in setup.cells:
+            late = [late_return(record.curve) for record in cell.records]
+            if cell.method not in ("plain", "damper") or not cell.published or None in late:
+                continue
+            trained = np.array(late, float)
+            evaluated = cell.means("return")
+            scale = float(np.abs(evaluated).max())
+            seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
+            means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))
+            rows.append([_place(setup, cell), *(f"{m} ({own})" for m, own in zip(means, seeds, strict=True))])
+    return (
+        "### Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. Beside it: the mean "
+        "return of the training episodes in the last tenth of the steps, with exploration, of many policies. Where one "
+        "seed falls far below its own training, it was caught at a bad moment; where both are low, it is not chance. "
+        "Seeds in brackets.\n\n"
+        + markdown_table(["cell", "evaluated: mean (seeds)", "end of training: mean (seeds)"], rows)
+    )
+
+
+def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
+    """The mean training return in the last tenth of the steps; None if nothing ended there."""
+    steps, returns = curve.get("step", ()), curve.get("return", ())
+    known = [r for s, r in zip(steps, returns, strict=False) if r is not None and s and s > 0.9 * (steps[-1] or 0)]
+    return sum(known) / len(known) if known else None
 
 
 def _code(main: Sequence[Setup]) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from damper.errors import DamperError
+from damper.experiments.identity import published_settings
 from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.records import DIAGNOSTIC_CURVES
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
-from damper.report.cells import MEASURES, Cell, Setup, published
+from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import claim_level
 from damper.report.result_tables import (
@@ -125,7 +126,7 @@ def label(cell: Cell) -> str:
     """The method, with what differs from its published settings."""
     own: Mapping[str, Any] = {}
     with suppress(DamperError):  # a method that this installation does not have: all its settings are told
-        own = published(cell.method, cell.task, cell.backbone)
+        own = published_settings(cell.method, cell.task, cell.backbone)
     always = {"weight"} if cell.method == "scalarization" else set()
     letters = {"eta": "η", "weight": "λ"}
     changed = [f"{letters.get(n, n)}={v}" for n, v in cell.settings.items() if n in always or own.get(n) != v]

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from damper.experiments.identity import published_settings
 from damper.experiments.paper import Printed, paper, printed, title
 from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing
-from damper.report.cells import MEASURES, Cell, Setup, published
+from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.statistics import Summary, probability_of_improvement, relative_change
 from damper.tasks import TASK_NAMES
 
@@ -97,7 +98,7 @@ def _table(
 
 def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]) -> Entry:
     """A cell's numbers beside the paper's, which stand where its settings are the row's."""
-    own = published(row.method, task, backbone)
+    own = published_settings(row.method, task, backbone)
     theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
     return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen)) if cell else Entry(None, theirs)
 
