@@ -128,7 +128,7 @@ def main(
     # Seeds first, so that what an interrupted call leaves can be compared.
     runs = {(label, seed): (env, steps, seed, label, episodes, backend) for seed in seeds for label in methods}
     paths = {
-        (label, seed): out and out / env / f"{label.replace(' ', '-')}-{steps}-{seed}.json" for label, seed in runs
+        (label, seed): out and out / f"{env}-{label.replace(' ', '-')}-{steps}-{seed}.json" for label, seed in runs
     }
     found = {key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()}
     left = [key for key in runs if key not in found]

@@ -6,8 +6,8 @@ starts a new episode without ending the old one), and it must not be the newest 
 itself stands in, as at an episode's first step.
 
 Its rollout buffers keep neither successors nor ends, but where each episode starts: two rows in a row are consecutive
-observations of one environment unless the second starts an episode. At an episode's end and at the rollout's there is
-no pair, and none is made up.
+observations of one environment unless the second starts an episode. At an episode's end there is no pair, and none is
+made up. The successor of a rollout's last row is told when the rollout is done.
 """
 
 from __future__ import annotations
@@ -90,14 +90,30 @@ class IndexedRolloutBuffer(RolloutBuffer):
     """
 
     rows: NDArray[np.int64]
+    _last_obs: Any = None
+
+    def reset(self) -> None:
+        """SB3's."""
+        super().reset()
+        self._last_obs = None
+
+    def finish(self, last_obs: Any, starts: NDArray[np.bool_]) -> None:
+        """Take each environment's observation after its last row, and whether that starts an episode."""
+        self._last_obs, self._last_starts = last_obs, np.asarray(starts) > 0
 
     def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
         """SB3's minibatches."""
         starts = self.swap_and_flatten(self.episode_starts).reshape(-1) > 0
+        count, last = len(starts), np.arange(1, self.n_envs + 1) * self.buffer_size - 1
         self._starts = starts
         # Whether the row above holds the observation before.
-        self._follows = ~starts & (np.arange(len(starts)) % self.buffer_size > 0)
+        self._follows = ~starts & (np.arange(count) % self.buffer_size > 0)
         self._leads = np.append(self._follows[1:], False)
+        # Which row holds the successor; those beyond the end are the observations after.
+        self._next = np.arange(1, count + 1)
+        self._next[last] = np.arange(count, count + self.n_envs)
+        if self._last_obs is not None:
+            self._leads[last] = ~self._last_starts
         self.flat_rewards = self.swap_and_flatten(self.rewards).reshape(-1)
         yield from super().get(batch_size)
 
@@ -106,7 +122,7 @@ class IndexedRolloutBuffer(RolloutBuffer):
         return super()._get_samples(batch_inds, env)
 
     def pairs(self, previous: bool) -> NDArray[np.int64]:
-        """Rows of the last minibatch whose successor is the row below, and if asked for, whose predecessor is known.
+        """Rows of the last minibatch whose successor is known, and if asked for, whose predecessor is too.
 
         It is known where the row above holds it, and at an episode's first step, which has none.
         """
@@ -119,8 +135,22 @@ class IndexedRolloutBuffer(RolloutBuffer):
     def take(self, rows: NDArray[np.int64]) -> Any:
         """Observations of these rows."""
         if isinstance(self.observations, dict):
-            return {key: self.to_torch(array[rows]) for key, array in self.observations.items()}
-        return self.to_torch(self.observations[rows])
+            last = self._last_obs or dict.fromkeys(self.observations)
+            return {key: self._take(array, last[key], rows) for key, array in self.observations.items()}
+        return self._take(self.observations, self._last_obs, rows)
+
+    def _take(self, array: NDArray[Any], last: Any, rows: NDArray[np.int64]) -> Tensor:
+        beyond = rows >= len(array)
+        if not beyond.any():
+            return self.to_torch(array[rows])
+        found = array[np.where(beyond, 0, rows)]
+        found[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[rows[beyond] - len(array)]
+        return self.to_torch(found)
+
+    def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of their successors."""
+        found: NDArray[np.int64] = self._next[rows]
+        return found
 
     def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows above; at an episode's first step its own."""

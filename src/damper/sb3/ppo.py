@@ -104,11 +104,6 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
                 f"method {method.name!r} needs a second head on the actor and its Polyak average, which PPO's policy "
                 "does not have: choose another, such as 'grad-caps'."
             )
-        if self.n_steps < 2:
-            raise DamperError(
-                f"n_steps must be at least 2 for method {method.name!r}, which compares consecutive observations of a "
-                f"rollout, but {self.n_steps} was given."
-            )
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -127,6 +122,13 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
     def _actor_parameters(self) -> list[nn.Parameter]:
         return actor_parameters(self.policy)[0] if self._method.actor else []
+
+    def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
+        """SB3's; the observations after the last step are kept, for the pairs that they end."""
+        going: bool = super().collect_rollouts(*arguments, **keywords)
+        if going and self._method.actor:
+            self.rollout_buffer.finish(self._last_obs, self._last_episode_starts)  # type: ignore[attr-defined]
+        return going
 
     def train(self) -> None:
         """SB3's; before each optimizer step the auxiliary gradient joins the one that SB3's loss left."""
@@ -181,7 +183,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         rows = buffer.pairs(previous)
         if len(rows) == 0:
             return None
-        observed = [rows, rows + 1, buffer.before(rows)] if previous else [rows, rows + 1]
+        observed = [rows, buffer.after(rows), *([buffer.before(rows)] if previous else [])]
         joined = buffer.take(np.concatenate(observed))
         policy.join(joined, parts := split(joined, len(observed)))
         rewards: Tensor = buffer.to_torch(buffer.flat_rewards[rows])
