@@ -44,9 +44,8 @@ def test_the_summary_is_that_of_the_runs() -> None:
     gpu, cpu = measured("h200/peers", **one), measured("cpu/peers-2-threads-compile", **one)
     cost = [measured(f"{machine}/update", backbone="TD3", method="damper") for machine in ("h200", "cpu")]
     many = measured("h200/scaling", method="damper", agents=35)
-    trained = json.loads(
-        next((Path(__file__).parents[2] / "docs" / "results/pave/Hopper").glob("td3-plain-178132-*.json")).read_text()
-    )["run"]
+    path = next((DOCS.parent / "results/pave/Hopper").glob("td3-plain-178132-*.json"))
+    trained = json.loads(path.read_text())["run"]
     expected = {
         "a whole update of one agent": [
             f"{1000 * gpu['ms']:.0f} µs, {gpu['× faster']:.0f} times as fast",
