@@ -69,7 +69,8 @@ def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     own = ", ".join(f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device")
     normalised = ", `VecNormalize`" if first["vec_normalize"] else ""
     code = ", ".join(sorted({record["source"][:10] for record in records}))
-    versions = ", ".join(f"{name} {first['versions'][name]}" for name in ("stable-baselines3", "torch"))
+    used = {name: sorted({record["versions"][name] for record in records}) for name in ("stable-baselines3", "torch")}
+    versions = ", ".join(f"{name} {' and '.join(found)}" for name, found in used.items())
     return (
         f"{first['steps']:,} steps, {seeds} each, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
         f"by {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}; `n_envs={first['n_envs']}`{normalised}, "
