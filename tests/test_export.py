@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import damper
+from damper.activations import ACTIVATIONS
 from damper.cli import main
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.run.policy import Policy
@@ -47,7 +48,7 @@ def random_policy(run, activation: str, backbone: str = "td3") -> Policy:
 
 
 @FORMATS
-@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_files_give_the_originals_actions(run, activation, ending, tmp_path):
     policy = random_policy(run, activation)
     contract = export(policy, tmp_path / f"policy.{ending}")

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import runpy
+
 import pytest
 
+import damper.presets
+from damper.engine.settings import resolve
 from damper.errors import DamperError
+from damper.experiments.identity import identity
 from damper.methods import METHODS
 from damper.presets import PRESETS, preset
-from damper.tasks import task_name
+from damper.tasks import PAPER_TASKS, Task, task_name
 
 TASKS = ["LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker"]
 # The paper's appendix, rows as printed: method (backbone), setting, then one column per task.
@@ -108,6 +113,16 @@ def test_task_names(env_id, task):
     assert task_name(env_id) == task
     if task:
         assert preset("pave", env_id, "sac") == preset("pave", task, "sac")
+
+
+def test_one_more_task_is_one_more_line(monkeypatch):
+    before = resolve("Swimmer-v5", steps=5000)
+    monkeypatch.setitem(damper.tasks.TASKS, "Swimmer", Task("Swimmer-v5", "Swimmer-v5", 5000))
+    assert runpy.run_path(damper.presets.__file__)["PRESETS"] == PRESETS and list(PAPER_TASKS) == TASKS
+    named = resolve("Swimmer")
+    assert named.steps == 5000 and named.task == "Swimmer" and named.method_settings == before.method_settings
+    # Records that were made by its id are still its own.
+    assert identity(named.record(), {"seed": 0}, {}, 10) == identity(before.record(), {"seed": 0}, {}, 10)
 
 
 def test_wrong_names_get_one_clear_sentence():

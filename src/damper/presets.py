@@ -7,7 +7,7 @@ from typing import Any
 
 from damper.errors import DamperError
 from damper.methods import components, find_method
-from damper.tasks import TASKS, task_name
+from damper.tasks import PAPER_TASKS, task_name
 
 # A setting's value: one for all tasks, or by task; None stands for every task not named.
 Values = Mapping[str, float | Mapping[str | None, float]]
@@ -15,7 +15,7 @@ Values = Mapping[str, float | Mapping[str | None, float]]
 
 def _row(*values: float) -> dict[str | None, float]:
     """The paper's columns."""
-    return dict(zip(TASKS, values, strict=True))
+    return dict(zip(PAPER_TASKS, values, strict=True))
 
 
 def _same(names: tuple[str, ...], values: Values) -> dict[str, Values]:

@@ -12,8 +12,7 @@ from functools import cache
 import pytest
 
 from damper.cli import COMMANDS, main, method_help
-from damper.cli.options import EngineOptions, integer
-from damper.cli.options.method import FILE
+from damper.cli.options import FILE, EngineOptions, integer
 from damper.engine.settings import Settings, resolve
 from damper.methods import METHODS
 from damper.protocols import PROTOCOLS

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from damper.engine.settings import Settings, resolve
+from damper.engine.settings import EXECUTION, Settings, resolve
 from damper.experiments.identity import (
     ADDED,
-    EXECUTION,
     NUMERICS,
     OWN,
     PUBLISHED,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections import namedtuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules import RULES, combine_reported, combine_single
+from damper.rules import RULES, GradientReport, combine_reported, combine_single
 from damper.rules._cpu_fast import PIECE, apply_rows, apply_single
 from damper.rules._two_vector import PairStats
 
@@ -42,6 +43,19 @@ def test_it_is_the_rule(name: str, conflict: bool) -> None:
     for mine, other in zip(quick[1][:5], report[:5], strict=True):
         assert mine.dtype == other.dtype and float(mine) == pytest.approx(float(other), rel=1e-6)
     assert torch.equal(flat(primary), kept[0]) and torch.equal(flat(auxiliary), kept[1])
+
+
+def test_a_report_s_values_go_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    g_R, g_T = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
+    g_T = g_T * torch.tensor([[1.0], [1e-20], [1.0]])  # the second is no ordinary one: the rule itself reports it
+    expected = apply_rows(RULES["damper"], g_R, g_T)
+    backwards = namedtuple("backwards", GradientReport._fields[::-1], defaults=[None] * 6)
+    monkeypatch.setattr("damper.rules._report.GradientReport", backwards)
+    monkeypatch.setattr("damper.rules._cpu_fast.GradientReport", backwards)
+    found = apply_rows(RULES["damper"], g_R, g_T)
+    assert expected is not None and found is not None and isinstance(found[1], backwards)
+    for name in set(GradientReport._fields) - {"state"}:
+        assert torch.equal(getattr(found[1], name), getattr(expected[1], name)), name
 
 
 @pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1])

@@ -1,6 +1,6 @@
-"""What ``--help`` says of methods and their settings, taken from the methods: ``python -m damper.cli.method_help``.
+"""What ``--help`` says of methods, their settings and activations: ``python -m damper.cli.method_help`` writes it.
 
-It is kept as data beside the options (``cli/options/methods.json``), because methods are written in torch, and help is
+It is kept as data beside the options (``cli/options/methods.json``), because these are written in torch, and help is
 not to wait for that. A test tells when it must be written anew.
 """
 
@@ -11,19 +11,20 @@ import itertools
 import re
 from typing import Any
 
-from damper.cli.options.method import FILE
+from damper.activations import ACTIVATIONS
+from damper.cli.options import FILE
 from damper.engine.run.files import write_json
 from damper.methods import METHODS, Method
 from damper.presets import preset
-from damper.tasks import TASKS
+from damper.tasks import PAPER_TASKS
 
 KINDS = {bool: "switch", str: "word"}  # of settings; all others are numbers
 
 
 def describe() -> dict[str, Any]:
-    """Every method's line; every setting's kind, its help and its default in words."""
+    """Every method's line; every setting's kind, its help and its default in words; the activations' names."""
     lines = {name: _one_line(name, method) for name, method in METHODS.items()}
-    return {"methods": lines, "settings": dict(sorted(_settings().items()))}
+    return {"methods": lines, "settings": dict(sorted(_settings().items())), "activations": list(ACTIVATIONS)}
 
 
 def _one_line(name: str, method: Method) -> str:
@@ -62,7 +63,7 @@ def _setting(setting: str, values: dict[str, Any]) -> dict[str, str]:
 
 def _has_published(setting: str, values: dict[str, Any]) -> bool:
     """Whether a task of the paper has another value than the default."""
-    cases = itertools.product(values, TASKS, ("td3", "sac"))
+    cases = itertools.product(values, PAPER_TASKS, ("td3", "sac"))
     return any(preset(*case).get(setting, values[case[0]]) != values[case[0]] for case in cases)
 
 

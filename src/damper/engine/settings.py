@@ -37,26 +37,15 @@ FIRST = (0,)  # the seed of an agent for which nobody chose one
 SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
 OWN_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
 WORTH_COMPILING = 100_000  # updates; each is about half a millisecond faster
-_SMALLEST = dict.fromkeys(("learning_starts", "checkpoint_every", "eval_every"), 0) | dict.fromkeys(
-    (
-        "steps",
-        "buffer_size",
-        "batch_size",
-        "train_freq",
-        "gradient_steps",
-        "policy_delay",
-        "log_every",
-        "eval_episodes",
-    ),
-    1,
-)
+# Settings that say where and how, not what: a resumed run may change them, and they are no part of who an agent is.
+EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
     "dtype": ("float32", "float64"),
     "backend": ("gymnasium", "envpool"),
-    **dict.fromkeys(("compile", "tf32", "keep_checkpoint", "norm_obs"), (True, False)),
     "graph": (True, False, None),
 }
+_MAY_BE_ZERO = ("learning_starts", "checkpoint_every", "eval_every")  # the other whole numbers are at least 1
 
 
 @dataclass(frozen=True)
@@ -104,6 +93,7 @@ class Settings:
     tf32: bool = False
     log_every: int = 1000
     checkpoint_every: int = 20_000
+    # From here on, settings that came after the first version; a new one goes to the end.
     keep_checkpoint: bool = False
     table: tuple[Mapping[str, Any], ...] = ()
     env_kwargs: Mapping[str, Any] | None = None
@@ -124,7 +114,7 @@ class Settings:
 
     @property
     def task(self) -> str | None:
-        """The paper's name of the task, if it is one of its tasks."""
+        """The task's name, if it has one (``damper.tasks``)."""
         return task_name(self.env) if isinstance(self.env, str) else None
 
     def agents(self) -> list[dict[str, Any]]:
@@ -286,7 +276,8 @@ def resolve(
     if steps is None:
         steps = find_task(env).steps if isinstance(env, str) else None
         if steps is None:
-            raise DamperError(f"steps must be given for {env!r}: only {', '.join(TASKS)} have a published budget.")
+            published = ", ".join(name for name, known_task in TASKS.items() if known_task.steps)
+            raise DamperError(f"steps must be given for {env!r}: only {published} have a published budget.")
     known = chosen.settings()
     names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
     for name in given:
@@ -326,7 +317,7 @@ def _fastest_device() -> str:
 
 @functools.cache
 def _envpool_has(task: str) -> bool:
-    """Whether EnvPool is installed here, with this task of the paper."""
+    """Whether EnvPool is installed here, with this task."""
     try:
         import envpool
     except ImportError:
@@ -391,9 +382,10 @@ def check(settings: Settings) -> Settings:
         given = [value for value in _each(values[name]) if not isinstance(value, Schedule)]
         for value in () if automatic else (*given, *(row[name] for row in everywhere.table if name in row)):
             _check_number(name, value, low, high)
-    for name, low in _SMALLEST.items():
-        _check_integer(name, values[name], low)
-    for name, choices in _CHOICES.items():
+    for name in (f.name for f in fields(settings) if f.type == "int"):
+        _check_integer(name, values[name], 0 if name in _MAY_BE_ZERO else 1)
+    switches = {f.name: (True, False) for f in fields(settings) if f.type == "bool"}
+    for name, choices in (_CHOICES | switches).items():
         if values[name] not in choices:
             raise DamperError(f"{name} must be one of {', '.join(map(str, choices))}, but {values[name]!r} was given.")
     sizes = settings.net_arch

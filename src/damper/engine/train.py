@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
 from damper.engine.run.tensorboard import TensorBoard, find_writer
-from damper.engine.settings import FIRST, Settings, resolve
+from damper.engine.settings import EXECUTION, FIRST, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol
@@ -115,14 +116,17 @@ def default_folder(settings: Settings) -> Path:
     check_named(settings)
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
-    later: dict[str, Any] = {"custom_code": settings.custom_code()}
-    later |= {name: record.pop(name) for name in ("table", "env_kwargs", "eval_every", "eval_episodes", "norm_obs")}
-    later["eval_episodes"] = settings.eval_every and settings.eval_episodes
+    defaults = {f.name: f.default for f in fields(settings)}
+    defaults["eval_episodes"] = None if settings.eval_every else settings.eval_episodes  # without evaluations: any
+    names = list(defaults)
+    for name in names[names.index("keep_checkpoint") :]:
+        if name in EXECUTION or getattr(settings, name) == defaults[name]:
+            del record[name]
+    if code := settings.custom_code():
+        record["custom_code"] = code
     record["protocol"] = recorded_protocol(settings.protocol)
     record["envs"] = record.pop("backend")  # by its first name
     record["overlap"] = False  # a setting of before
-    del record["keep_checkpoint"]
-    record |= {name: value for name, value in later.items() if value}
     text = json.dumps(record, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     return Path("runs") / f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"

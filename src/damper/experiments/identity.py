@@ -14,9 +14,9 @@ from damper.engine.settings import current_names, resolve
 from damper.methods import find_method
 from damper.presets import preset
 from damper.protocols import recorded_protocol
-from damper.tasks import find_task, task_name
+from damper.tasks import find_task, recorded_name
 
-# A setting belongs to one of these; a test refuses a new one that nobody has placed.
+# A setting belongs to one of these, or to the engine's ``EXECUTION``; a test refuses a new one that nobody has placed.
 PUBLISHED = (
     *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
     *("train_freq", "gradient_steps", "net_arch", "activation"),
@@ -26,8 +26,6 @@ OWN = {
     "sac": ("ent_coef",),
 }
 NUMERICS = ("dtype", "tf32")
-EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
-
 ADDED = ("norm_obs",)  # off in the first records, which do not name it
 LATER = {"units": "policy"}  # settings of methods that came after the first records, with what those were made with
 
@@ -50,7 +48,7 @@ def identity(
     method |= {name: value for name, value in {**settings["method_settings"], **agent}.items() if name in method}
     backbone = settings["backbone"]
     facts = {
-        "task": task_name(settings["env"]) or settings["env"],
+        "task": recorded_name(settings["env"]),
         "backbone": backbone,
         "method": chosen,
         "method_settings": without_later(method),

@@ -12,7 +12,7 @@ from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
 from damper.errors import DamperError
 from damper.experiments.identity import digest, identity, physics
-from damper.tasks import TASK_NAMES, find_task, task_name
+from damper.tasks import PAPER_TASKS, find_task, task_name
 
 Variants = Mapping[str, Mapping[str, tuple[float, ...]]]
 
@@ -45,8 +45,8 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "td3-table": Experiment("TD3 results, seven methods", ("td3",), TASK_NAMES, _plainly(*TABLE_METHODS)),
-    "sac-table": Experiment("SAC results, seven methods", ("sac",), TASK_NAMES, _plainly(*TABLE_METHODS)),
+    "td3-table": Experiment("TD3 results, seven methods", ("td3",), PAPER_TASKS, _plainly(*TABLE_METHODS)),
+    "sac-table": Experiment("SAC results, seven methods", ("sac",), PAPER_TASKS, _plainly(*TABLE_METHODS)),
     "projection-ablation": Experiment(
         "projection always, never or on conflict",
         ("td3",),
@@ -57,14 +57,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "scalarization-sweep": Experiment(
         "fixed weights 0.05 to 1 against DAMPER",
         ("td3",),
-        TASK_NAMES,
+        PAPER_TASKS,
         {"scalarization": {"weight": WEIGHTS}, "damper": {}},
     ),
     "eta-sweep": Experiment("η from 0 to 1", ("td3",), ABLATION_TASKS, {"damper": {"eta": ETAS}}),
     "one-eta": Experiment(
         "DAMPER with η = 1 everywhere: one setting for all tasks",
         ("td3", "sac"),
-        TASK_NAMES,
+        PAPER_TASKS,
         {"damper": {"eta": (ONE_ETA,)}},
     ),
     "walker-variation": Experiment(

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from damper.engine.run.folder import Run
 from damper.engine.run.metrics_log import EPISODE_VALUES
 from damper.engine.run.provenance import source
+from damper.engine.settings import EXECUTION
 from damper.evaluation.evaluate import Evaluation
-from damper.experiments.identity import EXECUTION, deviations, published_settings
+from damper.experiments.identity import deviations, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS
 from damper.experiments.store import Record
 from damper.rollout import Episode
-from damper.tasks import TASK_NAMES
+from damper.tasks import PAPER_TASKS
 
 DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")
 CURVE = (*EPISODE_VALUES, *DIAGNOSTIC_CURVES)
@@ -56,7 +57,7 @@ def make_record(
 def in_main_table(identity: Mapping[str, Any]) -> bool:
     """Whether an agent stands in one of the paper's two main tables, with the paper's budget and settings."""
     method, task = identity["method"], identity["task"]
-    if identity["protocol"] is None or deviations(identity) or task not in TASK_NAMES or method not in TABLE_METHODS:
+    if identity["protocol"] is None or deviations(identity) or task not in PAPER_TASKS or method not in TABLE_METHODS:
         return False
     return bool(identity["method_settings"] == published_settings(method, task, identity["backbone"]))
 

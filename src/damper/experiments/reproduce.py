@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from damper.engine.settings import EXECUTION
 from damper.errors import DamperError
 from damper.experiments.identity import digest
 from damper.experiments.paper_experiments import (
@@ -24,13 +25,7 @@ from damper.experiments.runner import plan, run_here
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
-_ONLY_HERE = (
-    "graph",
-    "env_threads",
-    "log_every",
-    "checkpoint_every",
-    "keep_checkpoint",
-)  # change nothing in a record but rounding
+_SHOWN = ("device", "compile")  # of how it runs, what a record's command tells; the rest is this machine's own affair
 Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
 
 
@@ -84,7 +79,7 @@ def command(request: Request) -> str:
     parts += ["--steps", request.steps] if request.steps else []
     parts += ["--episodes", request.episodes] if request.episodes != 10 else []
     for name, value in sorted(request.settings.items()):
-        if name in _ONLY_HERE:
+        if name in EXECUTION and name not in _SHOWN:
             continue
         flag = name.replace("_", "-")
         if isinstance(value, bool):

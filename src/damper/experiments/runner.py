@@ -14,11 +14,11 @@ import torch
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.run.provenance import versions
-from damper.engine.settings import Settings, complete
+from damper.engine.settings import EXECUTION, Settings, complete
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
-from damper.experiments.identity import EXECUTION, digest, identity, physics
+from damper.experiments.identity import digest, identity, physics
 from damper.experiments.outcomes import Outcomes
 from damper.experiments.paper_experiments import AgentSpec
 from damper.experiments.population_plan import Job, pack

@@ -16,7 +16,7 @@ from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.store import Record
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics import Array, Summary, known, summarise
-from damper.tasks import TASK_NAMES
+from damper.tasks import PAPER_TASKS
 
 Settings = Mapping[str, Any]
 MEASURES = {
@@ -209,7 +209,7 @@ def _seed_order(record: Record) -> tuple[int, int]:
 
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
-    task = TASK_NAMES.index(cell.task) if cell.task in TASK_NAMES else len(TASK_NAMES)
+    task = PAPER_TASKS.index(cell.task) if cell.task in PAPER_TASKS else len(PAPER_TASKS)
     method = TABLE_METHODS.index(cell.method) if cell.method in TABLE_METHODS else len(TABLE_METHODS)
     numbers = tuple(v for v in cell.settings.values() if isinstance(v, int | float) and not isinstance(v, bool))
     return (cell.backbone != "td3", task, cell.task, method, cell.method, numbers, digest(cell.settings))

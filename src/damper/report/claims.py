@@ -37,7 +37,7 @@ from damper.report.comparisons import (
     together,
     where,
 )
-from damper.tasks import TASK_NAMES
+from damper.tasks import PAPER_TASKS
 
 BACKBONES = ("td3", "sac")
 RIVALS = tuple(method for method in TABLE_METHODS if method not in ("plain", "damper"))
@@ -105,7 +105,7 @@ def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence
 
 def _lower_everywhere(e: Evidence) -> Checks:
     for backbone in BACKBONES:
-        for task in TASK_NAMES:
+        for task in PAPER_TASKS:
             yield _pair(e, backbone, task, "smoothness", "damper", "plain", "lower")
 
 
@@ -154,7 +154,7 @@ def _sac_tradeoff(e: Evidence) -> Checks:
 def _gradient_regime(e: Evidence) -> Checks:
     """Along training with DAMPER, since only there both gradients are known."""
     for backbone in BACKBONES:
-        for task in TASK_NAMES:
+        for task in PAPER_TASKS:
             ratio, conflict = (e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict"))
             place = f"{backbone.upper()} {task}"
             yield against(f"{place} n_T/n_R", ratio, WEAK, "lower", f"weak: below {WEAK:g}")
@@ -224,7 +224,7 @@ def _weight(e: Evidence, task: str, weight: float, measure: str) -> Side:
 
 
 def _below_all_weights(e: Evidence) -> Checks:
-    for task in TASK_NAMES:
+    for task in PAPER_TASKS:
         ours = e.side("td3", task, "damper", "smoothness")
         weights = [_weight(e, task, weight, "smoothness") for weight in WEIGHTS]
         place = where("td3", task, "smoothness")

@@ -17,7 +17,7 @@ from damper.report.cells import Cell, Setup
 from damper.report.page_data import cell_curve
 from damper.report.statistics import normalised, pareto
 from damper.report.style import FAINT, GREY, LOOKS, draw_curve, look, pyplot, save
-from damper.tasks import TASK_NAMES
+from damper.tasks import PAPER_TASKS
 
 ACCENT, BEST = LOOKS["damper"].colour, LOOKS["pave"].colour
 ENTRY_INCHES = 1.4  # of a legend
@@ -31,7 +31,7 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
         if tasks:
             figures[f"fronts-{backbone}"] = partial(_fronts, setup, backbone, tasks)
             figures[f"curves-{backbone}"] = partial(_curves, setup, backbone, tasks)
-    swept = [task for task in TASK_NAMES if len(setup.sweep(task)) > 1]
+    swept = [task for task in PAPER_TASKS if len(setup.sweep(task)) > 1]
     if swept:
         figures["weights"] = partial(_weights, setup, swept)
     etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]

@@ -16,7 +16,7 @@ from damper.report.headline import main_setups, pairs
 from damper.report.result_tables import code, number
 from damper.report.statistics import difference, starts_error
 from damper.report.tables import markdown_table
-from damper.tasks import TASK_NAMES
+from damper.tasks import PAPER_TASKS
 
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
@@ -35,7 +35,7 @@ def _extent(found: Sequence[Setup]) -> str:
         cells = [cell for cell in setup.cells if cell.published and cell.method in TABLE_METHODS]
         full[setup.protocol] = sum(len(cell.seeds) >= ENOUGH for cell in cells)
     stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in full.items()) or "none"
-    whole = len(TASK_NAMES) * 2 * len(TABLE_METHODS)
+    whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
     parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
     parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds.")
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)

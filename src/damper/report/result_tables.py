@@ -14,7 +14,7 @@ from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, ONE_ETA, 
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.statistics import Summary, probability_of_improvement, relative_change
-from damper.tasks import TASK_NAMES
+from damper.tasks import PAPER_TASKS
 
 ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
@@ -138,7 +138,7 @@ def code(cells: Iterable[Cell]) -> str:
 def sweep_rows(setup: Setup) -> list[list[str]]:
     """Per task: the smoothest fixed weight here and in the paper, and DAMPER."""
     rows = []
-    for task in TASK_NAMES:
+    for task in PAPER_TASKS:
         cells = setup.sweep(task)
         if not cells:
             continue

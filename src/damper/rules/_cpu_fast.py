@@ -49,7 +49,7 @@ def apply_single(
     combined = list(torch._foreach_add(scaled, list(auxiliary), alpha=f_T))
     cosine, norm_ratio, weight = _tensors(torch.float32, c, n_T / n_R, s / n_R)
     conflict, guard = _tensors(torch.bool, c < 0, False)
-    return combined, GradientReport(cosine, norm_ratio, conflict, weight, guard)
+    return combined, GradientReport(cosine=cosine, norm_ratio=norm_ratio, conflict=conflict, weight=weight, guard=guard)
 
 
 def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, GradientReport] | None:
@@ -67,8 +67,11 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
             rule, g_R[None], g_T[None], None, False, **own
         )
         combined[i] = found[0]
-        reports.append([value.reshape(()) for value in seen[:-1]])
-    return combined, GradientReport(*map(torch.stack, zip(*reports, strict=True)))
+        reports.append(seen)
+    fields = (name for name in GradientReport._fields if name != "state")
+    return combined, GradientReport(
+        **{name: torch.stack([getattr(report, name).reshape(()) for report in reports]) for name in fields}
+    )
 
 
 def _are_simple(gradients: Sequence[Tensor]) -> bool:

@@ -14,6 +14,8 @@ from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 class GradientReport(NamedTuple):
     """Diagnostics of one combination, one number per agent; tensors on the gradients' device, never read here.
 
+    Another one is a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast.apply_single``.
+
     Attributes:
         cosine: ``c = ⟨g_R, g_T⟩ / (n_R n_T)``; 0 where the guard holds.
         norm_ratio: ``n_T / n_R``.
@@ -66,4 +68,11 @@ def _report(stats: PairStats, added: Tensor, dtype: torch.dtype, state: Any) -> 
     n_R, n_T, c = stats
     guard = (n_R == 0) | (n_T == 0)
     over = torch.where(guard, 0.0, 1.0 / torch.where(guard, 1.0, n_R))
-    return GradientReport(c.to(dtype), (n_T * over).to(dtype), c < 0, (added * over).to(dtype), guard, state)
+    return GradientReport(
+        cosine=c.to(dtype),
+        norm_ratio=(n_T * over).to(dtype),
+        conflict=c < 0,
+        weight=(added * over).to(dtype),
+        guard=guard,
+        state=state,
+    )

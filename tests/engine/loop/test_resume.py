@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 import damper
+from damper.engine.gradients.objectives import Objectives
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
+from damper.engine.update import diagnostics
 from damper.errors import DamperError
 from tests.engine import killed_run, small
 
@@ -138,6 +140,23 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("damper.engine.networks.agents.ALIGNMENT", 64)
     with pytest.raises(DamperError, match="must be of this version of damper, but its actor does not fit"):
         Trainer(made, tmp_path / "run")
+
+
+def test_a_version_that_logs_more_goes_on_with_fresh_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stopped(tmp_path / "run")  # at step 80, 30 steps after the last line
+    native = Objectives.native
+
+    def with_size(self, policy, critic):  # type: ignore[no-untyped-def]
+        loss, logs = native(self, policy, critic)
+        return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
+
+    monkeypatch.setattr(Objectives, "native", with_size)
+    monkeypatch.setattr(diagnostics, "ACTOR", (*diagnostics.ACTOR, "action_size"))
+    trainer = Trainer(made, tmp_path / "run")
+    assert trainer.step == 80
+    assert all(not tensor.any() for tensor in trainer.learner.population.diagnostics.state().values())
+    *_, line = trainer.train().metrics()
+    assert line["step"] == 150 and all(0 < size < 1 for size in line["action_size"])
 
 
 def began_with(run: Run, overlap: bool) -> None:

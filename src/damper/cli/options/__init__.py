@@ -5,9 +5,11 @@ Here are the options that several commands share.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
@@ -15,9 +17,12 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from damper.errors import DamperError
 from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
+from damper.schedules import KINDS as SCHEDULE_KINDS
 
 T = TypeVar("T")
 KINDS = ConstructorRegistry()
+FILE = Path(__file__).with_name("methods.json")  # of what is written in torch, and written there by cli/method_help.py
+DESCRIBED = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 @KINDS.primitive_rule
@@ -90,11 +95,19 @@ Steps = Annotated[
 ]
 
 
-def published(name: str) -> Any:
+def listed(words: Sequence[str], last: str) -> str:
+    """Words as a sentence has them: "silu, relu or tanh"."""
+    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else words[0]
+
+
+SCHEDULES = listed([f"{kind}:START:END" for kind in SCHEDULE_KINDS], "and")
+
+
+def published(name: str, **more: Any) -> Any:
     """The same for a setting of the protocols: its value in each, by backbone and task where it differs."""
     by_protocol = {protocol: _values(protocol, name) for protocol in ("authors", *PROTOCOLS)}
     others = [f"{own} with --protocol {p}" for p, own in by_protocol.items() if own != by_protocol["authors"]]
-    return default("; ".join([by_protocol["authors"], *others]))
+    return default("; ".join([by_protocol["authors"], *others]), **more)
 
 
 def _values(protocol: str, name: str) -> str:
@@ -111,12 +124,15 @@ def _values(protocol: str, name: str) -> str:
     return ", ".join(f"{value} ({', '.join(where)})" for value, where in owners.items())
 
 
+_LEARNING_RATE = f"Adam's step size; {SCHEDULES} follow the run's progress."
+_ACTIVATION = f"Hidden layers' activation: {listed(DESCRIBED['activations'], 'or')}."
+
+
 @dataclass
 class EngineOptions:
     """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train an agent each."""
 
-    learning_rate: Annotated[Schedules, published("learning_rate")] = ()
-    """Adam's step size; linear:START:END and cosine:START:END follow the run's progress."""
+    learning_rate: Annotated[Schedules, published("learning_rate", help=_LEARNING_RATE)] = ()
     buffer_size: Annotated[int | None, published("buffer_size")] = None
     """Transitions kept per agent."""
     learning_starts: Annotated[int | None, published("learning_starts")] = None
@@ -143,8 +159,7 @@ class EngineOptions:
     """SAC: the temperature, or "auto"."""
     net_arch: Annotated[tuple[int, ...], published("net_arch")] = ()
     """Sizes of the hidden layers."""
-    activation: Annotated[str | None, published("activation")] = None
-    """Hidden layers' activation: silu, relu or tanh."""
+    activation: Annotated[str | None, published("activation", help=_ACTIVATION)] = None
     norm_obs: bool = False
     """Normalise observations by their running mean and deviation, as VecNormalize does."""
     device: Annotated[str | None, default("a GPU where there is one")] = None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from damper.cli.options import EngineOptions, Env, Protocol, SeedList, Steps, default
-from damper.cli.options.method import METHOD_LIST, MethodOptions
+from damper.cli.options.method import METHOD_LIST, METHOD_SETTINGS, MethodOptions
 
 
 @dataclass
@@ -45,5 +45,4 @@ class Train:
     tensorboard: bool = False
     """Write TensorBoard files too."""
     engine: EngineOptions = field(default_factory=EngineOptions)
-    settings: MethodOptions = field(default_factory=MethodOptions)  # type: ignore[valid-type]
-    """Settings of the method; linear:START:END and cosine:START:END follow the run's progress."""
+    settings: Annotated[MethodOptions, tyro.conf.arg(help=METHOD_SETTINGS)] = field(default_factory=MethodOptions)  # type: ignore[valid-type]

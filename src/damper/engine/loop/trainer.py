@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from damper.engine.data.episodes import Episode, Episodes
 from damper.engine.data.replay import Replay
@@ -69,6 +70,7 @@ class Trainer:
         self._unstored: tuple[NDArray[Any], ...] | None = None
         self._uncounted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.seconds_before = 0, 0.0
+        self._last_checkpoint_step: int | None = None
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
         self._updates_ahead, self._next_updates_wait = 0, True
         # A GPU takes an update behind acting, before the host has the actions: it then never waits for the host.
@@ -122,10 +124,6 @@ class Trainer:
             place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
             raise Stopped(f"stopped {place}; the same command goes on from there.", self.stop.received)
 
-    def _saved_at(self, step: int) -> bool:
-        every = self.settings.checkpoint_every
-        return every > 0 and step % every == 0
-
     def begin(self) -> None:
         """Begin one step of every agent: store the last one while the device acts.
 
@@ -160,8 +158,12 @@ class Trainer:
             self.evaluations.add(self.step, evaluate_agents(self.learner), self._current_policies())
         if self._ends_interval(settings.log_every):
             self._log()
-        if self._saved_at(self.step):
+        if self._checkpoint_due():
             self.checkpoint()
+
+    def _checkpoint_due(self) -> bool:
+        every = self.settings.checkpoint_every
+        return every > 0 and self.step % every == 0
 
     def _ends_interval(self, length: int) -> bool:
         return self.step % length == 0 or self.step >= self.settings.steps
@@ -198,7 +200,7 @@ class Trainer:
 
     def finish(self) -> None:
         """Write the policies; a checkpoint where it is to go on some day."""
-        if (self.stopped or self.settings.keep_checkpoint) and not self._saved_at(self.step):
+        if (self.stopped or self.settings.keep_checkpoint) and self._last_checkpoint_step != self.step:
             self.checkpoint()
         if self.stopped:
             LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
@@ -243,6 +245,7 @@ class Trainer:
         facts["policies"] = [asdict(info) for info in infos]
         facts["evaluations"] = self.evaluations.state(tensors)
         self.store.save(self.step, facts, tensors, self.learner.replay)
+        self._last_checkpoint_step = self.step
         LOG.debug("%s: checkpoint at step %d", self.run.path, self.step)
 
     def _resume(self) -> NDArray[np.float32]:
@@ -254,15 +257,9 @@ class Trainer:
             return self.pool.reset()
         facts = checkpoint.facts
         self.store.fill(self.learner.replay, checkpoint)
-        for name, tensor in self.learner.state().items():
-            saved = checkpoint.tensors.get(f"learner.{name}")
-            if saved is None or saved.shape != tensor.shape:
-                raise DamperError(
-                    f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
-                    "fit: finish the run with the version that began it, or choose another folder."
-                )
-            tensor.copy_(saved)
+        self._load_learner(checkpoint.tensors)
         self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
+        self._last_checkpoint_step = self.step
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
@@ -280,6 +277,23 @@ class Trainer:
             event["source"] = source()  # other code goes on than began
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
+
+    def _load_learner(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put the learner's tensors back; sums behind the log begin anew where another version logged other names."""
+        state, sums = self.learner.state(), self.learner.population.diagnostics.state()
+
+        def fits(name: str) -> bool:
+            saved = tensors.get(f"learner.{name}")
+            return saved is not None and saved.shape == state[name].shape
+
+        fresh = sums.keys() if not all(map(fits, sums)) else ()
+        for name in (name for name in state if name not in fresh):
+            if not fits(name):
+                raise DamperError(
+                    f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
+                    "fit: finish the run with the version that began it, or choose another folder."
+                )
+            state[name].copy_(tensors[f"learner.{name}"])
 
     def _log(self) -> None:
         self.update_stats()

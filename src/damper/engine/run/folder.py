@@ -14,12 +14,9 @@ from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import code, hardware, versions
-from damper.engine.settings import Settings, complete
+from damper.engine.settings import EXECUTION, Settings, complete
 from damper.errors import DamperError
 from damper.tasks import find_task
-
-# Settings that say where and how, not what: a resumed run may change them.
-_FREE = ("device", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint", "env_threads")
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def open_run(path: Path, settings: Settings) -> Run:
                 f"out={str(path)!r} holds a run with overlap=True, which was removed: choose another folder, or go on "
                 "with the version of damper that began it. The policies in it can still be loaded."
             )
-        free = (*_FREE, "steps") if run.has_checkpoint and settings.steps > before["steps"] else _FREE
+        free = (*EXECUTION, "steps") if run.has_checkpoint and settings.steps > before["steps"] else EXECUTION
         for name in dict.fromkeys([*record, *now, *before]):
             if name not in free and now.get(name) != before.get(name):
                 longer = name == "steps" and settings.steps > before["steps"]

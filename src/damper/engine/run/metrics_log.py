@@ -73,4 +73,4 @@ def _number(value: float) -> float | None:
 
 def diagnostic_means(diagnostics: Diagnostics) -> dict[str, list[float | None]]:
     """Means per agent over the updates of an interval; None for what is not finite."""
-    return {name: [_number(value) for value in values] for name, values in diagnostics.take_means().items()}
+    return {name: [_number(value) for value in values] for name, values in diagnostics.pop_means().items()}

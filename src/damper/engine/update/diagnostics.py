@@ -1,7 +1,9 @@
 """What the log shows of updates: names by group, and sums per agent since the log last read them.
 
-Another diagnostic of a loss is one more name in a group here, and one more value ``[P]`` by that name in the logs that
-``engine/gradients/objectives.py`` returns. One of a rule is a field of ``damper.rules.GradientReport`` alone.
+Another diagnostic is one more name in a group here, and one more value ``[P]`` by that name in a step's logs: those of
+a loss come from ``engine/gradients/objectives.py``, those of a gradient or a parameter change are added in
+``engine/update/population.py``: ``step_critic`` and ``step_actor``. One of a rule is a field of
+``damper.rules.GradientReport``; it is in ``RULE`` by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ RULE = tuple(name for name in GradientReport._fields if name != "state")  # and 
 
 
 class Diagnostics:
-    """Sums of updates' logs on the device, read by ``take_means``; switched off (``enabled``) for timings.
+    """Sums of updates' logs on the device, read by ``pop_means``; switched off (``enabled``) for timings.
 
     Attributes:
         sums: ``[names, P]``, a row for every name of every group; a method without a rule leaves the last ones zero.
@@ -36,6 +38,10 @@ class Diagnostics:
         self.of_actor = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
         self.enabled = True
 
+    def state(self) -> dict[str, Tensor]:
+        """Its tensors by their names in a checkpoint."""
+        return {"diagnostics": self.sums, "diagnosed": self.counts}
+
     def add_critic(self, logs: Mapping[str, Tensor]) -> None:
         """Add a critic step's logs; runs inside a compiled update and a CUDA graph."""
         self._add(0, CRITIC, slice(len(CRITIC)), logs)
@@ -49,7 +55,7 @@ class Diagnostics:
             self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])
             self.counts[kind] += 1
 
-    def take_means(self) -> dict[str, list[float]]:
+    def pop_means(self) -> dict[str, list[float]]:
         """Means per agent since the last call; waits for the device."""
         sums, (critic_steps, actor_steps) = self.sums.tolist(), self.counts.tolist()
         self.sums.zero_()

@@ -87,7 +87,7 @@ class Population:
         state["died_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
         self.diagnostics = Diagnostics(self.method, self.agents, self.device)
-        state |= {"diagnostics": self.diagnostics.sums, "diagnosed": self.diagnostics.counts}
+        state |= self.diagnostics.state()
         self._memory = self._initial_memory()
         state |= {f"memory.{i}": value for i, value in enumerate(_memory_tensors(self._memory))}
 
