@@ -16,6 +16,8 @@ hypothesis.settings.load_profile("damper")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Processes that share the tests must give them the same names.
+    assert not (names := [item.nodeid for item in items if " at 0x" in item.nodeid]), names
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a CUDA device, and torch.cuda.is_available() is False here")

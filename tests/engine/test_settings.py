@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from types import SimpleNamespace
@@ -224,7 +225,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), MISTAKES, ids=[str(given) for given, _ in MISTAKES])
+@pytest.mark.parametrize(
+    ("given", "told"), MISTAKES, ids=[re.sub(" at 0x[0-9a-f]+", "", str(given)) for given, _ in MISTAKES]
+)
 def test_mistakes_are_told_in_one_sentence(given: dict[str, Any], told: str) -> None:
     with pytest.raises(DamperError, match=told) as error:
         resolve(**{"env": "Pendulum", **given})
