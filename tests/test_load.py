@@ -138,6 +138,14 @@ def test_sb3_s_own_tools_take_it(run):
 def test_anything_else_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("no policy")
     (tmp_path / "empty").mkdir()
-    for name, told in (("none", "must be a policy file"), ("notes.txt", "no safetensors file"), ("empty", "is no run")):
+    (tmp_path / "several" / "plain").mkdir(parents=True)
+    (tmp_path / "several" / "plain" / "manifest.json").write_text("{}")
+    cases = {
+        "none": "none does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file",
+        "notes.txt": "no safetensors file .*: give a file of a run's policies/, a Stable-Baselines3 .zip or an .onnx",
+        "empty": "is no run: it has no manifest.json",
+        "several": "is no run: it has no manifest.json; give one of the runs in it: plain",
+    }
+    for name, told in cases.items():
         with pytest.raises(DamperError, match=told):
             damper.load(Path(tmp_path / name))

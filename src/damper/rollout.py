@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from damper.errors import DamperError
 from damper.filters import Filter
 from damper.protocols import EVALUATION_SEEDS
 
+LONG = 10_000  # steps after which an episode may have no end at all
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -117,6 +119,12 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
     raw: list[NDArray[np.float32]] = []
     executed: list[NDArray[np.float32]] = []
     while running.any():
+        if len(executed) == LONG:
+            logging.getLogger("damper").warning(
+                "an episode of %s has no end after %s steps: if it never ends, give the environment a time limit, by "
+                "max_episode_steps or gymnasium.wrappers.TimeLimit.",
+                *(spec.id, f"{LONG:,}"),
+            )
         actions = np.asarray(act(obs))
         if actions.shape != (count, spec.act_dim):
             raise DamperError(

@@ -60,6 +60,12 @@ def as_schedule(name: str, value: Any) -> Any:
     return _of_function(name, value) if callable(value) else value
 
 
+def check_number(name: str, value: Any, example: str = "linear:0:1") -> None:
+    """Refuse what is neither a number nor a schedule, text that stands for none above all."""
+    if not isinstance(value, int | float | Schedule):
+        raise DamperError(f"{name} must be a number, or a schedule as {example}, but {value!r} was given.")
+
+
 def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
     """A setting's value at that point of a run."""
     return value(progress_remaining) if isinstance(value, Schedule) else value

@@ -123,8 +123,8 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be numbers, or 'auto'"),
         (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use --method pave, or name an auxiliary"),
         (("train", "Pendulum-v1", "--overlap"), "--overlap must be left out: it was removed, since updates run while"),
-        (("evaluate", "nowhere"), "must be a policy file"),
-        (("evaluate", "."), ". is no run: it has no manifest.json."),
+        (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),
+        (("evaluate", "."), ". is no run: it has no manifest.json"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
         (("report",), "results must be a folder of records, but results does not exist"),
@@ -288,6 +288,18 @@ def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
     caplog.clear()
     call(*few, "101", "--out", tmp_path / "b")
     assert not caplog.text
+
+
+def test_settings_that_the_backbone_does_not_have_are_told(caplog, tmp_path):
+    few = ("train", "Pendulum-v1", "--steps", "20", *TINY, "--out")
+    call(*few, tmp_path / "a", "--backbone", "sac", "--action-noise", "0.3", "--policy-delay", "1")
+    assert "policy_delay and action_noise do nothing with backbone 'sac': they are td3's" in caplog.text
+    caplog.clear()
+    call(*few, tmp_path / "b", "--ent-coef", "0.3")
+    assert "ent_coef does nothing with backbone 'td3': it is sac's" in caplog.text
+    caplog.clear()
+    call(*few, tmp_path / "c", "--action-noise", "0.3")
+    assert "nothing with backbone" not in caplog.text
 
 
 def test_who_steps_the_environments_is_told_where_it_is_not_gymnasium(tmp_path, capsys):

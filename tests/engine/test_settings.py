@@ -98,6 +98,18 @@ def test_usual_and_old_names_are_read() -> None:
     assert "backend" in ours.record() and complete(manifest) == complete(ours.record())
 
 
+def test_whole_numbers_may_be_written_as_floats() -> None:
+    ours = resolve("Pendulum", steps=1_000_000, buffer_size=10_000)
+    assert resolve("Pendulum", steps=1e6, buffer_size=1e4) == ours
+    assert resolve("Pendulum", total_timesteps=1e6, buffer_size=1e4).record() == ours.record()
+    assert isinstance(resolve("Pendulum", steps=1e6).steps, int)
+
+
+def test_a_part_of_the_method_is_exchanged_by_its_name_as_everywhere() -> None:
+    assert resolve("Pendulum", rule="pcgrad").method == "pcgrad"
+    assert resolve("Pendulum", auxiliary="grad-caps", critic="pave", eta=0.5).method == "damper+grad-caps+pave"
+
+
 # --- what differs between agents -----------------------------------------------------------------------------------
 
 
@@ -216,6 +228,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
     ({"device": "cuda:99"}, "device must be one that this machine has"),
+    ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'"),
+    ({"rule": max}, "method 'max' must be known by its name, but is not: set damper.METHODS"),
+    ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given: damper.sb3 has PPO"),
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),
     ({"seeds": (1.5,)}, "seeds must be whole numbers"),

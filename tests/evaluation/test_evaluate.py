@@ -119,9 +119,23 @@ def shortened():
 def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
     small = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
     own = damper.train(shortened, out=tmp_path / "run", **small)
-    with pytest.raises(damper.DamperError, match="env must be given"):
+    with pytest.raises(
+        damper.DamperError, match=r"env must be given, .*: give what made it, as in damper.evaluate\(run, env="
+    ):
         damper.evaluate(own, episodes=1)  # as Pendulum-v1, whose name it carries, it would be four times as long
     assert damper.evaluate(own, shortened, episodes=1).episodes[0][0].length == 50
+
+
+def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
+    monkeypatch.setattr("damper.rollout.LONG", 50)
+
+    def still(obs):
+        return np.zeros((len(obs), 1))
+
+    damper.evaluate(still, shortened, episodes=2)
+    assert not caplog.text
+    damper.evaluate(still, "Pendulum-v1", episodes=2)
+    assert caplog.text.count("no end after 50 steps") == 1 and "TimeLimit" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -129,7 +143,7 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
     [
         (lambda run: damper.evaluate(lambda obs: obs), "env must be given"),
         (lambda run: damper.evaluate(run, episodes=0), "episodes must be at least 1"),
-        (lambda run: damper.evaluate("nowhere"), "must be a policy file"),
+        (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
         (lambda run: run.policy(9), "agent must be 0 to 3"),
     ],

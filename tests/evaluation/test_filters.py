@@ -76,6 +76,16 @@ def test_mistakes_get_one_sentence(text, words):
         parse_filter(text)
 
 
+def test_evaluate_reads_the_text_too():
+    records = []
+    for chosen in ("low-pass:0.3", LowPass(0.3)):
+        kicked_first.calls = 0
+        records += damper.evaluate(kicked_first, "Pendulum-v1", episodes=1, filter=chosen).records()
+    assert records[0] == records[1] and records[0]["raw_smoothness"] > records[0]["smoothness"]
+    with pytest.raises(damper.DamperError, match="filter must read low-pass:ALPHA"):
+        damper.evaluate(kicked_first, "Pendulum-v1", episodes=1, filter="lowpass")
+
+
 def test_text_forms():
     assert parse_filter("low-pass:0.3") == LowPass(0.3)
     assert parse_filter("slew-rate:0.1") == SlewRate(0.1)

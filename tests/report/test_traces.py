@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from damper.cli.evaluate import draw_first_episodes
 from damper.evaluation.evaluate import Evaluation
 from damper.report import traces
 from damper.report.curves import draw_curves
@@ -68,6 +69,19 @@ def test_every_setting_has_one_agent() -> None:
     episodes = [[Episode(0, 0.0, False, zeros, zeros + i, -bound, bound)] for i in range(4)]
     found = first_episodes(Evaluation("Pendulum-v1", agents, episodes, {}), "damper")
     assert {label: float(trace.actions[0, 0]) for label, trace in found.items()} == {"eta=0": 0.0, "eta=1": 2.0}
+
+
+def test_the_title_says_what_is_known_of_seeds_and_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles = []
+    monkeypatch.setattr("damper.cli.evaluate.draw_traces", lambda _, path, title, period: titles.append(title) or path)
+    zeros, bound = np.zeros((5, 1), np.float32), np.ones(1, np.float32)
+    for seed, filter in ((3, None), (-1, "low-pass:0.3")):
+        episodes = [[Episode(7, 0.0, False, zeros, zeros, -bound, bound)]]
+        draw_first_episodes(Evaluation("Pendulum-v1", [{"seed": seed}], episodes, {}), Path("x.png"), "damper", filter)
+    assert titles == [
+        "Pendulum-v1, training seed 3, episode seed 7",
+        "Pendulum-v1, episode seed 7, behind low-pass:0.3",
+    ]
 
 
 class FakeRun:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 import damper
 from damper.cli import main
@@ -110,3 +112,21 @@ def test_a_maker_without_a_renderer_is_told(tmp_path: Path) -> None:
     evaluation = damper.evaluate(still, lambda: gymnasium.make("Pendulum-v1"), 1)
     with pytest.raises(DamperError, match="env must take render_mode='rgb_array' to be filmed"):
         film_evaluations({"damper": evaluation}, tmp_path / "film.gif", lambda: gymnasium.make("Pendulum-v1"))
+
+
+class Blind(PendulumEnv):
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode='rgb_array' that is not in the possible render_modes")
+def test_an_id_without_a_renderer_is_told(tmp_path: Path) -> None:
+    gymnasium.register("Blind-v0", Blind, max_episode_steps=5)
+    try:
+        evaluation = damper.evaluate(still, "Blind-v0", 1)
+        with pytest.raises(DamperError, match="env='Blind-v0' must take render_mode='rgb_array' to be filmed"):
+            film_evaluations({"damper": evaluation}, tmp_path / "film.gif")
+    finally:
+        del gymnasium.registry["Blind-v0"]

@@ -164,6 +164,16 @@ def test_schedules_follow_sb3s_progress(name, tmp_path):
     assert read_zip(tmp_path / "model.zip", ([-2.0], [2.0])).info.settings["eta"] == "cosine:1:0"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_learning_rate_may_be_a_schedule_s_text(name, tmp_path):
+    model = make(OURS[name], learning_rate="linear:1e-3:0").learn(STEPS)
+    assert model.lr_schedule(0.5) == pytest.approx(5e-4)
+    model.save(tmp_path / "model")
+    for cls in (OURS[name], THEIRS[name]):
+        assert cls.load(tmp_path / "model").lr_schedule(0.25) == pytest.approx(2.5e-4)
+    assert OURS[name].load(tmp_path / "model", learning_rate="cosine:1:0").lr_schedule(0.0) == 0.0
+
+
 def test_a_schedule_is_checked_along_its_way():
     for wrong in ("linear:0:1.5", lambda remaining: -remaining):
         with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):

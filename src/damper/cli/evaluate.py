@@ -34,9 +34,10 @@ def run(options: Evaluate) -> None:
     if options.source.is_dir() and not (run := Run(options.source)).finished:
         of = run.manifest["settings"]["steps"]
         say(f"{options.source} is not finished: policies of step {evaluation.steps:,} of {of:,}", "yellow")
-    show(f"{evaluation.env}: mean (over seeds; pooled)", *table(evaluation))
+    show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
     try:
-        picture = draw_first_episodes(evaluation, out / "traces.png", evaluation.method or options.source.stem)
+        name = evaluation.method or options.source.stem
+        picture = draw_first_episodes(evaluation, out / "traces.png", name, options.filter)
     except MissingExtraError as error:
         say(f"records and traces in {quoted(out)}; {error}")
     else:
@@ -80,11 +81,16 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     return ["agents", *(title for title, _ in measures.values())], rows
 
 
-def draw_first_episodes(evaluation: Evaluation, path: Path, method: str, most: int = 8) -> Path:
+def draw_first_episodes(
+    evaluation: Evaluation, path: Path, method: str, filter: str | None = None, most: int = 8
+) -> Path:
     """The first seed's first episode of every setting, or of so many spread evenly over them."""
     found = list(first_episodes(evaluation, method).items())
     chosen = [found[i * (len(found) - 1) // (most - 1)] for i in range(most)] if len(found) > most else found
     traces = {f"{method} {label}".removesuffix(" all"): trace for label, trace in chosen}
     part = f", {most} of {len(found)} settings" if len(found) > most else ""
-    seeds = f"training seed {evaluation.agents[0]['seed']}, episode seed {evaluation.episodes[0][0].seed}"
-    return draw_traces(traces, path, f"{evaluation.env}, {seeds}{part}", find_task(evaluation.env).period)
+    seed = evaluation.agents[0]["seed"]
+    trained = f", training seed {seed}" if seed >= 0 else ""  # of a model without one it is -1
+    behind = f", behind {filter}" if filter else ""
+    title = f"{evaluation.env}{trained}, episode seed {evaluation.episodes[0][0].seed}{part}{behind}"
+    return draw_traces(traces, path, title, find_task(evaluation.env).period)

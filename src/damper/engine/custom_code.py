@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import CodeType, MethodType
 from typing import Any
 
+from damper.errors import DamperError
+
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -96,3 +98,14 @@ def _source(function: Any) -> str:
 def _instructions(code: CodeType) -> str:
     constants = [_instructions(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+def no_env(env: Any) -> DamperError:
+    """What to say to somebody whose ``env`` is neither an id nor a maker; in other libraries it is one environment."""
+    wanted = "env must be an id, or a callable that returns a new gymnasium.Env"
+    if not hasattr(env, "unwrapped"):
+        return DamperError(f"{wanted}, but {env!r} was given.")
+    kind = type(env.unwrapped).__name__
+    return DamperError(
+        f"{wanted}, since every agent has its own, but a {kind} was given: give its class, or a function that makes it."
+    )

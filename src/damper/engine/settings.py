@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from damper.activations import ACTIVATIONS
-from damper.engine.custom_code import identify
+from damper.engine.custom_code import identify, no_env
 from damper.errors import DamperError
+from damper.method_args import choose
 from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset
 from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
 from damper.rules import combine_reported
-from damper.schedules import POINTS, Schedule, as_schedule, value_at
+from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 from damper.tasks import TASKS, find_task, task_name
 
 PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
@@ -33,6 +34,11 @@ _RANGES: dict[str, tuple[float, float]] = {
     "action_noise": (0.0, 10.0),
     "ent_coef": (0.0, 1e6),
 }
+OWN = {
+    "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
+    "sac": ("ent_coef",),
+}  # what only one backbone has
+PARTS = ("rule", "auxiliary", "critic")  # of a method, exchanged by name
 FIRST = (0,)  # the seed of an agent for which nobody chose one
 SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
 OWN_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
@@ -106,6 +112,12 @@ class Settings:
         object.__setattr__(self, "learning_rate", as_schedule("learning_rate", self.learning_rate))
         object.__setattr__(self, "method_settings", _with_schedules(self.method_settings))
         object.__setattr__(self, "table", tuple(map(_with_schedules, self.table)))
+
+    @property
+    def idle(self) -> list[str]:
+        """Settings that are not at their defaults, and that another backbone has, not this one."""
+        others = (name for backbone, names in OWN.items() if backbone != self.backbone for name in names)
+        return [name for name in others if getattr(self, name) != getattr(Settings, name)]
 
     @property
     def env_id(self) -> str:
@@ -268,10 +280,11 @@ def resolve(
     named, steps, given = usual_names(None if seeds is FIRST else seeds, steps, given)
     seeds = FIRST if named is None else named
     if not isinstance(env, str) and not callable(env):
-        raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
-    if backbone not in ("td3", "sac"):
-        raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given.")
-    chosen = _registered(method)
+        raise no_env(env)
+    if backbone not in OWN:
+        others = ": damper.sb3 has PPO, DDPG and TQC" if str(backbone).lower() in ("ppo", "ddpg", "tqc") else ""
+        raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
+    chosen = _registered(choose(method, **{part: given.pop(part) for part in PARTS if part in given}))
     task = task_name(env) if isinstance(env, str) else None
     if steps is None:
         steps = find_task(env).steps if isinstance(env, str) else None
@@ -290,10 +303,11 @@ def resolve(
         "env": env,
         "backbone": backbone,
         "method": chosen.name,
-        "steps": steps.item() if hasattr(steps, "item") else steps,
+        "steps": _whole(steps.item() if hasattr(steps, "item") else steps),
         "protocol": protocol_name(protocol),
     }
     main["seeds"] = pick_seeds(seeds, protocol)
+    shared |= {f.name: _whole(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     if _is_auto(shared.setdefault("device", "auto")):
         shared["device"] = _fastest_device()
@@ -305,6 +319,11 @@ def resolve(
     shared.pop("compile", None)
     made = check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
     return replace(made, compile=_pays_to_compile(made))
+
+
+def _whole(value: Any) -> Any:
+    """A whole number that was written as a float, 1e6, as an integer; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_auto(value: Any) -> bool:
@@ -491,8 +510,8 @@ def _check_method(settings: Settings) -> None:
         for one in _each(value):
             if isinstance(one, Schedule) and not is_number(defaults[name]):
                 raise DamperError(f"{name} must be one value for the whole run, but the schedule {one!r} was given.")
-            if isinstance(defaults[name], int | float) and not isinstance(one, int | float | Schedule):
-                raise DamperError(f"{name} must be a number, or a schedule as linear:0:1, but {one!r} was given.")
+            if isinstance(defaults[name], int | float):
+                check_number(name, one)
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
     routed = settings.method_kwargs(torch.device("cpu"), torch.float64)

@@ -20,7 +20,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
 from damper.engine.run.tensorboard import TensorBoard, find_writer
-from damper.engine.settings import EXECUTION, FIRST, Settings, resolve
+from damper.engine.settings import EXECUTION, FIRST, OWN, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol
@@ -88,6 +88,13 @@ def run_settings(
             "nothing is learned in %s steps: learning_starts is %s and train_freq %s, so that the first update comes "
             "at step %s; give more steps, or a smaller learning_starts.",
             *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
+        )
+    if idle := settings.idle:
+        other = next(backbone for backbone, names in OWN.items() if idle[0] in names)
+        does, own = ("does", "it is") if len(idle) == 1 else ("do", "they are")
+        logging.getLogger("damper").warning(
+            "%s %s nothing with backbone %r: %s %s's; leave out what has no effect.",
+            *(" and ".join(idle), does, settings.backbone, own, other),
         )
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:

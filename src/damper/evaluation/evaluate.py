@@ -26,7 +26,7 @@ from damper.engine.run.provenance import versions
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.export.sources import Source, find_source, is_model, open_source
-from damper.filters import Filter
+from damper.filters import Filter, parse_filter
 from damper.rollout import Act, Episode, evaluation_seeds, rollout
 
 
@@ -100,7 +100,7 @@ def evaluate(
     env: EnvLike | None = None,
     episodes: int = 10,
     seeds: Sequence[int] | None = None,
-    filter: Filter | None = None,
+    filter: Filter | str | None = None,
     backend: str = "gymnasium",
     env_threads: int | None = None,
     vecnormalize: Any = None,
@@ -118,7 +118,8 @@ def evaluate(
             the policy was trained in.
         episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
         seeds: the environments' seeds, the same for all agents.
-        filter: a filter on the executed action; records then hold raw and executed smoothness.
+        filter: a filter on the executed action, or its text ("low-pass:0.3"); records then hold raw and executed
+            smoothness.
         backend: who steps the environments, "gymnasium" or "envpool".
         env_threads: EnvPool's threads.
         vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
@@ -126,6 +127,7 @@ def evaluate(
         envs: the old name of ``backend``.
     """
     backend = envs or backend
+    chosen = parse_filter(filter) if isinstance(filter, str) else filter
     actor = _actor(run_or_policy, env, backend, vecnormalize, trust)
     env = env if env is not None else actor.env
     if env is None:
@@ -134,7 +136,7 @@ def evaluate(
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
         every = [seed for _ in actor.agents for seed in seeds]
-        found, spec = rollout(actor.act, env, every, backend, env_threads, filter, actor.sizes)
+        found, spec = rollout(actor.act, env, every, backend, env_threads, chosen, actor.sizes)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
     return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
 
@@ -156,7 +158,7 @@ def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, tr
     if isinstance(source, Path | Source) or is_model(source):
         opened = open_source(source, 0, env, vecnormalize, trust, backend)
         seed, steps, method = (opened.facts.get(name) for name in ("seed", "steps", "method"))
-        return Actor(opened.act, [{"seed": seed or 0}], opened.env, opened.sizes, steps, method)
+        return Actor(opened.act, [{"seed": -1 if seed is None else seed}], opened.env, opened.sizes, steps, method)
     if vecnormalize is not None:
         raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):

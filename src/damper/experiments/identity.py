@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from damper.engine.settings import current_names, resolve
+from damper.engine.settings import OWN, current_names, resolve
 from damper.methods import find_method
 from damper.presets import preset
 from damper.protocols import recorded_protocol
@@ -21,10 +21,6 @@ PUBLISHED = (
     *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
     *("train_freq", "gradient_steps", "net_arch", "activation"),
 )
-OWN = {
-    "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
-    "sac": ("ent_coef",),
-}
 NUMERICS = ("dtype", "tf32")
 ADDED = ("norm_obs",)  # off in the first records, which do not name it
 LATER = {"units": "policy"}  # settings of methods that came after the first records, with what those were made with

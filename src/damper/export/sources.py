@@ -115,6 +115,10 @@ def find_source(path: str | Path) -> Run | Policy | Path:
     path = find_path(path)
     if path.is_dir():
         return Run(path)
+    if not path.exists() and not path.suffix:  # of a file that is missing its own reader tells
+        raise DamperError(
+            f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file."
+        )
     return path if path.suffix in (".zip", *EXPORTED) else Policy.load(path)
 
 
@@ -189,7 +193,12 @@ def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, A
         raise DamperError("vecnormalize must not be given with a policy that holds statistics of its own (norm_obs).")
     layers = [(w[0].numpy(), b[0, 0].numpy()) for name, (w, b) in policy.weights.items() if _acts(name)]
     network = build(layers, info.activation, info.low, info.high, normaliser=own or normaliser, squash=info.squash)
-    facts = {"backbone": info.backbone, "method": info.method, "seed": info.seed, "steps": info.steps}
+    facts: dict[str, Any] = {
+        "backbone": info.backbone,
+        "method": info.method,
+        "seed": info.seed if info.seed >= 0 else None,
+        "steps": info.steps,
+    }
     facts |= {"settings": info.settings, "versions": info.versions}
     seen = normaliser or np.asarray
     return Source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,12 +87,19 @@ def _drawable(env: EnvLike) -> gymnasium.Env[Any, Any]:
     spec = gymnasium.spec(find_task(env).gymnasium_id) if isinstance(env, str) else env
     follows = isinstance(spec, EnvSpec) and _is_mujoco(spec) and not {"camera_id", "camera_name"} & set(spec.kwargs)
     more = {"camera_name": "track"} if follows else {}
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no screen, whose absence SDL would complain of
     try:
         return make_env(env, render_mode="rgb_array", **more)
     except DamperError as error:
-        if isinstance(env, str | EnvSpec):
+        if not isinstance(env, str | EnvSpec):
+            raise DamperError("env must take render_mode='rgb_array' to be filmed, but its maker does not.") from error
+        if "'render_mode'" not in str(error):
             raise
-        raise DamperError("env must take render_mode='rgb_array' to be filmed, but its maker does not.") from error
+        name = env if isinstance(env, str) else env.id
+        raise DamperError(
+            f"env={name!r} must take render_mode='rgb_array' to be filmed, but does not: let it draw, or leave the "
+            "video out."
+        ) from error
 
 
 def _is_mujoco(spec: EnvSpec | None) -> bool:

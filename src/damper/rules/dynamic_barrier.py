@@ -18,7 +18,7 @@ def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0
 
     Settings:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
-        beta: β ≥ 0, likewise.
+        beta: β ≥ 0, how much of the primary must be kept: ``⟨d, g_R⟩ ≥ β n_R²``.
     """
     check_range("weight", weight, 0.0)
     check_range("beta", beta, 0.0)

@@ -20,7 +20,7 @@ from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.inputs import check_inputs
 from damper.sb3.networks import has_modes
 from damper.sb3.state import MethodState
-from damper.schedules import POINTS, Schedule, as_schedule, value_at
+from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 _FIXED = ("method", "rule", "auxiliary")  # what is built for them stays
 
@@ -56,6 +56,7 @@ class SmoothMixin:
     action_space: Any
     policy: Any
     logger: Any
+    learning_rate: Any
     _current_progress_remaining: float
     _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
 
@@ -85,6 +86,10 @@ class SmoothMixin:
         self._method = default_eta(self.method, self._eta)
         self._use(given)
         self._check_method()
+        if isinstance(self.learning_rate, str):
+            schedule = as_schedule("learning_rate", self.learning_rate)
+            check_number("learning_rate", schedule, "linear:0.001:0")
+            self.learning_rate = schedule.function  # SB3 takes a text for the number itself when it loads
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
         self._index_buffer()
@@ -134,6 +139,10 @@ class SmoothMixin:
             for name, value in given.items()
         }
         known = {name: as_schedule(name, value) for name, value in plain.items()}
+        defaults = self._method.settings()
+        for name in known:
+            if isinstance(defaults[name], int | float):
+                check_number(name, known[name])
         scheduled = any(isinstance(value, Schedule) for value in known.values())
         for point in POINTS[::-10] if scheduled else POINTS[:1]:
             settings = self._routed(known, point)

@@ -18,6 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
+from damper.engine.custom_code import no_env
 from damper.engine.envs.env_spec_json import EnvLike, made_spec, missing_part
 from damper.engine.envs.spec import (
     Spec,
@@ -44,8 +45,8 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
     if isinstance(env, EnvSpec):
         if missing := missing_part(env):
             raise DamperError(
-                f"env must be given, because the record of {env.id!r} does not tell {missing}: name it, or pass a "
-                "callable that makes it."
+                f"env must be given, because the record of {env.id!r} does not tell {missing}: give what made it, as "
+                "in damper.evaluate(run, env=make_env), or name an id (--env)."
             )
         return _make(env, env.id, env_kwargs)
     if callable(env) and env_kwargs:
@@ -53,7 +54,7 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
     made: Any = env(**env_kwargs) if callable(env) else None
     if isinstance(made, gymnasium.Env):
         return made
-    raise DamperError(f"env must be an id, or a callable that returns a new gymnasium.Env, but {env!r} was given.")
+    raise no_env(env)
 
 
 def _check_arguments(env: Callable[..., Any], kwargs: dict[str, Any]) -> None:
@@ -75,6 +76,10 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
         raise_unknown(name, gymnasium.registry, "Gymnasium")
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise MissingExtraError(_explain_import(env, name, error)) from error
+    except gymnasium.error.Error as error:
+        if "Malformed" not in str(error):
+            raise
+        raise_unknown(name, gymnasium.registry, "Gymnasium")
     except (TypeError, ValueError, AttributeError) as error:
         if isinstance(env, EnvSpec):
             raise DamperError(f"env={name!r} cannot be made again as it is recorded, because {error}.") from error
@@ -87,6 +92,10 @@ def _explain_import(env: str | EnvSpec, name: str, error: Exception) -> str:
     spec = env if isinstance(env, EnvSpec) else gymnasium.registry.get(env)
     module = str(spec.entry_point) if spec else ""
     extra = next((extra for package, extra in EXTRAS.items() if module.startswith(package)), None)
+    if extra is None and isinstance(error, ModuleNotFoundError):
+        module = error.name or name.partition(":")[0]  # of an id's own module Gymnasium does not tell the name
+        fix = "install it, run this where it lies, or add its folder to PYTHONPATH."
+        return f"env={name!r} must be importable, but No module named {module!r} was found: {fix}"
     if extra is None or "gymnasium-robotics" in str(error):
         return f"env={name!r} must be importable, but {error}"
     return f'env={name!r} needs a package that is missing ({error}); pip install "damper-rl[{extra}]" installs it.'

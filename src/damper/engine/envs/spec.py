@@ -106,7 +106,7 @@ def read_spaces(
     if not (np.isfinite(act.low).all() and np.isfinite(act.high).all()):
         raise DamperError(
             f"env={name!r} must have a bounded action space, got {act}; "
-            "give it finite bounds, for instance with gymnasium.wrappers.RescaleAction or TransformAction."
+            "give it finite bounds, for instance with gymnasium.wrappers.TransformAction."
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds

@@ -35,7 +35,9 @@ class Run:
         try:
             manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
         except FileNotFoundError as error:
-            raise DamperError(f"{self.path} is no run: it has no manifest.json.") from error
+            inside = sorted(found.parent.name for found in self.path.glob("*/manifest.json"))
+            hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
+            raise DamperError(f"{self.path} is no run: it has no manifest.json{hint}.") from error
         except ValueError as error:
             raise DamperError(f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run.") from error
         return manifest

@@ -197,7 +197,10 @@ class Policy(Predictor):
                 header = (file.metadata() or {})["damper_policy"]
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except SafetensorError as error:
-            raise DamperError(f"{path} is damaged or no safetensors file ({error}).") from error
+            raise DamperError(
+                f"{path} is damaged or no safetensors file ({error}): give a file of a run's policies/, a "
+                "Stable-Baselines3 .zip or an .onnx file."
+            ) from error
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamperError(
                 f"{path} is a safetensors file but no damper policy of this version: give a file of a run's policies/."
