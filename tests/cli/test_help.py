@@ -67,6 +67,14 @@ def test_methods_have_a_line_each_and_eta_is_explained(command):
     assert "(default: 1, the paper's for its tasks)" in options(command)["--eta"]
 
 
+def test_a_setting_that_means_several_things_is_explained_for_each():
+    shown = {name: " ".join(text.split()) for name, text in options("train").items()}
+    assert "(dynamic-barrier); β of the moving averages, in [0, 1] (metabalance); β" in shown["--beta"]
+    assert "weight of the spatial term (caps); weight of the alignment (asap)." in shown["--lambda-S"]
+    assert shown["--eta"].count("η in [0, 1]") == 1
+    assert not any("likewise" in text for text in shown.values())
+
+
 def test_what_help_says_of_methods_is_what_they_are():
     assert json.loads(FILE.read_text()) == method_help.describe(), "write it anew: python -m damper.cli.method_help"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
+from operator import itemgetter
 from typing import Any
 
 from damper.activations import ACTIVATIONS
@@ -56,9 +57,20 @@ def _setting(setting: str, values: dict[str, Any]) -> dict[str, str]:
     differing = dict(sorted(values.items())) if len(set(values.values())) > 1 else {"": next(iter(values.values()))}
     shown = ", ".join(f"{_plain(value)} {name}".strip() for name, value in differing.items())
     shown = f"{shown}, the paper's for its tasks" if _has_published(setting, values) else shown
-    words = next(filter(None, (_description(METHODS[name], setting) for name in values)), "")
+    words = _meaning({name: _description(METHODS[name], setting) for name in values})
     kind = KINDS.get(type(next(iter(values.values()))), "numbers")
     return {"kind": kind, "help": f"{words} Taken by {of}.".strip(), "default": shown}
+
+
+def _meaning(descriptions: dict[str, str]) -> str:
+    """What a setting is; where it is another thing for another method, what it is for each."""
+    owners: dict[str, list[str]] = {}
+    for name, words in filter(itemgetter(1), descriptions.items()):
+        known = next((longer for longer in owners if longer.startswith(words.removesuffix("."))), words)
+        owners.setdefault(known, []).append(name)
+    if len(owners) < 2:
+        return next(iter(owners), "")
+    return "; ".join(f"{words.removesuffix('.')} ({', '.join(names)})" for words, names in owners.items()) + "."
 
 
 def _has_published(setting: str, values: dict[str, Any]) -> bool:
@@ -76,7 +88,7 @@ def _description(method: Method, setting: str) -> str:
     for function in method.functions.values():
         found = re.search(rf"^ +{setting}: (.+?)(?=\n +\w+: |\n\n|\Z)", inspect.getdoc(function) or "", re.S | re.M)
         if found:
-            words = " ".join(found[1].replace("``", "").split())
+            words = " ".join(found[1].replace("``", "").split()).replace(", likewise", "")
             return re.sub(r"[.,:] a float,? or a tensor that broadcasts over the leading axes", "", words, flags=re.I)
     return ""
 

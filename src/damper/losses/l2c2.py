@@ -98,7 +98,11 @@ def _critic(
     beta: Setting = 0.1,
     released_d: bool = False,
 ) -> Tensor:
-    r"""``mean(λ_V ½ |min_j Q_j(s, a) − min_j Q_j(s̃, a)|)`` with ``λ_V = β λ_π / d``; settings as the actor's."""
+    r"""``mean(λ_V ½ |min_j Q_j(s, a) − min_j Q_j(s̃, a)|)`` with ``λ_V = β λ_π / d``.
+
+    Settings as the actor's, and:
+        beta: β, the weight of the critic's term.
+    """
     near = neighbour(batch, noise["l2c2"], sigma, lambda_low, lambda_high, released_d)
     value, value_near = (critic(obs, batch.action).amin(-2) for obs in (batch.obs, near.obs))
     weight = spread(beta, value) * near.weight / near.d

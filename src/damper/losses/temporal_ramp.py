@@ -25,7 +25,7 @@ def _temporal_ramp(
         noise: none.
         weight: λ, reached at the end.
         mask_terminal: leave out pairs that end in a termination.
-        units: of the actions, as for the temporal loss itself.
+        units: actions in "policy" scale, [-1, 1], or in the "environment"'s own.
     """
     return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
 
