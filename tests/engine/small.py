@@ -38,16 +38,16 @@ def population(
     seeds: Sequence[int],
     dtype: torch.dtype = torch.float32,
     automatic: bool = False,
-    hyper: Mapping[str, Sequence[float]] | None = None,
+    hparams: Mapping[str, Sequence[float]] | None = None,
     own: Mapping[str, Sequence[float]] | None = None,
     compiled: bool = False,
 ) -> Population:
-    """One agent per seed; ``hyper`` and ``own`` (the method's settings) give values per agent.
+    """One agent per seed; ``hparams`` and ``own`` (the method's settings) give values per agent.
 
     ``compiled`` takes the form that torch.compile gets, without compiling it.
     """
     numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
-    numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hyper or {}).items()}
+    numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hparams or {}).items()}
     chosen = find_method(method)
     settings = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
     return Population(backbone, chosen, SHAPE, Streams(seeds), numbers, settings, dtype, automatic, compiled)

@@ -117,8 +117,8 @@ def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
     made = resolve("Pendulum", "td3", "damper", seeds=(4, 2), eta=[0.0, 1.0], learning_rate=[1e-3, 1e-4])
     rows = [(a["learning_rate"], a["eta"], a["seed"]) for a in made.agents()]
     assert rows == [(rate, eta, seed) for rate in (1e-3, 1e-4) for eta in (0.0, 1.0) for seed in (4, 2)]
-    hyper, rule = made.per_agent_hparams(), made.method_kwargs(torch.device("cpu"), torch.float32)["rule"]
-    assert hyper["learning_rate"].tolist() == [row[0] for row in rows] and hyper["gamma"].tolist() == [0.99] * 8
+    hparams, rule = made.per_agent_hparams(), made.method_kwargs(torch.device("cpu"), torch.float32)["rule"]
+    assert hparams["learning_rate"].tolist() == [row[0] for row in rows] and hparams["gamma"].tolist() == [0.99] * 8
     assert rule["eta"].tolist() == [row[1] for row in rows] and rule["eta"].dtype == torch.float32
 
 

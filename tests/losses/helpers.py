@@ -88,9 +88,9 @@ def population(
 ) -> Population:
     """Small fresh agents."""
     method = find_method(method)
-    hyper = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
+    hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     shape = Shape(OBS, ACT, net_arch=(6, 5))
-    return Population(backbone, method, shape, Streams(seeds), hyper, method.route(settings), dtype)
+    return Population(backbone, method, shape, Streams(seeds), hparams, method.route(settings), dtype)
 
 
 def stacked_batch(streams: Streams, k: int, dtype: torch.dtype = torch.float64, size: int = BATCH) -> Batch:

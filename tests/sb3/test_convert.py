@@ -38,11 +38,11 @@ def model(backbone: str, activation: str = "silu", kind=OURS, **settings):
 
 def engine_policy(backbone: str, activation: str, method: str = "damper") -> Policy:
     """A policy as the engine writes it."""
-    hyper = {"learning_rate": 1e-3, "gamma": 0.99, "tau": 0.005, "ent_coef": 0.2, "target_policy_noise": 0.2}
-    hyper |= {"target_noise_clip": 0.5, "action_noise": 0.1}
+    hparams = {"learning_rate": 1e-3, "gamma": 0.99, "tau": 0.005, "ent_coef": 0.2, "target_policy_noise": 0.2}
+    hparams |= {"target_noise_clip": 0.5, "action_noise": 0.1}
     population = Population(
         backbone, METHODS[method], Shape(3, 1, (12, 10), activation), Streams([7]),
-        {name: torch.tensor([value]) for name, value in hyper.items()}, METHODS[method].route({}),
+        {name: torch.tensor([value]) for name, value in hparams.items()}, METHODS[method].route({}),
     )  # fmt: skip
     layout = population.networks.actor_layout
     row = Layout(layout.layers).join(leaves(layout.split(population.state["actor"])))[0]

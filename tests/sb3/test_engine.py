@@ -66,9 +66,9 @@ def parameters(model: Any, name: str) -> list[torch.Tensor]:
 
 def engine_like(model: Any, backbone: str, method: Method) -> Population:
     """The engine's single agent with the model's weights."""
-    hyper = {name: torch.full((1,), value) for name, value in {**HYPER, **OWN[backbone]}.items()}
+    hparams = {name: torch.full((1,), value) for name, value in {**HYPER, **OWN[backbone]}.items()}
     shape = Shape(OBS, ACT, ARCH)
-    engine = Population(backbone, method, shape, Streams([0]), hyper, method.route({}), torch.float32)
+    engine = Population(backbone, method, shape, Streams([0]), hparams, method.route({}), torch.float32)
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
         if name in engine.state:
             layout = engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout

@@ -39,7 +39,7 @@ def target(
     critic: Critic,
     batch: Batch,
     noise: NoiseDraws,
-    hyper: Mapping[str, Tensor],
+    hparams: Mapping[str, Tensor],
     sampler: Sampler = sample,
 ) -> Tensor:
     """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor.
@@ -48,8 +48,8 @@ def target(
     """
     action, log_prob = sampler(actor, batch.next_obs, noise["target"])
     value = critic(batch.next_obs, action).amin(-2)
-    value = value - spread(hyper["ent_coef"], value) * log_prob
-    return batch.reward + (1.0 - batch.terminated) * spread(hyper["gamma"], value) * value
+    value = value - spread(hparams["ent_coef"], value) * log_prob
+    return batch.reward + (1.0 - batch.terminated) * spread(hparams["gamma"], value) * value
 
 
 def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
@@ -62,14 +62,14 @@ def actor_loss(
     critic: Critic,
     batch: Batch,
     noise: NoiseDraws,
-    hyper: Mapping[str, Tensor],
+    hparams: Mapping[str, Tensor],
     sampler: Sampler = sample,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and ``log π`` of every action for the temperature."""
     action, log_prob = sampler(policy, batch.obs, noise["policy"])
     # amin would share the gradient among equal values, where SB3 gives it to one of them.
     value = critic(batch.obs, action).min(-2).values
-    loss = (spread(hyper["ent_coef"], value) * log_prob - value).mean(-1)
+    loss = (spread(hparams["ent_coef"], value) * log_prob - value).mean(-1)
     return loss, {"log_prob": log_prob.detach()}
 
 
@@ -78,11 +78,11 @@ def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
     return -(log_prob.mean(-1) + target_entropy)
 
 
-def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """A sample of the policy."""
     return sample(policy, obs, noise["exploration"])[0]
 
 
-def perturb(action: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """Random actions stay as drawn."""
     return action

@@ -20,13 +20,13 @@ NOISE = {"target": Noise("normal", "action")}
 EXPLORATION = {"exploration": Noise("normal", "action")}
 
 
-def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``; both networks targets."""
     mu = actor(batch.next_obs)
-    clip = spread(hyper["target_noise_clip"], mu)
-    smoothing = (noise["target"] * spread(hyper["target_policy_noise"], mu)).clamp(-clip, clip)
+    clip = spread(hparams["target_noise_clip"], mu)
+    smoothing = (noise["target"] * spread(hparams["target_policy_noise"], mu)).clamp(-clip, clip)
     value = critic(batch.next_obs, (mu + smoothing).clamp(-1.0, 1.0)).amin(-2)
-    return batch.reward + (1.0 - batch.terminated) * spread(hyper["gamma"], value) * value
+    return batch.reward + (1.0 - batch.terminated) * spread(hparams["gamma"], value) * value
 
 
 def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
@@ -35,17 +35,17 @@ def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
 
 
 def actor_loss(
-    policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hyper: Mapping[str, Tensor]
+    policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``L_R = −mean Q_1(s, μ(s))``, and nothing beside it."""
     return -critic.first(batch.obs, policy(batch.obs)).mean(-1), {}
 
 
-def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """``clip(μ(s) + σ ε, ±1)``."""
-    return perturb(policy(obs), noise, hyper)
+    return perturb(policy(obs), noise, hparams)
 
 
-def perturb(action: Tensor, noise: NoiseDraws, hyper: Mapping[str, Tensor]) -> Tensor:
+def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """Exploration noise on an action; SB3 adds it to the first random ones too."""
-    return torch.clamp(action + spread(hyper["action_noise"], action) * noise["exploration"], -1.0, 1.0)
+    return torch.clamp(action + spread(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0)

@@ -14,7 +14,7 @@ from typing import Any
 from damper.bench.interleaved_timing import wait
 from damper.bench.result import Measurement
 from damper.bench.workloads import MODES, ExecutionMode
-from damper.engine.device.precision import on_device
+from damper.engine.device.precision import device_context
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
 from damper.errors import DamperError
@@ -96,7 +96,7 @@ def speed(settings: Settings) -> float:
     def note(line: dict[str, Any]) -> None:
         lines.append((line["step"], time.perf_counter()))
 
-    with tempfile.TemporaryDirectory() as folder, on_device(settings.device, settings.tf32):
+    with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         Trainer(settings, Path(folder) / "run", (note,)).train()
     # The first stretch with updates holds compilation and graph capture.
     learning = [line for line in lines if line[0] > settings.learning_starts + settings.log_every]
@@ -112,7 +112,7 @@ def shares(settings: Settings) -> dict[str, float]:
         if not begun and line["step"] > settings.learning_starts + settings.log_every:
             begun.append((time.perf_counter(), line["step"], dict(spent)))
 
-    with tempfile.TemporaryDirectory() as folder, on_device(settings.device, settings.tf32):
+    with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         trainer = Trainer(settings, Path(folder) / "run", (start,))
         setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)

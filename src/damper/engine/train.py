@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.custom_code import is_named
-from damper.engine.device.precision import on_device
+from damper.engine.device.precision import device_context
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.loop.callbacks import Callback, as_callbacks
-from damper.engine.loop.trainer import Listener, Trainer
+from damper.engine.loop.trainer import MetricsWriter, Trainer
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
@@ -99,22 +99,22 @@ def run_settings(
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
-        stack.enter_context(on_device(settings.device, settings.tf32))
+        stack.enter_context(device_context(settings.device, settings.tf32))
         if tensorboard:
             find_writer()  # before anything is begun
-        listeners: list[Listener] = []
+        metrics_writers: list[MetricsWriter] = []
         trainer = Trainer(settings, out)
         if progress and not trainer.run.finished:
             if settings.backend == "envpool":
                 say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
             if settings.compile:
                 say("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
-            listeners.append(stack.enter_context(Progress(settings)))
+            metrics_writers.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
             board = stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step))
-            listeners.append(board)
-            trainer.evaluations.listeners = (board.evaluated,)
-        trainer.listeners, trainer.callbacks.functions = tuple(listeners), callbacks
+            metrics_writers.append(board)
+            trainer.evaluations.writers = (board.evaluated,)
+        trainer.metrics_writers, trainer.callbacks.functions = tuple(metrics_writers), callbacks
         return trainer.train()
 
 

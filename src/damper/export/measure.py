@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.device.threads import threads
-from damper.engine.envs import EnvLike, named_spec, spec_of
+from damper.engine.envs import EnvLike, spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import same_task
 from damper.errors import DamperError
 from damper.rollout import Act, evaluation_seeds, rollout
@@ -55,7 +55,7 @@ def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any]
         return None
     content = json.loads((folder / "episodes.json").read_text())
     recorded = content.get("env_spec")
-    seen = named_spec(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
+    seen = spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     # Not what a filter behind the policy made of its actions: the exported file has none.
     mine = [row for row in content["episodes"] if row["agent"] == agent and "raw_smoothness" not in row]
     fits = same_task(seen, env) and content.get("steps", steps) == steps

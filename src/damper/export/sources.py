@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs import EnvLike, Spec, named_spec, spec_of
+from damper.engine.envs import EnvLike, Spec, spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
@@ -303,7 +303,7 @@ def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:
         raise DamperError(f"vecnormalize must not be given with {path}: an exported file holds its statistics already.")
     act, contract = open_file(path)
     facts, recorded, name = contract.get("training", {}), contract.get("env_spec"), contract.get("env")
-    env = EnvSpec.from_json(recorded) if recorded else named_spec(name) if name else None
+    env = EnvSpec.from_json(recorded) if recorded else spec_from_id(name) if name else None
     shapes = [contract[part]["shape"][1] for part in ("observation", "action") if part in contract]
     sizes = (shapes[0], shapes[1]) if shapes else None
     return Source(act, env, facts, smoothness=contract.get("smoothness"), sizes=sizes)

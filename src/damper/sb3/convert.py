@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from damper.activations import NAMES, known_modules
 from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs.env_spec_json import UNKNOWN, named_spec, to_json, with_unknown_wrapper
+from damper.engine.envs.env_spec_json import UNKNOWN, spec_from_id, to_json, with_unknown_wrapper
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import versions
@@ -121,7 +121,7 @@ def env_spec(model: Any) -> EnvSpec:
     env = model.get_env()
     if env is None:
         recorded = getattr(model, "env_spec", None)
-        return EnvSpec.from_json(recorded) if recorded else named_spec(getattr(model, "env_id", UNKNOWN))
+        return EnvSpec.from_json(recorded) if recorded else spec_from_id(getattr(model, "env_id", UNKNOWN))
     specs = env.get_attr("spec") if env.has_attr("spec") else [None]
     spec = specs[0] or EnvSpec(UNKNOWN)
     if any(other != spec for other in specs[1:]):

@@ -54,9 +54,9 @@ class SACMixin(OffPolicyMixin):
             if self.use_sde:
                 self.actor.reset_noise()
             policy = GaussianPolicy(self.actor, self.method_state)
-            hyper: dict[str, Any] = {"gamma": inputs.gamma, "ent_coef": self._temperature(policy, inputs, log)}
-            self._update_critic(self._target(policy, inputs, hyper), policy, inputs, log)
-            self._update_actor(self._actor_loss(policy, inputs, hyper), policy, inputs, log)
+            hparams: dict[str, Any] = {"gamma": inputs.gamma, "ent_coef": self._temperature(policy, inputs, log)}
+            self._update_critic(self._target(policy, inputs, hparams), policy, inputs, log)
+            self._update_actor(self._actor_loss(policy, inputs, hparams), policy, inputs, log)
             if step % self.target_update_interval == 0:
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
@@ -79,17 +79,17 @@ class SACMixin(OffPolicyMixin):
         self.ent_coef_optimizer.step()
         return ent_coef
 
-    def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+    def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         if self._method.actor and inputs.smooth.next_obs is inputs.native.next_obs and not self._has_modes:
             policy.parameters(inputs.native.next_obs)  # with its graph: the smoothness loss looks at s' too
         with torch.no_grad():
-            return self._bellman(policy, inputs, hyper)
+            return self._bellman(policy, inputs, hparams)
 
-    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
-        return sac.target(policy, Critic(self.critic_target), inputs.native, _NO_NOISE, hyper, _sampler)
+    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
+        return sac.target(policy, Critic(self.critic_target), inputs.native, _NO_NOISE, hparams, _sampler)
 
-    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
-        return sac.actor_loss(policy, Critic(self.critic), inputs.native, _NO_NOISE, hyper, _sampler)[0]
+    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
+        return sac.actor_loss(policy, Critic(self.critic), inputs.native, _NO_NOISE, hparams, _sampler)[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:

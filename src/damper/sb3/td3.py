@@ -52,9 +52,9 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
     def _target(self, inputs: UpdateInputs) -> Tensor:
         # Drawn at its scale, as SB3 does: scaling a standard normal may round differently.
         noise = {"target": inputs.native.action.clone().normal_(0, self.target_policy_noise)}
-        hyper: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
-        hyper["gamma"] = inputs.gamma
-        return td3.target(Policy(self.actor_target), Critic(self.critic_target), inputs.native, noise, hyper)
+        hparams: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
+        hparams["gamma"] = inputs.gamma
+        return td3.target(Policy(self.actor_target), Critic(self.critic_target), inputs.native, noise, hparams)
 
 
 class TD3(TD3Base):

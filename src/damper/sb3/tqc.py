@@ -91,14 +91,14 @@ class TQC(SACMixin, sb3_contrib.TQC):
                 f"method {self._method.name!r} has a loss on values Q(s, a), while TQC's critics tell quantiles: {fix}."
             )
 
-    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
         batch = inputs.native
         action, log_prob = policy.sample(batch.next_obs)
         kept = self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
         quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
-        quantiles = quantiles - hyper["ent_coef"] * log_prob.reshape(-1, 1)
-        discount = ((1 - batch.terminated) * hyper["gamma"]).reshape(-1, 1)
+        quantiles = quantiles - hparams["ent_coef"] * log_prob.reshape(-1, 1)
+        discount = ((1 - batch.terminated) * hparams["gamma"]).reshape(-1, 1)
         target: Tensor = batch.reward.reshape(-1, 1) + discount * quantiles
         return target
 
@@ -106,8 +106,8 @@ class TQC(SACMixin, sb3_contrib.TQC):
         quantiles = self.critic(inputs.native.obs, inputs.native.action)
         return quantile_huber_loss(quantiles, target.unsqueeze(1), sum_over_quantiles=False)
 
-    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hyper: dict[str, Any]) -> Tensor:
+    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         action, log_prob = policy.sample(inputs.native.obs)
         value = self.critic(inputs.native.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
-        loss: Tensor = (hyper["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()
+        loss: Tensor = (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()
         return loss

@@ -13,21 +13,21 @@ def test_what_is_sent_arrives_and_may_be_written_over() -> None:
     device = torch.device("cpu")
     upload, target = Upload((2, 3), device, torch.float32), torch.zeros(4, 2, 3)
     for step in range(4):
-        upload.room()[...] = np.full((2, 3), step + 1, np.float64)
+        upload.host_buffer()[...] = np.full((2, 3), step + 1, np.float64)
         upload.send(target[step])
-        upload.mark()
+        upload.record_event()
     assert target[:, 0, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_what_was_fetched_stays() -> None:
     download, source = Download((2,), torch.device("cpu"), torch.float64), torch.ones(2, dtype=torch.float64)
     download.start(source)
-    download.mark()
+    download.record_event()
     first = download.wait()
     source.zero_()
     assert download.wait().tolist() == [1.0, 1.0], "as it was when the copy began"
     download.start(source)
-    download.mark()
+    download.record_event()
     assert download.wait().tolist() == [0.0, 0.0] and first.tolist() == [1.0, 1.0], "an array of its own"
 
 
@@ -42,16 +42,16 @@ def test_a_busy_device_neither_holds_up_the_host_nor_gets_the_wrong_numbers() ->
         for _ in range(20):
             work = work @ work
         busy.record()
-        upload.room()[...] = 0.0
+        upload.host_buffer()[...] = 0.0
         upload.send(targets[0])
-        upload.mark()
+        upload.record_event()
         assert not busy.query(), "the host is ahead of the device"
         download.start(targets[0])
-        download.mark()
+        download.record_event()
         for step in range(1, 50):
-            upload.room()[...] = step
+            upload.host_buffer()[...] = step
             upload.send(targets[step])
-            upload.mark()
+            upload.record_event()
         for _ in range(20):
             work = work @ work
     assert download.wait().tolist() == [0.0] * 64

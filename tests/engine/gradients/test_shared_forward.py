@@ -38,7 +38,7 @@ def build(backbone: str, method: str | Method) -> tuple[Population, Objectives]:
         if name in made.state:
             made.state[name] *= 1.0 + 0.1 * factor
     batch, noise = small.inputs(made, SEEDS, 0)
-    return made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper)
+    return made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hparams)
 
 
 def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
@@ -106,7 +106,7 @@ def test_values_per_agent_reach_their_agent() -> None:
     own = {"lambda_T": [0.0, 0.5, 2.0], "sigma": [0.1, 0.0, 0.4]}
     made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
     batch, noise = small.inputs(made, SEEDS, 0)
-    check_backends(made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hyper))
+    check_backends(made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hparams))
 
 
 def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:

@@ -69,7 +69,7 @@ def test_no_false_transition(tmp_path: Path, buffer_size: int) -> None:
 def test_episodes_are_told_as_they_were(tmp_path: Path) -> None:
     trainer = Trainer(resolve(Diary, "td3", "plain", (0, 1), 600, **TINY), tmp_path / "run")
     lines: list[dict[str, Any]] = []
-    trainer.listeners = (lines.append,)
+    trainer.metrics_writers = (lines.append,)
     run = trainer.train()
     assert run.metrics() == lines and [line["step"] for line in lines] == [100, 200, 300, 400, 500, 600]
     assert [line["updates"] for line in lines] == [80, 180, 280, 380, 480, 580]
@@ -167,7 +167,7 @@ def test_each_line_holds_the_means_since_the_one_before(
         step_critic(gradient, logs, *given)
 
     monkeypatch.setattr(population, "step_critic", watched)
-    trainer.listeners = (lambda line: at.append((len(losses), len(combined))),)
+    trainer.metrics_writers = (lambda line: at.append((len(losses), len(combined))),)
     lines = trainer.train().metrics()
     assert at == ([(30, 10), (70, 23)] if backbone == "td3" else [(30, 30), (70, 70)])
     cosine = torch.stack([torch.cosine_similarity(step.primary, step.auxiliary) for step in combined])

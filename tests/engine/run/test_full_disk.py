@@ -123,7 +123,7 @@ def test_a_disk_that_is_really_full(small_disk: Path, expected: dict[str, str]) 
             room = os.statvfs(small_disk)
             ballast.write_bytes(b"0" * (room.f_bavail * room.f_frsize))
 
-    trainer.listeners = (take_all,)
+    trainer.metrics_writers = (take_all,)
     with pytest.raises(DamperError, match=r"the disk is full: .* Free some space and start again"):
         trainer.train()
     assert trainer.step in (60, 80)

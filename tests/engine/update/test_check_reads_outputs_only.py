@@ -19,8 +19,8 @@ SHAPE = Shape(3, 2, (400, 300))
 
 
 def check(backbone: str, method: Method, **own: Any) -> None:
-    hyper = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
-    check_reads_outputs_only(backbone, method, SHAPE, hyper, method.route(own))
+    hparams = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
+    check_reads_outputs_only(backbone, method, SHAPE, hparams, method.route(own))
 
 
 @pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave", "damper+asap", "scalarization+l2c2"])

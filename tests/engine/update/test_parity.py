@@ -24,12 +24,12 @@ TD3 = {"target_policy_noise": 0.2, "target_noise_clip": 0.5, "action_noise": 0.1
 
 def build(backbone: str, dtype: torch.dtype, ent_coef: float | str, compiled: bool) -> Population:
     own = TD3 if backbone == "td3" else {"ent_coef": 1.0 if ent_coef == "auto" else ent_coef}
-    hyper = {name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()}
+    hparams = {name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()}
     shape = Shape(reference.OBS, reference.ACT, reference.ARCH)
     empty = {"actor": {}, "rule": {}, "critic": {}}
     automatic = ent_coef == "auto"
     return Population(
-        backbone, METHODS["plain"], shape, Streams([0]), hyper, empty, dtype, automatic, compiled=compiled
+        backbone, METHODS["plain"], shape, Streams([0]), hparams, empty, dtype, automatic, compiled=compiled
     )
 
 

@@ -52,9 +52,9 @@ def build(
     compiled: bool = False,
 ) -> Population:
     backbone, automatic, method = case
-    hyper = {name: [values[j] for j in members] for name, values in HYPER.items()}
+    hparams = {name: [values[j] for j in members] for name, values in HYPER.items()}
     own = {name: [values[j] for j in members] for name, values in OWN.get(method, {}).items()}
-    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hyper, own, compiled)
+    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, compiled)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

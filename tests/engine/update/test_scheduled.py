@@ -35,7 +35,7 @@ def values_seen(trainer: Trainer) -> list[tuple[float, list[float], list[float]]
 
         def spy(learn: Any = learn) -> None:
             population = learner.population
-            rate, eta = population.hyper["learning_rate"], population.settings["rule"]["eta"]
+            rate, eta = population.hparams["learning_rate"], population.settings["rule"]["eta"]
             done = int(learner.replay.steps_for_sampling) / trainer.settings.steps
             seen.append((1 - done, rate.tolist(), eta.tolist()))
             learn()

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from damper.engine.envs.spec import unscale_action
 from damper.metrics import mean_change, smoothness
 
-ROOM = 256  # steps, at first
+INITIAL_STEPS = 256  # of which there is room at first
 
 
 class Episode(NamedTuple):
     """One finished training episode; ``sm`` and ``change`` are of the deterministic actions, without exploration."""
 
     agent: int
-    total: float
+    episode_return: float
     length: int
     sm: float
     change: float
@@ -34,8 +34,8 @@ class Episodes:
         """All at their first step."""
         self.low, self.high = low, high
         self._began, self._steps = np.zeros(agents, np.int64), 0
-        self._means = np.zeros((ROOM, agents, low.size), np.float32)
-        self._rewards = np.zeros((ROOM, agents), np.float32)
+        self._actions = np.zeros((INITIAL_STEPS, agents, low.size), np.float32)
+        self._rewards = np.zeros((INITIAL_STEPS, agents), np.float32)
 
     @property
     def first(self) -> NDArray[np.bool_]:
@@ -44,12 +44,12 @@ class Episodes:
         return first
 
     def step(
-        self, mean_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
+        self, deterministic_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
     ) -> list[Episode]:
         """Take one step into account; returns the episodes that it ended."""
-        if self._steps == len(self._means):
+        if self._steps == len(self._actions):
             self.restore(self.state())
-        self._means[self._steps], self._rewards[self._steps] = mean_actions, reward
+        self._actions[self._steps], self._rewards[self._steps] = deterministic_actions, reward
         self._steps += 1
         finished = [self._finish(int(agent)) for agent in np.flatnonzero(ended)]
         if finished:
@@ -58,10 +58,10 @@ class Episodes:
 
     def _finish(self, agent: int) -> Episode:
         lasted = slice(int(self._began[agent]), self._steps)
-        means = self._means[lasted, agent]  # in [-1, 1], a range of two
-        sent = unscale_action(means, self.low, self.high)
-        total = float(self._rewards[lasted, agent].sum(dtype=np.float64))
-        return Episode(agent, total, len(means), smoothness(sent), mean_change(means) / 2.0)
+        actions = self._actions[lasted, agent]  # in [-1, 1], a range of two
+        sent = unscale_action(actions, self.low, self.high)
+        episode_return = float(self._rewards[lasted, agent].sum(dtype=np.float64))
+        return Episode(agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: nothing from before the oldest current episode."""
@@ -69,15 +69,15 @@ class Episodes:
         known = slice(oldest, self._steps)
         return {
             "began": self._began - oldest,
-            "means": self._means[known].copy(),
+            "means": self._actions[known].copy(),
             "rewards": self._rewards[known].copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from ``state``, with room for as many steps again."""
         self._began, self._steps = np.array(state["began"]), len(state["means"])
-        more = max(ROOM, self._steps, len(self._means) - self._steps)
-        self._means, self._rewards = (
+        more = max(INITIAL_STEPS, self._steps, len(self._actions) - self._steps)
+        self._actions, self._rewards = (
             np.concatenate((kept, np.zeros((more, *kept.shape[1:]), np.float32)))
             for kept in (state["means"], state["rewards"])
         )

@@ -60,9 +60,9 @@ class Replay:
 
     def add(self, rows: ArrayLike) -> None:
         """Store one step of all agents, over the oldest one once full."""
-        self._new.room()[...] = rows
+        self._new.host_buffer()[...] = rows
         self._store()
-        self._new.mark()
+        self._new.record_event()
         self.stored += 1
         self.steps_counted = self.stored
 

@@ -9,7 +9,7 @@ import torch
 
 
 @contextmanager
-def on_device(device: str, tf32: bool) -> Iterator[None]:
+def device_context(device: str, tf32: bool) -> Iterator[None]:
     """Make a CUDA device the current one and allow TF32 products or not; both are restored in the end."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32

@@ -1,8 +1,8 @@
-"""Small arrays between host and device at every step, without waiting for whatever else the device was asked to do.
+"""Small arrays between host and device at every step, by asynchronous copies through pinned memory.
 
-A plain copy waits until the device is done with everything before it. These go through page-locked memory, in order
-with the device's work, and wait only where a number is needed. The copies themselves can be captured in a CUDA
-graph; ``mark`` is called after it was launched.
+A plain copy waits until the device has done everything before it. These are stream-ordered: they run after what the
+current stream was given before, and the host waits only where it needs the numbers. The copies themselves can be
+captured in a CUDA graph; ``record_event`` is called after that was launched.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
-class _Staging:
-    """Host memory of a fixed shape, and the moment when the last copy from or to it is through."""
+class _PinnedBuffer:
+    """Host memory of a fixed shape, pinned for a GPU, and the event after which the last copy from or to it is done."""
 
     def __init__(
         self,
         shape: Sequence[int],
         device: torch.device,
         dtype: torch.dtype,
-        through: torch.cuda.Event | None = None,
+        done_event: torch.cuda.Event | None = None,
     ) -> None:
-        """``through`` is given where another one's moment stands for this one's too."""
+        """``done_event`` is given where another buffer's stands for this one's too."""
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
-        self._numbers = self._host.numpy()
-        self.through = through or (torch.cuda.Event() if on_gpu else None)
+        self._array = self._host.numpy()
+        self.done_event = done_event or (torch.cuda.Event() if on_gpu else None)
 
-    def mark(self) -> None:
-        """The host's memory is in use until what was launched so far is through."""
-        if self.through is not None:
-            self.through.record()
+    def record_event(self) -> None:
+        """Mark this point of the stream: the host's memory is in use until it is reached."""
+        if self.done_event is not None:
+            self.done_event.record()
 
-    def _settled(self) -> NDArray[Any]:
+    def _synchronize(self) -> NDArray[Any]:
         """The host's memory, once it is no longer in use; at once if it never was."""
-        if self.through is not None:
-            self.through.synchronize()
-        return self._numbers
+        if self.done_event is not None:
+            self.done_event.synchronize()
+        return self._array
 
 
-class Upload(_Staging):
-    """From the host: write into ``room()``, then ``send`` and ``mark``."""
+class Upload(_PinnedBuffer):
+    """Host to device: write into ``host_buffer()``, then ``send`` and ``record_event``."""
 
-    def room(self) -> NDArray[Any]:
-        """Where to write what ``send`` will copy."""
-        return self._settled()
+    def host_buffer(self) -> NDArray[Any]:
+        """Where to write what ``send`` will copy; waits for the copy before."""
+        return self._synchronize()
 
     def send(self, target: Tensor) -> None:
-        """Copy to the device after what it was asked before; the host does not wait."""
+        """Copy to the device in stream order; the host does not wait."""
         target.copy_(self._host, non_blocking=True)
 
 
-class Download(_Staging):
-    """To the host: ``start`` after what computes the tensor and ``mark``; ``wait`` where its numbers are needed."""
+class Download(_PinnedBuffer):
+    """Device to host: ``start`` after what computes the tensor, ``record_event``; ``wait`` where numbers are needed."""
 
     def start(self, source: Tensor) -> None:
-        """Copy from the device after what it was asked before; what it is asked after ``mark`` delays no ``wait``."""
+        """Copy from the device in stream order; what is launched after ``record_event`` delays no ``wait``."""
         self._host.copy_(source, non_blocking=True)
 
     def wait(self) -> NDArray[Any]:
         """The numbers of the last ``start``, an array of their own."""
-        return self._settled().copy()
+        return self._synchronize().copy()

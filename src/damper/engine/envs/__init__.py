@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from damper.engine.envs import envpool_pool, gymnasium_pool
-from damper.engine.envs.env_spec_json import EnvLike, named_spec
+from damper.engine.envs.env_spec_json import EnvLike, spec_from_id
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
 from damper.engine.envs.spec import Pool, Spec, Transition
@@ -22,7 +22,7 @@ __all__ = [
     "Transition",
     "find_task",
     "make_pool",
-    "named_spec",
+    "spec_from_id",
     "spec_of",
 ]
 

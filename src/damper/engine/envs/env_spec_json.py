@@ -23,7 +23,7 @@ UNKNOWN = "unknown"  # the id where nothing tells one
 EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
 
 # Wrappers that only look on, by the ends of their entry points: an evaluation does without them.
-_WATCHING = (
+_PASSIVE_WRAPPERS = (
     "stable_baselines3.common.monitor:Monitor",
     ":RecordEpisodeStatistics",
     ":RecordVideo",
@@ -32,7 +32,7 @@ _WATCHING = (
 )
 
 
-def named_spec(env: str) -> EnvSpec:
+def spec_from_id(env: str) -> EnvSpec:
     """The spec of a task or id as it is registered here, without making it; the bare id where none is."""
     task = find_task(env)
     spec = copy.deepcopy(gymnasium.registry.get(task.gymnasium_id)) or EnvSpec(task.gymnasium_id)
@@ -40,7 +40,7 @@ def named_spec(env: str) -> EnvSpec:
     return spec
 
 
-def made_spec(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
+def spec_from_env(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
     """The spec of an environment that was made from an id (which may name its module), a spec or a callable."""
     spec = made.spec or EnvSpec(type(made.unwrapped).__name__)
     if isinstance(env, str) and ":" in env:
@@ -59,7 +59,7 @@ def to_json(spec: EnvSpec) -> str:
     """The spec for a file; what another process could not make from it becomes null."""
     kwargs = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
     described = _fits_json(kwargs)
-    wrappers = [w for w in spec.additional_wrappers if not w.entry_point.endswith(_WATCHING)]
+    wrappers = [w for w in spec.additional_wrappers if not w.entry_point.endswith(_PASSIVE_WRAPPERS)]
     return replace(
         spec,
         entry_point=_importable(spec.entry_point) if described else None,

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from damper.engine.envs.env_spec_json import named_spec, same_task
+from damper.engine.envs.env_spec_json import same_task, spec_from_id
 from damper.engine.envs.spec import (
     Spec,
     Transition,
@@ -49,7 +49,7 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
     except TypeError as error:
         raise DamperError(f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}") from error
     limit = described.config.max_episode_steps
-    spec = read_spaces(named_spec(task.gymnasium_id), *_spaces(described), limit, task.period)
+    spec = read_spaces(spec_from_id(task.gymnasium_id), *_spaces(described), limit, task.period)
     # Where it knows no bounds, EnvPool 1.2.5 gives C++'s smallest positive and largest float.
     unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (spec.obs_high == np.finfo(np.float32).max)
     spec.obs_low[unknown], spec.obs_high[unknown] = -np.inf, np.inf
@@ -66,7 +66,7 @@ def _spaces(described: Any) -> tuple[Any, Any]:
 def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
     """The task and the settings that name it to EnvPool, whose ids already say what `task.kwargs` says."""
     if isinstance(env, EnvSpec):
-        if not same_task(env, named_spec(env.id)):
+        if not same_task(env, spec_from_id(env.id)):
             raise DamperError(
                 f"env must be what its id names for backend='envpool', but {env.id} was made with other arguments, "
                 "time limit or wrappers; use backend='gymnasium'."

@@ -19,7 +19,7 @@ from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from damper.engine.custom_code import no_env
-from damper.engine.envs.env_spec_json import EnvLike, made_spec, missing_part
+from damper.engine.envs.env_spec_json import EnvLike, missing_part, spec_from_env
 from damper.engine.envs.spec import (
     Spec,
     Transition,
@@ -106,7 +106,7 @@ def read_spec(made: Env, env: EnvLike) -> Spec:
     period, rate = getattr(made.unwrapped, "dt", None), made.metadata.get("render_fps")
     if not isinstance(period, float):
         period = 1.0 / rate if rate else None
-    return read_spaces(made_spec(made, env), made.observation_space, made.action_space, _time_limit(made), period)
+    return read_spaces(spec_from_env(made, env), made.observation_space, made.action_space, _time_limit(made), period)
 
 
 def _time_limit(env: Env) -> int | None:

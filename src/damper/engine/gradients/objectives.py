@@ -24,11 +24,11 @@ class Objectives:
     settings: Mapping[str, dict[str, Any]]
     batch: Batch
     noise: NoiseDraws
-    hyper: Mapping[str, Tensor]
+    hparams: Mapping[str, Tensor]
 
     def target(self, policy: Policy, critic: Critic) -> Tensor:
         """The critics' target y."""
-        y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hyper)
+        y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hparams)
         return y
 
     def critic(self, critic: Critic, y: Tensor) -> LossAndLogs:
@@ -44,7 +44,7 @@ class Objectives:
 
     def native(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """The backbone's loss of the actor."""
-        value, logs = self.backbone.actor_loss(policy, critic, self.batch, self.noise, self.hyper)
+        value, logs = self.backbone.actor_loss(policy, critic, self.batch, self.noise, self.hparams)
         return value, {**logs, "actor_loss": value}
 
     def auxiliary(self, policy: Policy) -> LossAndLogs:

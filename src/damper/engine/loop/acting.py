@@ -24,7 +24,7 @@ class Acting:
         self._obs = torch.zeros(learner.agents, spec.obs_dim, **like)
         self._low, self._high = (torch.as_tensor(bound, **like) for bound in (spec.low, spec.high))
         self._download = Download((3, learner.agents, spec.act_dim), **like)
-        self._upload = Upload(self._obs.shape, **like, through=self._download.through)
+        self._upload = Upload(self._obs.shape, **like, done_event=self._download.done_event)
         choose = learner.compiled(self._choose)
 
         def act() -> None:
@@ -40,17 +40,17 @@ class Acting:
 
     def start(self, obs: NDArray[np.float32]) -> None:
         """Begin to act; what the device is asked to do afterwards does not delay ``actions``."""
-        self._upload.room()[...] = obs
+        self._upload.host_buffer()[...] = obs
         self._act()
-        self._download.mark()
+        self._download.record_event()
 
     def actions(self) -> Actions:
         """Actions for the environments, the same in [-1, 1], and the deterministic ones without exploration."""
-        scaled, chosen, mean = self._download.wait()
-        return scaled, chosen, mean
+        scaled, chosen, deterministic = self._download.wait()
+        return scaled, chosen, deterministic
 
     def _choose(self) -> Tensor:
-        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], mean.
+        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], deterministic.
 
         Statistics of the observations change here alone, so that an update finds the same ones while the environments
         step and afterwards.
@@ -64,11 +64,11 @@ class Acting:
             name: getattr(streams, noise.kind)(name, count, shape, learner.dtype)
             for name, noise in population.backbone.EXPLORATION.items()
         }
-        hyper, networks = population.hyper, population.networks
+        hparams, networks = population.hparams, population.networks
         actor = networks.bound_actor(networks.actor_layout.split(population.state["actor"]))
-        chosen = population.backbone.explore(actor, obs, noise, hyper)
+        chosen = population.backbone.explore(actor, obs, noise, hparams)
         random = streams.uniform("random", count, shape, learner.dtype)
-        random = population.backbone.perturb(random, noise, hyper)
+        random = population.backbone.perturb(random, noise, hparams)
         action = torch.where(count < learner.settings.learning_starts, random, chosen)
         # A frozen agent goes on stepping, with a safe action, so that the others stay in lockstep.
         both = torch.nan_to_num(torch.stack((action, actor(obs)))).squeeze(2)

@@ -39,9 +39,9 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     try:
         episodes, first_episodes, obs = Episodes(count, spec.low, spec.high), dict[int, Episode](), pool.reset()
         while len(first_episodes) < count:
-            mean = _mean_actions(learner, obs)
-            moved = pool.step(unscale_action(mean, spec.low, spec.high))
-            for episode in episodes.step(mean, moved.reward, moved.terminated | moved.truncated):
+            actions = _deterministic_actions(learner, obs)
+            moved = pool.step(unscale_action(actions, spec.low, spec.high))
+            for episode in episodes.step(actions, moved.reward, moved.terminated | moved.truncated):
                 first_episodes.setdefault(episode.agent, episode)
             obs = moved.obs
     finally:
@@ -50,11 +50,11 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
 
 
 @torch.no_grad()
-def _mean_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
     """Actions ``[P·E, A]`` in [-1, 1] for observations ``[P·E, d]``, an agent's episodes side by side."""
     inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.agents, -1))
-    mean = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
-    actions: NDArray[np.float32] = mean.to("cpu", torch.float32).numpy()
+    chosen = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
+    actions: NDArray[np.float32] = chosen.to("cpu", torch.float32).numpy()
     return actions
 
 
@@ -62,16 +62,16 @@ class Best(NamedTuple):
     """An agent's best policy so far, and its mean return."""
 
     policy: Policy
-    total: float
+    mean_return: float
 
 
 class Evaluations:
-    """A run's evaluations: the file ``evaluations.jsonl``, the last of them, and what they first_episodes best."""
+    """A run's evaluations: the file ``evaluations.jsonl``, the last of them, and what they found best."""
 
     def __init__(self, path: Path) -> None:
         """None yet."""
         self.log = MetricsLog(path)
-        self.listeners: tuple[Callable[[dict[str, Any]], None], ...] = ()
+        self.writers: tuple[Callable[[dict[str, Any]], None], ...] = ()
         self.latest: dict[str, Any] | None = None
         self.best: dict[int, Best] = {}
 
@@ -80,16 +80,16 @@ class Evaluations:
         self.latest = {"step": step, **means}
         self.log.write(self.latest)
         LOG.info("%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"])
-        for listener in self.listeners:
-            listener(self.latest)
-        for agent, (total, policy) in enumerate(zip(means["return"], policies, strict=True)):
-            if total is not None and (agent not in self.best or total > self.best[agent].total):
-                self.best[agent] = Best(policy, total)
+        for write in self.writers:
+            write(self.latest)
+        for agent, (mean_return, policy) in enumerate(zip(means["return"], policies, strict=True)):
+            if mean_return is not None and (agent not in self.best or mean_return > self.best[agent].mean_return):
+                self.best[agent] = Best(policy, mean_return)
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         """For a checkpoint: facts, and the kept policies' parameters among the tensors."""
         tensors |= {f"best.{agent}": one.policy.row for agent, one in self.best.items()}
-        best = {agent: {"info": asdict(one.policy.info), "return": one.total} for agent, one in self.best.items()}
+        best = {agent: {"info": asdict(one.policy.info), "return": one.mean_return} for agent, one in self.best.items()}
         return {"offset": self.log.sync(), "latest": self.latest, "best": best}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

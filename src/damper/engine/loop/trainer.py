@@ -35,15 +35,15 @@ from damper.engine.update.learner import Learner
 from damper.errors import DamperError
 
 LOG = logging.getLogger(__name__)
-Listener = Callable[[dict[str, Any]], None]
+MetricsWriter = Callable[[dict[str, Any]], None]  # takes lines of the metrics; a user's callback, a ``Training``
 
 
 class Trainer:
     """One population on its way to its budget; a killed one goes on from its last checkpoint."""
 
-    def __init__(self, settings: Settings, out: Path, listeners: tuple[Listener, ...] = ()) -> None:
+    def __init__(self, settings: Settings, out: Path, metrics_writers: tuple[MetricsWriter, ...] = ()) -> None:
         """Build everything, then open the run's folder and go on from its checkpoint if it has one."""
-        self.settings, self.listeners = settings, listeners
+        self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks()
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
@@ -67,15 +67,15 @@ class Trainer:
         self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
         # What the last step brought that is not in the replay yet, nor in the episodes' sums.
-        self._unstored: tuple[NDArray[Any], ...] | None = None
-        self._uncounted: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
+        self._pending_transition: tuple[NDArray[Any], ...] | None = None
+        self._pending_stats: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.seconds_before = 0, 0.0
         self._last_checkpoint_step: int | None = None
         # Gradient steps done while the environments still step; whether those of the next step must wait for it.
         self._updates_ahead, self._next_updates_wait = 0, True
         # A GPU takes an update behind acting, before the host has the actions: it then never waits for the host.
         self._queues_updates = self.learner.device.type == "cuda"
-        self.stop, self.last = StopSignals(), settings.steps
+        self.stop, self.stop_step = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
         self.run.update_manifest(env_spec=to_json(self.spec.env_spec))
@@ -111,7 +111,7 @@ class Trainer:
     @property
     def done(self) -> bool:
         """Whether its last step was taken: the budget is spent, or it was asked to stop."""
-        return self.step >= self.last
+        return self.step >= self.stop_step
 
     @property
     def stopped(self) -> bool:
@@ -131,22 +131,23 @@ class Trainer:
         """
         self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
-            self.last = min(self.last, self.step + 1)
+            self.stop_step = min(self.stop_step, self.step + 1)
         self._store()
         if self._queues_updates:
             self.learn_ahead()
 
     def send(self) -> NDArray[np.float32]:
         """The actions for the environments."""
-        sent, self._action, self._mean = self.acting.actions()
+        sent, self._action, self._deterministic_action = self.acting.actions()
         return sent
 
     def receive(self, transition: Transition) -> None:
         """Take in what the environments did with the actions that ``send`` gave; learn, log and save where due."""
         settings = self.settings
         parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
-        self._unstored = (*parts, self.episodes.first)
-        self._uncounted = (self._mean, transition.reward, transition.terminated | transition.truncated)
+        self._pending_transition = (*parts, self.episodes.first)
+        ended = transition.terminated | transition.truncated
+        self._pending_stats = (self._deterministic_action, transition.reward, ended)
         self.obs = transition.obs
         self.step += 1
         updates, self._updates_ahead = self._updates_after(self.step) - self._updates_ahead, 0
@@ -210,9 +211,9 @@ class Trainer:
 
     def update_stats(self) -> None:
         """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
-        if self._uncounted is not None:
-            self.recent += self.episodes.step(*self._uncounted)
-            self._uncounted = None
+        if self._pending_stats is not None:
+            self.recent += self.episodes.step(*self._pending_stats)
+            self._pending_stats = None
 
     def _seconds(self) -> float:
         """Spent on this run, before it was resumed too."""
@@ -220,9 +221,9 @@ class Trainer:
 
     def _store(self) -> None:
         """Put the last step into the replay, if that is not done."""
-        if self._unstored is not None:
-            self.learner.replay.add(Replay.pack(*self._unstored))
-            self._unstored = None
+        if self._pending_transition is not None:
+            self.learner.replay.add(Replay.pack(*self._pending_transition))
+            self._pending_transition = None
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
@@ -308,8 +309,8 @@ class Trainer:
         self.recent = []
         self.log.write(line)
         self._log_to_python(line)
-        for listener in self.listeners:
-            listener(line)
+        for write in self.metrics_writers:
+            write(line)
         if self.callbacks.functions:
             agents = self.settings.agents()
             facts = (self.run, self.step, line, agents, self.evaluations.latest)
@@ -353,7 +354,7 @@ class Trainer:
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._died_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
-            best={i: {"step": one.policy.info.steps, "return": one.total} for i, one in sorted(best.items())},
+            best={i: {"step": one.policy.info.steps, "return": one.mean_return} for i, one in sorted(best.items())},
             seconds=round(self._seconds(), 1),
             kept_checkpoint=keep,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from damper.engine.envs.env_spec_json import named_spec, to_json
+from damper.engine.envs.env_spec_json import spec_from_id, to_json
 from damper.engine.run.checkpoint import CheckpointStore
 from damper.engine.run.files import write_json
 from damper.engine.run.lock import LOCK
@@ -77,7 +77,7 @@ class Run:
         made_by, info = self.manifest["settings"]["env"], policy.info
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
             # Before specs were recorded: a callable may have changed the environment whose id it carries.
-            unknown = replace(named_spec(info.env), entry_point=None)
+            unknown = replace(spec_from_id(info.env), entry_point=None)
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.row)
         return policy
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from damper.agents import sac
 from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs.env_spec_json import named_spec, to_json
+from damper.engine.envs.env_spec_json import spec_from_id, to_json
 from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
@@ -135,7 +135,7 @@ class Policy(Predictor):
     def env_spec(self) -> EnvSpec:
         """The environment it was trained in, for ``gymnasium.make``."""
         recorded = self.info.env_spec
-        return named_spec(self.info.env) if recorded is None else EnvSpec.from_json(recorded)
+        return spec_from_id(self.info.env) if recorded is None else EnvSpec.from_json(recorded)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -28,7 +28,7 @@ QUIET_SECONDS = 15.0
 
 
 class Progress:
-    """A listener of the trainer; use as a context manager."""
+    """A metrics writer of the trainer; use as a context manager."""
 
     def __init__(self, settings: Settings, console: Console | None = None, live: bool = True) -> None:
         """Rows are the population's groups; without ``live`` a terminal gets lines too."""

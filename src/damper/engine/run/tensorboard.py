@@ -21,7 +21,7 @@ def find_writer() -> Any:
 
 
 class TensorBoard:
-    """A listener of the trainer that writes each group's means under ``folder``; use as a context manager."""
+    """A metrics writer of the trainer that writes each group's means under ``folder``; use as a context manager."""
 
     def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
         """Needs the ``tensorboard`` extra. What was written after ``step``, where a run goes on, is purged."""

@@ -22,7 +22,7 @@ ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 
 
 def check_reads_outputs_only(
-    backbone: str, method: Method, shape: Shape, hyper: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
+    backbone: str, method: Method, shape: Shape, hparams: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
 ) -> None:
     """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
@@ -30,17 +30,17 @@ def check_reads_outputs_only(
         backbone: "td3" or "sac".
         method: whose losses are tried.
         shape: of the networks that will be trained; their hidden layers do not matter here.
-        hyper: as ``Population`` takes them; the first agent's are used.
+        hparams: as ``Population`` takes them; the first agent's are used.
         settings: likewise.
     """
     if not any(loss.reads_outputs_only for loss in method.losses):
         return
     method_kwargs = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
-    numbers = {name: _first(value) for name, value in hyper.items()}
+    numbers = {name: _first(value) for name, value in hparams.items()}
     streams = Streams([0])
     agent = Population(backbone, method, small, streams, numbers, method_kwargs, torch.float64)
-    objectives = Objectives(agent.backbone, method, method_kwargs, *_draw_batch(agent, streams), agent.hyper)
+    objectives = Objectives(agent.backbone, method, method_kwargs, *_draw_batch(agent, streams), agent.hparams)
     shared, autograd = SharedForwardBackend(agent.networks), AutogradBackend(agent.networks)
     if method.critic is not None and method.critic.reads_outputs_only:
         ours, theirs = ([backend.critic(objectives).gradient] for backend in (shared, autograd))

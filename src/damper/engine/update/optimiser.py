@@ -1,4 +1,4 @@
-"""Adam and Polyak averaging on flat rows, per agent, in place; agents that are not to be kept going stay untouched."""
+"""Adam and Polyak averaging on flat parameters ``[P, n]``, in place; agents that are not active stay untouched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 @dataclass
 class Adam:
-    """``torch.optim.Adam`` for rows ``[P, n]`` with a learning rate per agent.
+    """``torch.optim.Adam`` for parameters ``[P, n]`` with a learning rate per agent.
 
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``θ ← θ − lr · m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε)``.
 
@@ -30,7 +30,7 @@ class Adam:
 
     @classmethod
     def like(cls, parameters: Tensor, agent_by_agent: bool = False) -> Adam:
-        """Fresh moments for parameters ``[P, n]``; ``agent_by_agent`` steps rows with PyTorch's fused kernel (CPU)."""
+        """Fresh moments for parameters ``[P, n]``; ``agent_by_agent`` steps each with PyTorch's fused kernel (CPU)."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": parameters.device}
         # One per agent also because PyTorch 2.13 forgets what compiled code does in place to a single float64 on a CPU.
         decay_m, decay_v = (torch.ones(len(parameters), **exact) for _ in BETAS)
@@ -42,39 +42,39 @@ class Adam:
         tensors = (field.name for field in fields(self) if field.name != "agent_by_agent")
         return {name: getattr(self, name) for name in tensors}
 
-    def step(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
-        """Move the rows where ``keep`` ``[P]`` is true; the others' parameters and moments stay."""
+    def step(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
+        """Move the agents where ``active`` ``[P]`` is true; the others' parameters and moments stay."""
         self.t += 1
         self.decay_m.mul_(BETAS[0])
         self.decay_v.mul_(BETAS[1])
         if self.agent_by_agent:
-            self._step_by_row(parameters, gradient, learning_rate, keep)
+            self._step_by_agent(parameters, gradient, learning_rate, active)
         else:
-            self._step_at_once(parameters, gradient, learning_rate, keep)
+            self._step_at_once(parameters, gradient, learning_rate, active)
 
-    def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
-        """All rows in place, no value read: what is not kept has the gradient, the rates and the step 0."""
+    def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
+        """All agents in place, no value read: what is not active has the gradient, the rates and the step 0."""
         beta_1, beta_2 = BETAS
         # The moments' corrections are numbers per agent: they need no pass over the parameters.
-        on, root = keep.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
+        on, root = active.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
         size = learning_rate * root / (1.0 - self.decay_m).to(parameters.dtype)
-        numbers = keep, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on
-        keep, rate, decay, least, size = (number.unsqueeze(1) for number in numbers)
-        gradient = torch.where(keep, gradient, 0.0)
+        numbers = active, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on
+        active, rate, decay, least, size = (number.unsqueeze(1) for number in numbers)
+        gradient = torch.where(active, gradient, 0.0)
         self.m.lerp_(gradient, rate)
         self.v.mul_(decay).addcmul_(gradient, gradient, value=1.0 - beta_2)
         parameters.addcmul_(self.m / self.v.sqrt().add_(least), size)
 
-    def _step_by_row(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, keep: Tensor) -> None:
+    def _step_by_agent(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
         """The same with PyTorch's fused kernel: a CPU waits for memory here, and this passes through it once."""
         t, (beta_1, beta_2) = self.t.float(), BETAS
-        for row, (kept, rate) in enumerate(zip(keep.tolist(), learning_rate.tolist(), strict=True)):
-            if kept:
-                theta, g, m, v = ([tensor[row]] for tensor in (parameters, gradient, self.m, self.v))
+        for agent, (is_active, rate) in enumerate(zip(active.tolist(), learning_rate.tolist(), strict=True)):
+            if is_active:
+                theta, g, m, v = ([tensor[agent]] for tensor in (parameters, gradient, self.m, self.v))
                 torch._fused_adam_(theta, g, m, v, [], [t], lr=rate, beta1=beta_1, beta2=beta_2, weight_decay=0.0,
                                    eps=EPSILON, amsgrad=False, maximize=False)  # fmt: skip
 
 
-def polyak(target: Tensor, online: Tensor, tau: Tensor, keep: Tensor) -> None:
-    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``keep`` ``[P]`` is false, θ' stays."""
-    target.lerp_(torch.where(keep.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1))
+def polyak(target: Tensor, online: Tensor, tau: Tensor, active: Tensor) -> None:
+    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``active`` ``[P]`` is false, θ' stays."""
+    target.lerp_(torch.where(active.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1))

@@ -42,7 +42,7 @@ class Population:
         method: Method,
         shape: Shape,
         streams: Streams,
-        hyper: Mapping[str, Tensor],
+        hparams: Mapping[str, Tensor],
         settings: Mapping[str, dict[str, Any]],
         dtype: torch.dtype = torch.float32,
         automatic_entropy: bool = False,
@@ -55,10 +55,10 @@ class Population:
             method: which smoothness losses and rule.
             shape: the networks' shapes.
             streams: the agents' random streams (initialisation).
-            hyper: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
+            hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
             settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
             dtype: of parameters and arithmetic.
-            automatic_entropy: SAC: learn the temperature, starting at ``hyper["ent_coef"]``.
+            automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
             compiled: whether the update will run inside ``torch.compile``. Gradients then come from shared forward
                 passes, and every step is a few operations on all agents; eagerly they come from autograd, and on a CPU
                 rules and Adam go agent by agent, with fewer passes through memory.
@@ -67,7 +67,7 @@ class Population:
         self.rule = find(method.rule) if method.rule else None
         self.settings, self.automatic_entropy, self.compiled = settings, automatic_entropy, compiled
         self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
-        self.hyper = {name: value.to(self.device, dtype) for name, value in hyper.items()}
+        self.hparams = {name: value.to(self.device, dtype) for name, value in hparams.items()}
         self.networks = AgentNetworks(backbone, method, shape, streams, dtype)
         self.gradients: GradientBackend = (SharedForwardBackend if compiled else AutogradBackend)(self.networks)
         self._agent_by_agent = not compiled and self.device.type == "cpu"
@@ -79,7 +79,7 @@ class Population:
         state = self.state
         self.optimisers = {name: Adam.like(state[name], self._agent_by_agent) for name in ("actor", "critic")}
         if self.automatic_entropy:
-            state["log_ent_coef"] = self.hyper["ent_coef"].log().unsqueeze(1)
+            state["log_ent_coef"] = self.hparams["ent_coef"].log().unsqueeze(1)
             self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"], self._agent_by_agent)
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
@@ -88,16 +88,16 @@ class Population:
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
         self.diagnostics = Diagnostics(self.method, self.agents, self.device)
         state |= self.diagnostics.state()
-        self._memory = self._initial_memory()
-        state |= {f"memory.{i}": value for i, value in enumerate(_memory_tensors(self._memory))}
+        self._rule_state = self._initial_rule_state()
+        state |= {f"memory.{i}": value for i, value in enumerate(_state_tensors(self._rule_state))}
 
-    def _initial_memory(self) -> Any:
-        """The rule's memory before its first step, in the rule's own form; None for a rule without."""
+    def _initial_rule_state(self) -> Any:
+        """The rule's state before its first step, in the rule's own form; None for a rule without one."""
         if not (self.method.rule and has_memory(self.method.rule)):
             return None
         zeros = torch.zeros_like(self.state["actor"])
         _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
-        fresh = [tensor.clone() for tensor in _memory_tensors(report.state)]
+        fresh = [tensor.clone() for tensor in _state_tensors(report.state)]
         return fresh[0] if isinstance(report.state, Tensor) else type(report.state)(*fresh)
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
@@ -108,10 +108,10 @@ class Population:
             for name, noise in self.noise_kinds.items()
         }
 
-    def _hyper(self) -> dict[str, Tensor]:
+    def _current_hparams(self) -> dict[str, Tensor]:
         if not self.automatic_entropy:
-            return self.hyper
-        return {**self.hyper, "ent_coef": self.state["log_ent_coef"].squeeze(1).exp()}
+            return self.hparams
+        return {**self.hparams, "ent_coef": self.state["log_ent_coef"].squeeze(1).exp()}
 
     # --- the update ---------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Population:
         log_prob = self.step_actor(batch, noise, saved_activations)
         if targets:
             if self.backbone.HAS_ACTOR_TARGET:
-                self._polyak_update("actor", "actor_target", self.hyper["tau"])
+                self._polyak_update("actor", "actor_target", self.hparams["tau"])
             self._update_actor_average()
         return log_prob
 
@@ -150,7 +150,7 @@ class Population:
         self.diagnostics.add_critic(logs)
         if targets and with_actor:
             # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
-            self._polyak_update("critic", "critic_target", self.hyper["tau"])
+            self._polyak_update("critic", "critic_target", self.hparams["tau"])
         elif targets:
             self._update_actor_average()
 
@@ -163,24 +163,24 @@ class Population:
         return logs["log_prob"] if self.automatic_entropy else None
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
-        return Objectives(self.backbone, self.method, self.settings, batch, noise, self._hyper())
+        return Objectives(self.backbone, self.method, self.settings, batch, noise, self._current_hparams())
 
     def _update_actor_average(self) -> None:
         """ASAP's average of the actors moves at every update."""
         if "actor_average" in self.state:
-            self._polyak_update("actor", "actor_average", torch.full_like(self.hyper["tau"], AVERAGE_RATE))
+            self._polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
 
     def _polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
         polyak(self.state[copy], self.state[name], rate, self.state["alive"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
-        """The rule's gradient; its memory moves on in place."""
+        """The rule's gradient; its state moves on in place."""
         assert self.rule is not None
         (g_R, g_T), settings = gradients, self.settings["rule"]
         quick = apply_rows(self.rule, g_R, g_T, **settings) if self._agent_by_agent else None
-        memory = self._memory
-        combined, report = quick or apply_reported(self.rule, g_R, g_T, memory, memory is not None, **settings)
-        for old, new in zip(_memory_tensors(memory), _memory_tensors(report.state), strict=True):
+        rule_state = self._rule_state
+        combined, report = quick or apply_reported(self.rule, g_R, g_T, rule_state, rule_state is not None, **settings)
+        for old, new in zip(_state_tensors(rule_state), _state_tensors(report.state), strict=True):
             old.copy_(new)
         logs |= {name: getattr(report, name) for name in RULE}
         return combined
@@ -194,11 +194,11 @@ class Population:
         state["alive"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
         newly = ~state["alive"] & (state["died_at"] < 0)
         state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
-        self.optimisers[name].step(state[name], gradient, self.hyper["learning_rate"], state["alive"])
+        self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["alive"])
 
 
-def _memory_tensors(state: Any) -> tuple[Tensor, ...]:
-    """A rule's memory is a tensor or a tuple of them."""
+def _state_tensors(state: Any) -> tuple[Tensor, ...]:
+    """A rule's state is a tensor or a tuple of them."""
     if state is None:
         return ()
     return (state,) if isinstance(state, Tensor) else tuple(state)

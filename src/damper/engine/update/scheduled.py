@@ -35,6 +35,6 @@ class Scheduled:
         self.values = {
             name: [value_at(one, progress_remaining) for one in column] for name, column in self._columns.items()
         }
-        self._staged.room()[...] = list(self.values.values())
+        self._staged.host_buffer()[...] = list(self.values.values())
         self._staged.send(self._device_values)
-        self._staged.mark()
+        self._staged.record_event()
