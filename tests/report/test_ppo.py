@@ -32,7 +32,7 @@ def means(runs: Runs, env: str, label: str, measure: str = "return") -> Any:
 def test_every_method_has_the_same_settings_and_seeds_and_says_where_it_comes_from(runs: Runs) -> None:
     for env, labels in runs.items():
         seeds = [[record["seed"] for record in records] for records in labels.values()]
-        assert all(own == seeds[0] for own in seeds) and len(set(seeds[0])) >= (5 if env == "Pendulum-v1" else 2)
+        assert all(own == list(range(max(len(own), 5 if env == "Pendulum-v1" else 2))) for own in seeds)
         for name in ("steps", "backend", "n_envs", "vec_normalize", "ppo", "evaluation_seeds", "source"):
             assert len({str(record[name]) for records in labels.values() for record in records}) == 1, name
         for label, records in labels.items():
@@ -63,13 +63,16 @@ def test_what_the_page_says_of_pendulum_holds(runs: Runs) -> None:
 def test_what_the_page_says_of_hopper_holds(runs: Runs) -> None:
     env = "Hopper-v5"
     plain, rough = means(runs, env, "plain"), means(runs, env, "plain", "smoothness")
-    assert means(runs, env, "DAMPER 0", "smoothness").max() < rough.min() / 3
-    assert 0.3 * plain.mean() < means(runs, env, "DAMPER 0").mean() < 0.9 * plain.mean()
-    assert means(runs, env, "DAMPER 0.5").mean() < 0.4 * plain.mean()
+    least, smooth = means(runs, env, "DAMPER 0"), means(runs, env, "DAMPER 0", "smoothness")
+    assert least.mean() == pytest.approx(plain.mean(), rel=0.05)
+    assert smooth.mean() == pytest.approx(rough.mean() / 6, rel=0.1) and smooth.max() < rough.min()
+    assert [(own < 2000).sum() for own in (plain, least)] == [1, 1] and len(plain) == len(least) == 3
+    ends = [np.mean([record["curve"]["return"][-1] for record in runs[env][label]]) for label in ("plain", "DAMPER 0")]
+    assert ends[1] < 0.75 * ends[0]
+    assert means(runs, env, "DAMPER 0.5").mean() == pytest.approx(plain.mean() / 4, rel=0.1)
     assert means(runs, env, "CAPS").mean() > 0.8 * plain.mean()
-    assert means(runs, env, "CAPS", "smoothness").mean() < rough.mean() / 2
+    assert smooth.mean() == pytest.approx(means(runs, env, "CAPS", "smoothness").mean() / 2, rel=0.1)
     assert means(runs, env, "DAMPER 1").max() < 150 and means(runs, env, "DAMPER 1", "mean_change").max() < 1e-4
-    assert len(plain) == 2, "the page says two seeds"
 
 
 def test_the_store_does_not_take_them_for_its_own() -> None:
