@@ -107,7 +107,7 @@ def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:
     vector = torch.cat([groups["policy"], groups["speed"]], -1).numpy()
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](vector) - expected).max() < 1e-5
     assert contract["observation"]["normalisation"] == "inside" and contract["check"]["largest_difference"] < 1e-4
-    assert contract["training"]["obs_groups"] == ["policy", "speed"] and contract["training"]["settings"]["eta"] == 1.0
+    assert contract["training"]["obs_groups"] == ["policy", "speed"] and contract["training"]["settings"]["eta"] == 0.0
     assert contract["action"]["low"] == [None]
     assert np.array_equal(open_source(actor).act(vector), expected)
     cfg = config()

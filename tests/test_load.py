@@ -69,6 +69,20 @@ def test_the_best_is_exported(judged, tmp_path, capsys):
         assert "best" in capsys.readouterr().err
 
 
+def test_the_agent_of_several_is_told_and_so_is_a_frozen_one(tmp_path, capsys):
+    pytest.importorskip("onnx")
+    run = tiny.train(tmp_path / "run", steps=60)
+    run.update_manifest(frozen={"1": 7})
+    for agent, frozen in ((0, None), (1, 7)):
+        words = ["--agent", str(agent)] if agent else []
+        main(["export", str(run.path), *words, "--to", str(tmp_path / "policy.onnx"), "--episodes", "0"])
+        training = json.loads((tmp_path / "policy.onnx.json").read_text())["training"]
+        assert training["agent"] == agent and training.get("frozen_at_update") == frozen
+        told = capsys.readouterr().out
+        assert f"agent {agent} of 2, seed={agent}; --agent chooses another" in told
+        assert ("frozen at update 7" in told) == bool(frozen)
+
+
 def test_returns_that_are_no_numbers_are_not_the_best(tmp_path):
     run = tiny.train(tmp_path / "run", steps=60)
     damper.evaluate(run, episodes=1).save(run.path / "evaluation")

@@ -8,6 +8,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from damper.cli.options.export import Export
 from damper.engine.envs.env_spec_json import missing_part
+from damper.engine.run.folder import Run
 from damper.errors import DamperError
 from damper.export import export
 from damper.export.files import contract_path
@@ -32,11 +33,24 @@ def run(options: Export) -> None:
     inputs, outputs = (int(contract[part]["shape"][1]) for part in ("observation", "action"))
     numbers = f"{counted(inputs, 'number')} in, {outputs} out"
     say(f"{quoted(options.to)}: {numbers}; contract in {quoted(contract_path(options.to))}")
+    _tell_agent(options, contract["training"])
     if options.check:
         seen = contract["check"]
         worst, count = seen["largest_difference"], seen["observations"]
         say(f"largest difference from the original on {counted(count, 'observation')}: {worst:.1e}")
     say(_smoothness(options, contract))
+
+
+def _tell_agent(options: Export, training: dict[str, Any]) -> None:
+    """Which agent of a run it is, where there are several; and whether it learned to the end."""
+    if "agent" not in training:
+        return
+    agent, agents = training["agent"], Run(options.source).agents
+    if len(agents) > 1:
+        row = ", ".join(f"{name}={value}" for name, value in agents[agent].items())
+        say(f"agent {agent} of {len(agents)}, {row}; --agent chooses another")
+    if "frozen_at_update" in training:
+        say(f"agent {agent} was frozen at update {training['frozen_at_update']}: its gradient was not finite", "yellow")
 
 
 def _smoothness(options: Export, contract: dict[str, Any]) -> str:

@@ -170,7 +170,11 @@ def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normal
         agent = chosen_agent(source, agent, wanted.env_spec if wanted else None)
         policy = source.policy(agent)
         where = wanted.env_spec if wanted else policy.env_spec
-        return _policy(policy, normaliser, beside(source.path / "evaluation", agent, where, policy.info.steps))
+        opened = _policy(policy, normaliser, beside(source.path / "evaluation", agent, where, policy.info.steps))
+        frozen = source.manifest.get("frozen", {}).get(str(agent))
+        return replace(
+            opened, facts={**opened.facts, "agent": agent, **({"frozen_at_update": frozen} if frozen else {})}
+        )
     if isinstance(source, Policy):
         return _policy(source, normaliser)
     if isinstance(source, Source):
