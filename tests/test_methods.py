@@ -35,7 +35,7 @@ TRAINED = ("actor", "actor_target", "critic", "critic_target")
 def layers(agents, name):
     """The named parameters, without a head that only this method has."""
     layout = agents.networks.actor_layout if name.startswith("actor") else agents.networks.critic_layout
-    split = layout.split(agents.state[name].reshape(-1, layout.size))
+    split = layout.unflatten(agents.state[name].reshape(-1, layout.size))
     return {layer: tensors for layer, tensors in split.items() if layer != "prediction"}
 
 
@@ -96,7 +96,7 @@ def test_a_member_equals_itself_alone(name, backbone, dtype, tolerance):
         if key in alone.state:
             layout = alone.networks.actor_layout if key.startswith("actor") else alone.networks.critic_layout
             pair = (agents.state[key].reshape(agents.agents, -1, layout.size) for agents in (together, alone))
-            ours, theirs = (layout.split(rows[member]) for rows, member in zip(pair, (1, 0), strict=True))
+            ours, theirs = (layout.unflatten(rows[member]) for rows, member in zip(pair, (1, 0), strict=True))
             for layer, tensors in theirs.items():
                 for a, b in zip(ours[layer], tensors, strict=True):
                     assert (a - b).norm() <= tolerance * b.norm(), f"{key}.{layer}"

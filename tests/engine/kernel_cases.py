@@ -20,7 +20,7 @@ from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense
 from damper.engine.networks.agents import ALIGNMENT
-from damper.engine.networks.layout import Layout, leaves
+from damper.engine.networks.layout import Layout, weight_list
 from tests.engine import layers
 
 INPUTS, SPOILED = 5, 2
@@ -75,7 +75,7 @@ class Sizes:
             # Rounding may move a sum across the kink, so the way back starts from what the kernels saw.
             yield "activation_grads", 0.0 if _is_kinked(tape) else math.inf
             exact = Tape.from_saved(
-                self._layout(case), exact.rows, [saved.double() for saved in tape.saved_activations]
+                self._layout(case), exact.flat_params, [saved.double() for saved in tape.saved_activations]
             )
         yield "input activation_grads", layers.apart(tape.input_gradients(), exact.input_gradients())
         for sizes in ((self.batch,), (self.batch, self.batch // 2)):
@@ -112,8 +112,8 @@ class Sizes:
         layout, length = self._layout(case), self.batch // 2
         d, gradients = self._draw("groups", tape.output, 3 * length), []
         for own in (tape, exact):
-            found = dense.alloc_grads(own.rows, 3, own.stride)
-            own._back(d.to(own.rows.dtype), 2 * length, [length] * 3, found)
+            found = dense.alloc_grads(own.flat_params, 3, own.stride)
+            own._back(d.to(own.flat_params.dtype), 2 * length, [length] * 3, found)
             gradients.append(dense.collect_grads(found, layout.size))
         yield from _compare(layout, "of a group", *gradients)
 
@@ -135,7 +135,9 @@ class Sizes:
             for what, a, b in zip(("gradient", "curvature"), ours, theirs, strict=True):
                 yield f"action gradients' {what}", layers.apart(a, b)
             # The value's own bias takes no part.
-            parts = zip(leaves(layout.split(found))[:-1], leaves(layout.split(expected))[:-1], strict=True)
+            parts = zip(
+                weight_list(layout.unflatten(found))[:-1], weight_list(layout.unflatten(expected))[:-1], strict=True
+            )
             yield f"action gradients' way back, in groups {grouped}", max(layers.apart(a, b) for a, b in parts)
             yield f"action gradients' gaps, in groups {grouped}", float(layers.gaps(layout, found).abs().max())
 

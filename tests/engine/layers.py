@@ -10,7 +10,7 @@ from torch import Tensor
 
 from damper.activations import ACTIVATIONS
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.layout import Layout, leaves, trunk_layers
+from damper.engine.networks.layout import Layout, trunk_layers, weight_list
 
 
 def layout(inputs: int, hidden: Sequence[int], heads: Sequence[str], outputs: int, alignment: int = 8) -> Layout:
@@ -20,7 +20,7 @@ def layout(inputs: int, hidden: Sequence[int], heads: Sequence[str], outputs: in
 
 def rows(made: Layout, networks: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Parameters ``[M, n]``, large enough for activations to bend."""
-    return 2.0 * made.initial(Streams(range(networks)), "layers", dtype)
+    return 2.0 * made.init_params(Streams(range(networks)), "layers", dtype)
 
 
 def draw(name: str, networks: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -33,7 +33,7 @@ def network(made: Layout, given: Tensor, activation: str, x: Tensor) -> Tensor:
     if len(x) != len(given):
         x = x.repeat_interleave(2, 0)
     heads = []
-    for name, (weight, bias) in made.split(given).items():
+    for name, (weight, bias) in made.unflatten(given).items():
         z = x @ weight + bias
         if name.startswith("trunk."):
             x = ACTIVATIONS[activation].function(z)
@@ -60,5 +60,5 @@ def apart(ours: Tensor, theirs: Tensor) -> float:
 
 def furthest(made: Layout, ours: Tensor, theirs: Tensor) -> float:
     """The largest ``apart`` of any weight or bias of rows ``[M, n]``."""
-    pairs = zip(leaves(made.split(ours)), leaves(made.split(theirs)), strict=True)
+    pairs = zip(weight_list(made.unflatten(ours)), weight_list(made.unflatten(theirs)), strict=True)
     return max(apart(a, b) for a, b in pairs)

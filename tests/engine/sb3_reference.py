@@ -50,7 +50,7 @@ def layers(module) -> list[torch.nn.Linear]:
 
 def row(linears, layout: Layout) -> torch.Tensor:
     """One flat row in our layout."""
-    return layout.join([t[None] for m in linears for t in (m.weight.detach().T, m.bias.detach()[None])])[0]
+    return layout.flatten([t[None] for m in linears for t in (m.weight.detach().T, m.bias.detach()[None])])[0]
 
 
 def rows(made, population: Population, backbone: str) -> dict[str, torch.Tensor]:

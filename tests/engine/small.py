@@ -11,7 +11,7 @@ from torch import Tensor
 from damper.engine.data.random_streams import Streams
 from damper.engine.envs import spec_of
 from damper.engine.networks.agents import Shape
-from damper.engine.networks.layout import leaves
+from damper.engine.networks.layout import weight_list
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
 from damper.engine.update.population import Population
@@ -117,7 +117,7 @@ def pieces(made: Population, name: str, agent: int) -> list[Tensor]:
         return [part]
     networks = made.networks
     layout = networks.actor_layout if network.startswith("actor") else networks.critic_layout
-    return leaves(layout.split(part.reshape(-1, layout.size)))
+    return weight_list(layout.unflatten(part.reshape(-1, layout.size)))
 
 
 def settings(backbone: str = "td3", method: str = "plain", **given: Any) -> Settings:

@@ -139,13 +139,13 @@ def slope_error(loss: Callable[[], Tensor], parameters: list[Tensor], seed: int 
 
 def actor_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
-    policy = agents.networks.actor(weights=agents.networks.actor_layout.split(row))
+    policy = agents.networks.actor(weights=agents.networks.actor_layout.unflatten(row))
     return agents.method.actor(policy, batch, noise, **agents.settings["actor"])
 
 
 def critic_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.networks.critic(weights=agents.networks.critic_layout.split(row.reshape(2 * agents.agents, -1)))
+    critic = agents.networks.critic(weights=agents.networks.critic_layout.unflatten(row.reshape(2 * agents.agents, -1)))
     return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.settings["critic"])
 
 
@@ -153,7 +153,7 @@ def numpy_actor(agents: Population, j: int) -> Callable[[np.ndarray], dict[str, 
     """Agent j's actor written out: heads by name, ``mu`` before its tanh."""
     layers = {
         name: (w[j].numpy(), b[j].numpy())
-        for name, (w, b) in agents.networks.actor_layout.split(agents.state["actor"]).items()
+        for name, (w, b) in agents.networks.actor_layout.unflatten(agents.state["actor"]).items()
     }
 
     def forward(obs: np.ndarray) -> dict[str, np.ndarray]:

@@ -79,7 +79,7 @@ def test_the_prediction_trains_head_and_trunk_but_not_the_action_head():
     agents, streams = population("asap", "sac", lambda_S=0.0, lambda_T=0.0), Streams(SEEDS)
     row = agents.state["actor"].clone().requires_grad_()
     loss = actor_loss(agents, row, stacked_batch(streams, 0), draws(agents, streams, 0))
-    layers = agents.networks.actor_layout.split(torch.autograd.grad(loss.sum(), row)[0])
+    layers = agents.networks.actor_layout.unflatten(torch.autograd.grad(loss.sum(), row)[0])
     touched = {name for name, layer in layers.items() if any(bool(tensor.any()) for tensor in layer)}
     assert touched == {"trunk.0", "trunk.1", "prediction"}
 

@@ -32,7 +32,7 @@ def single_noise(seed=3):
 def one_critic(agents, j, twin):
     """Agent j's critic written as a function of one state and one action."""
     rows = agents.state["critic"].reshape(len(SEEDS), 2, -1)[j, twin].clone().requires_grad_()
-    layers = list(agents.networks.critic_layout.split(rows.unsqueeze(0)).values())
+    layers = list(agents.networks.critic_layout.unflatten(rows.unsqueeze(0)).values())
 
     def q(s, a):
         x = torch.cat((s, a))

@@ -85,7 +85,7 @@ def _percentiles(ours: list[Array], theirs: list[Array], statistic: Callable[...
     return found.confidence_interval.low, found.confidence_interval.high
 
 
-def _gap(x: Array, y: Array, axis: int = -1) -> Array:
+def _padding(x: Array, y: Array, axis: int = -1) -> Array:
     return np.asarray(x.mean(axis) - y.mean(axis))
 
 
@@ -107,7 +107,7 @@ METHODS: dict[str, Method] = {
     "mean: percentile bootstrap": Method(1, 0, partial(_percentiles, statistic=np.mean), lambda x, y: float(y.mean())),
     "difference: Welch's t": Method(1, 0, _difference, lambda x, y: float(x.mean() - y.mean()), normal),
     "difference: percentile bootstrap": Method(
-        1, 0, partial(_percentiles, statistic=_gap), lambda x, y: float(x.mean() - y.mean()), normal
+        1, 0, partial(_percentiles, statistic=_padding), lambda x, y: float(x.mean() - y.mean()), normal
     ),
     "change of the mean: jackknife": Method(1, -4, partial(_change, centre=np.mean), partial(_true_change, np.mean)),
     "change of the mean: percentile bootstrap": Method(

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
-from damper.engine.networks.layout import Layout, leaves
+from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.population import Population
 from damper.errors import DamperError
@@ -45,7 +45,7 @@ def engine_policy(backbone: str, activation: str, method: str = "damper") -> Pol
         {name: torch.tensor([value]) for name, value in hparams.items()}, METHODS[method].route({}),
     )  # fmt: skip
     layout = population.networks.actor_layout
-    row = Layout(layout.layers).join(leaves(layout.split(population.state["actor"])))[0]
+    row = Layout(layout.layers).join(weight_list(layout.unflatten(population.state["actor"])))[0]
     info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})
     return Policy(info, row)
 

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
-from damper.engine.networks.layout import Layout, leaves
+from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
@@ -52,7 +52,7 @@ def rows(layout: Layout, tensors: list[torch.Tensor]) -> torch.Tensor:
     """Weights and biases as the engine's rows, a row per network."""
     each = 2 * len(layout.layers)
     flat = [(t.T if t.ndim == 2 else t)[None].detach() for t in tensors]
-    return torch.cat([layout.join(flat[i : i + each]) for i in range(0, len(flat), each)])
+    return torch.cat([layout.flatten(flat[i : i + each]) for i in range(0, len(flat), each)])
 
 
 def parameters(model: Any, name: str) -> list[torch.Tensor]:
@@ -118,7 +118,7 @@ def test_one_update_equals_the_engine(backbone, name, monkeypatch):
         gradient = rows(layout, [moments[tensor]["exp_avg"] for tensor in parameters(model, part)])
         moved = rows(layout, parameters(model, part))
         for ours, name in ((gradient, f"{part}.m"), (moved, part)):
-            theirs = leaves(layout.split(engine.state[name].reshape(-1, layout.size)))
-            for mine, other in zip(leaves(layout.split(ours)), theirs, strict=True):
+            theirs = weight_list(layout.unflatten(engine.state[name].reshape(-1, layout.size)))
+            for mine, other in zip(weight_list(layout.unflatten(ours)), theirs, strict=True):
                 assert other.norm() > 0
                 assert (mine - other).norm() <= TOLERANCE * other.norm(), name

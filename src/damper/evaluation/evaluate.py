@@ -185,7 +185,7 @@ def _stacked(policies: list[Policy]) -> Act:
         return lambda obs: np.nan_to_num(first(obs))
     rows = torch.stack([policy.row for policy in policies])
     low, high = (torch.tensor(bound, dtype=rows.dtype) for bound in (first.info.low, first.info.high))
-    weights = first.layout.split(rows)
+    weights = first.layout.unflatten(rows)
 
     @torch.no_grad()
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -45,7 +45,7 @@ class Case:
         rows = self.rows.clone().requires_grad_()
         each = self.networks // len(self.x)
         x, v = (part.repeat_interleave(each, 0) for part in (self.x, self.v))
-        gradient, curvature = action_gradients(list(self.layout.split(rows).values()), self.activation, x, v)
+        gradient, curvature = action_gradients(list(self.layout.unflatten(rows).values()), self.activation, x, v)
         total = (gradient * self.g_bar).sum() + (curvature * self.c_bar).sum()
         return gradient.detach(), curvature.detach(), torch.autograd.grad(total, rows)[0]
 
@@ -55,7 +55,9 @@ class Case:
         assert (tape.curvature - curvature).norm() <= TOLERANCE * curvature.norm()
         found = tape.gradients(self.g_bar, self.c_bar)
         assert found.shape == self.rows.shape
-        for ours, theirs in zip(self.layout.split(found).values(), self.layout.split(expected).values(), strict=True):
+        for ours, theirs in zip(
+            self.layout.unflatten(found).values(), self.layout.unflatten(expected).values(), strict=True
+        ):
             for a, b in zip(ours, theirs, strict=True):
                 assert (a - b).norm() <= TOLERANCE * b.norm()
         assert (layers.gaps(self.layout, found) == 0).all()

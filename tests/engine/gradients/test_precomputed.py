@@ -130,7 +130,7 @@ CRITIC = layers.layout(OBS + ACT, (9, 7), ("q",), 1)
 
 
 def true_critic() -> StackedCritic:
-    return StackedCritic(CRITIC.split(layers.rows(CRITIC, 2 * P)), "silu")
+    return StackedCritic(CRITIC.unflatten(layers.rows(CRITIC, 2 * P)), "silu")
 
 
 def read_both(obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,10 +184,10 @@ def pair(backbone: str) -> tuple[PolicyFromOutputs, StackedActor]:
     rows = layers.rows(layout, P)
     # Both of log_std's bounds are met.
     if "log_std" in HEADS[backbone]:
-        layout.split(rows)["log_std"][1].copy_(torch.tensor([2.0, -20.0]))
+        layout.unflatten(rows)["log_std"][1].copy_(torch.tensor([2.0, -20.0]))
     average = -0.5 * rows
     read, behind = (lambda obs, own=own: Tape(layout, own, "silu", obs).output for own in (rows, average))
-    stacked = StackedActor(layout.split(rows), "silu", StackedActor(layout.split(average), "silu"))
+    stacked = StackedActor(layout.unflatten(rows), "silu", StackedActor(layout.unflatten(average), "silu"))
     return PolicyFromOutputs(HEADS[backbone], read, behind), stacked
 
 

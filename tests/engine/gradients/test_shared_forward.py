@@ -16,7 +16,7 @@ from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.objectives import Logs, Objectives, add_logs
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agents import Shape
-from damper.engine.networks.layout import Layout, leaves
+from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
 from damper.losses._maths import mean_square
@@ -46,7 +46,7 @@ def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
     assert len(gradients) == len(expected) and set(seen) == set(known)
     for a, b in zip(gradients, expected, strict=True):
         assert a.shape == b.shape and b.norm() > 0
-        tensors = zip(*(leaves(layout.split(rows.reshape(-1, layout.size))) for rows in (a, b)), strict=True)
+        tensors = zip(*(weight_list(layout.unflatten(rows.reshape(-1, layout.size))) for rows in (a, b)), strict=True)
         for part, other in tensors:
             # A bias that a loss of differences does not feel has a gradient of nothing but rounding errors.
             assert (part - other).norm() <= TOLERANCE * other.norm() + ROUNDING * b.norm()

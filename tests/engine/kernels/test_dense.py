@@ -26,7 +26,7 @@ SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALU
 
 def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
     row = torch.arange(40.0)[None]
-    layer = Dense(inputs=3, outputs=4, weight=2, bias=9, group=2, jump=20)
+    layer = Dense(inputs=3, outputs=4, weight=2, bias=9, group=2, head_stride=20)
     assert layer.heads == 2
     assert layer.weights(row).tolist() == [[[2, 3, 22, 23], [4, 5, 24, 25], [6, 7, 26, 27]]]
     assert layer.biases(row).tolist() == [[[9, 10, 29, 30]]]
@@ -34,7 +34,7 @@ def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
 
 def test_views_are_the_layout_s_layers_side_by_side() -> None:
     rows = layers.rows(HEADS, M)
-    split = list(HEADS.split(rows).values())
+    split = list(HEADS.unflatten(rows).values())
     hidden, heads = HEADS.dense
     assert torch.equal(hidden.weights(rows), split[0][0]) and torch.equal(hidden.biases(rows), split[0][1])
     assert torch.equal(heads.weights(rows), torch.cat([weight for weight, _ in split[1:]], -1))
@@ -46,8 +46,12 @@ def test_gaps_say_what_lies_unused_behind_weights_and_biases() -> None:
     starts = [start for start, _ in HEADS.spans] + [HEADS.size]
     unused = [starts[i + 1] - start - length for i, (start, length) in enumerate(HEADS.spans)]
     hidden, heads = HEADS.dense
-    assert hidden.gaps == tuple(unused[:2]) and hidden.gaps[0] > 0 and hidden.gaps[1] > 0
-    assert all(heads.gaps == tuple(unused[i : i + 2]) for i in (2, 4, 6)) and heads.gaps[0] > 0 and heads.gaps[1] > 0
+    assert hidden.padding == tuple(unused[:2]) and hidden.padding[0] > 0 and hidden.padding[1] > 0
+    assert (
+        all(heads.padding == tuple(unused[i : i + 2]) for i in (2, 4, 6))
+        and heads.padding[0] > 0
+        and heads.padding[1] > 0
+    )
 
 
 @pytest.mark.parametrize("name", LAYERS)

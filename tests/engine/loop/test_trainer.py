@@ -145,7 +145,7 @@ def test_the_newest_actor_acts(
     assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))
     for step in range(11, 60):
         obs, action = acted[step]
-        actor = networks.bound_actor(networks.actor_layout.split(learned[step]))
+        actor = networks.bound_actor(networks.actor_layout.unflatten(learned[step]))
         torch.testing.assert_close(actor(obs.unsqueeze(1)).squeeze(1), action, rtol=0, atol=1e-6)
     assert len({tuple(rows.flatten().tolist()) for rows in learned.values()}) >= 50 // policy_delay, "they move"
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.layout import Layout, leaves, rebuild, trunk_layers
+from damper.engine.networks.layout import Layout, trunk_layers, weight_list, weights_from_list
 from damper.engine.networks.stacked import StackedCritic
 from damper.losses import Batch
 from damper.losses.pave import nested_action_gradients, pave
@@ -37,7 +37,7 @@ class Case:
     def __init__(self, activation: str, hidden: tuple[int, ...], P: int, A: int, dtype: torch.dtype) -> None:
         streams = Streams(range(P))
         self.activation, self.layout = activation, Layout((*trunk_layers(OBS + A, hidden), ("q", hidden[-1], 1)))
-        twins = [self.layout.initial(streams, f"critic.{j}", dtype) for j in (0, 1)]
+        twins = [self.layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]
         self.rows = 2.0 * torch.stack(twins, 1).flatten(0, 1)
 
         def draw(name: str, width: int) -> Tensor:
@@ -48,7 +48,7 @@ class Case:
         self.noise = {"pave_state": draw("state", OBS), "pave_direction": draw("direction", A)}
 
     def critic(self, tensors: list[Tensor]) -> StackedCritic:
-        return StackedCritic(rebuild(self.layout, tensors), self.activation)
+        return StackedCritic(weights_from_list(self.layout, tensors), self.activation)
 
     def evaluate(self, function: Callable[..., tuple[list[Tensor], Tensor]], *first: object) -> list[Tensor]:
         observations = (self.batch.obs, self.batch.obs + self.noise["pave_state"], self.batch.next_obs)
@@ -56,7 +56,7 @@ class Case:
         return [*gradients, bend]
 
     def loss_and_gradients(self, nested: bool) -> list[Tensor]:
-        tensors = [tensor.clone().requires_grad_() for tensor in leaves(self.layout.split(self.rows))]
+        tensors = [tensor.clone().requires_grad_() for tensor in weight_list(self.layout.unflatten(self.rows))]
         critic = self.critic(tensors)
         loss = pave(ByValue(critic) if nested else critic, None, self.batch, self.noise, **WEIGHTS)
         return [loss.detach(), *torch.autograd.grad(loss.sum(), tensors, materialize_grads=True)]
@@ -77,7 +77,7 @@ def test_it_is_the_nested_derivative(
     activation: str, hidden: tuple[int, ...], P: int, A: int, dtype: torch.dtype
 ) -> None:
     case = Case(activation, hidden, P, A, dtype)
-    critic = case.critic(leaves(case.layout.split(case.rows)))
+    critic = case.critic(weight_list(case.layout.unflatten(case.rows)))
     theirs = case.evaluate(nested_action_gradients, critic)
     assert all(value.abs().min() > 0 for value in theirs)
     check_close(case.evaluate(critic.action_gradients), theirs, TOLERANCE[dtype])
@@ -89,7 +89,7 @@ def test_it_is_the_nested_derivative(
 @pytest.mark.parametrize("hidden", HIDDEN, ids=len)
 def test_relu_has_slopes_and_no_curvature(hidden: tuple[int, ...]) -> None:
     case = Case("relu", hidden, 2, 2, torch.float64)
-    critic = case.critic(leaves(case.layout.split(case.rows)))
+    critic = case.critic(weight_list(case.layout.unflatten(case.rows)))
     ours = case.evaluate(critic.action_gradients)
     check_close(ours, case.evaluate(nested_action_gradients, critic), 1e-10)
     assert (ours[-1] == 0).all() and (ours[0] != 0).any()

@@ -7,7 +7,7 @@ import torch
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
-from damper.engine.networks.layout import leaves
+from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
@@ -38,7 +38,7 @@ def tensors(population: Population, name: str, flat: torch.Tensor) -> list[torch
     if name == "log_ent_coef":
         return [flat]
     layout = population.networks.actor_layout if name.startswith("actor") else population.networks.critic_layout
-    return leaves(layout.split(flat.reshape(-1, layout.size)))
+    return weight_list(layout.unflatten(flat.reshape(-1, layout.size)))
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])  # the form, not the compilation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from damper.engine.networks.layout import leaves
+from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.methods import METHODS
 from damper.rules import RULES
@@ -123,7 +123,7 @@ def test_what_lies_between_the_layers_stays_zero(method: str) -> None:
             for start, length in layout.spans:
                 gaps[:, start : start + length] = 0.0
             assert layout.size > sum(length for _, length in layout.spans) and (gaps == 0).all()
-            assert torch.equal(layout.join(leaves(layout.split(rows))), rows)
+            assert torch.equal(layout.flatten(weight_list(layout.unflatten(rows))), rows)
 
 
 # --- an agent that is not finite -----------------------------------------------------------------------------------

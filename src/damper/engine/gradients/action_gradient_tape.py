@@ -28,23 +28,23 @@ class ActionGradientTape:
     Values only: nothing here is seen by autograd.
     """
 
-    def __init__(self, layout: Layout, rows: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
+    def __init__(self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
         """Run the critics forwards, their tangents beside them, and the gradients by the hidden units backwards.
 
         Args:
             layout: their layers.
-            rows: their parameters ``[M, n]``.
+            flat_params: their parameters ``[M, n]``.
             activation: f.
             x: inputs ``[M, R, d + A]``, observations before actions, or ``[M/2, R, d + A]`` where two share theirs.
             v: directions ``[M or M/2, B, A]`` at x's first B rows.
         """
         *self.hidden, self.head = layout.dense
-        self.rows, self.activation = rows, ACTIVATIONS[activation]
+        self.flat_params, self.activation = flat_params, ACTIVATIONS[activation]
         self.R, (self.B, self.A) = x.shape[1], v.shape[1:]
         self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
         self.above: list[Tensor] = []
         for i, layer in enumerate(self.hidden):
-            z, _ = dense.forward(rows, layer, self.below[-1], keep=False, biased=self.R)
+            z, _ = dense.forward(flat_params, layer, self.below[-1], keep=False, biased=self.R)
             self.above.append(z)
             if i + 1 < len(self.hidden):
                 self.below.append(torch.cat(self._activated(z), 1))
@@ -62,7 +62,7 @@ class ActionGradientTape:
 
     def _backward_to_actions(self, v: Tensor) -> None:
         """``u_L = w``, ``p_l = u_l s_l``, ``u_{l-1} = p_l W_lᵀ``, and the curvature ``Σ_l u_l · b_l``."""
-        u, terms = self.head.weights(self.rows).mT, []
+        u, terms = self.head.weights(self.flat_params).mT, []
         self.u: list[Tensor] = []
         self.p: list[Tensor] = []
         for i in reversed(range(len(self.hidden))):
@@ -70,7 +70,7 @@ class ActionGradientTape:
             self.u.insert(0, u)
             self.p.insert(0, u * self._activation_grad(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
-            given = (self.rows, layer, x, self.p[0])
+            given = (self.flat_params, layer, x, self.p[0])
             back = dense.backward(*given, primary_rows=self.R, group_sizes=(self.R,))
             assert back is not None
             u = back
@@ -86,9 +86,10 @@ class ActionGradientTape:
         biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.
         """
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
-        joint = self.R % self.B == 0 and in_groups(self.rows, total, self.B)
+        joint = self.R % self.B == 0 and in_groups(self.flat_params, total, self.B)
         group_sizes = [self.B] * (total // self.B) if joint else [self.R + self.B]
-        grads = [dense.alloc_grads(self.rows, len(group_sizes)), *([] if joint else [dense.alloc_grads(self.rows, 1)])]
+        groups = [len(group_sizes)] if joint else [len(group_sizes), 1]
+        grads = [dense.alloc_grads(self.flat_params, count) for count in groups]
         inputs, p_bars, w_bar = self._through_activation_grads(gradient_bar, c_bar, joint)
         for i in range(0 if joint else len(self.hidden)):
             self._back(i, inputs[i], self.p[i], [self.R], grads[1], input_grad_rows=False, biased=False)
@@ -112,7 +113,7 @@ class ActionGradientTape:
         biased: bool | int,
     ) -> Tensor | None:
         return dense.backward(
-            self.rows,
+            self.flat_params,
             self.hidden[i],
             x,
             d,
@@ -132,11 +133,11 @@ class ActionGradientTape:
             ``ū_{l-1}`` of every layer, behind ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``, and ``w̄ = Σ ū_L``.
         """
         below, padded = self.below[0], F.pad(gradient_bar, (self.below[0].shape[-1] - self.A, 0))
-        each = len(self.rows) // len(below)
+        each = len(self.flat_params) // len(below)
         inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
-            p_bar, _ = dense.forward(self.rows, layer, u_bar, keep=False, biased=False)
+            p_bar, _ = dense.forward(self.flat_params, layer, u_bar, keep=False, biased=False)
             p_bars.append(p_bar)
             u_bar = p_bar * self._activation_grad(i) + self._padded(c_bar * self._curvature_term(i))
             if i + 1 == len(self.hidden):
@@ -169,15 +170,15 @@ class ActionGradientTape:
         return F.pad(first, (0, 0, 0, self.R - self.B))
 
     def _joined(self, grads: Sequence[Any], w_bar: Tensor) -> Tensor:
-        """All layers' rows; the last bias takes no part."""
-        size, start = self.rows.shape[1], self.head.weight
+        """The gradient of all layers; the last bias takes no part."""
+        size, start = self.flat_params.shape[1], self.head.weight
         if isinstance(grads[0], list):
             grads[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
-        rows = functools.reduce(torch.add, [group for part in grads for group in dense.collect_grads(part, size)])
+        gradient = functools.reduce(torch.add, [group for part in grads for group in dense.collect_grads(part, size)])
         if isinstance(grads[0], list):
-            return rows
+            return gradient
         value = F.pad(w_bar, (start, size - start - self.head.inputs))
-        return torch.where(torch.arange(size, device=rows.device) < start, rows, value)
+        return torch.where(torch.arange(size, device=gradient.device) < start, gradient, value)
 
 
 def _last_inputs(layer: Dense, count: int) -> Dense:

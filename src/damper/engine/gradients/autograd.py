@@ -11,7 +11,7 @@ from torch import Tensor
 from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives, add_losses
 from damper.engine.networks.agents import AgentNetworks
-from damper.engine.networks.layout import Layout, Weights, leaves, rebuild
+from damper.engine.networks.layout import Layout, Weights, weight_list, weights_from_list
 
 Network = TypeVar("Network")
 
@@ -43,8 +43,8 @@ class AutogradBackend:
 
     def _by_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
         networks = self.networks
-        rows = networks.twins("critic")
-        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
+        flat_params = networks.twins("critic")
+        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.agents, -1), logs)
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
@@ -60,18 +60,21 @@ class AutogradBackend:
 
 
 def differentiate(
-    losses: Sequence[Callable[[Network], LossAndLogs]], bind: Callable[[Weights], Network], layout: Layout, rows: Tensor
+    losses: Sequence[Callable[[Network], LossAndLogs]],
+    bind: Callable[[Weights], Network],
+    layout: Layout,
+    flat_params: Tensor,
 ) -> tuple[list[Tensor], Logs]:
-    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the rows, and all their logs.
+    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the parameters, and all their logs.
 
-    Each loss takes the network that ``bind`` makes of the rows' layers, and all share its forward pass.
+    Each loss takes the network that ``bind`` makes of the layers, and all share its forward pass.
     """
-    tensors = [tensor.detach().requires_grad_() for tensor in leaves(layout.split(rows))]
+    tensors = [tensor.detach().requires_grad_() for tensor in weight_list(layout.unflatten(flat_params))]
     with torch.enable_grad():
-        network = bind(rebuild(layout, tensors))
+        network = bind(weights_from_list(layout, tensors))
         values, logs = zip(*(loss(network) for loss in losses), strict=True)
         gradients = [
-            layout.join(
+            layout.flatten(
                 torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True)
             )
             for i, value in enumerate(values)

@@ -9,29 +9,32 @@ import torch
 from torch import Tensor
 
 from damper.engine.gradients.objectives import Logs, LossAndLogs
-from damper.engine.networks.layout import Layout, Weights, leaves, rebuild
+from damper.engine.networks.layout import Layout, Weights, weight_list, weights_from_list
 
 Network = TypeVar("Network")
 
 
 def differentiate(
-    losses: Sequence[Callable[[Network], LossAndLogs]], bind: Callable[[Weights], Network], layout: Layout, rows: Tensor
+    losses: Sequence[Callable[[Network], LossAndLogs]],
+    bind: Callable[[Weights], Network],
+    layout: Layout,
+    flat_params: Tensor,
 ) -> tuple[list[Tensor], Logs]:
-    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the rows, and all their logs.
+    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the parameters, and all their logs.
 
     Each loss runs its own forward pass: a shared one would have to send zeros backwards through the other's graph.
     """
-    tensors = tuple(leaves(layout.split(rows)))
+    tensors = tuple(weight_list(layout.unflatten(flat_params)))
     gradients: list[Tensor] = []
     all_logs: Logs = {}
     for loss in losses:
 
         def total(*given: Tensor, loss: Callable[[Network], LossAndLogs] = loss) -> LossAndLogs:
-            value, logs = loss(bind(rebuild(layout, given)))
+            value, logs = loss(bind(weights_from_list(layout, given)))
             return value.sum(), logs
 
         gradient, logs = torch.func.grad(total, argnums=tuple(range(len(tensors))), has_aux=True)(*tensors)
-        gradients.append(layout.join(gradient))
+        gradients.append(layout.flatten(gradient))
         all_logs |= logs
     return gradients, all_logs
 

@@ -62,8 +62,8 @@ class SharedForwardBackend:
         tape = _critic_tape(networks, "critic", inputs)
         values = tape.output.view(networks.agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
         cotangents, logs = output_gradients(lambda outputs: loss(PrecomputedOutputs(outputs)), values)
-        rows = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
-        gradient = rows.view(networks.agents, -1)
+        by_critic = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
+        gradient = by_critic.view(networks.agents, -1)
         if method.critic_apart and not without_smoothness:
             other = self.critic_smoothness(objectives)
             gradient, logs = gradient + other.gradient, add_logs(logs, other.logs)
@@ -93,8 +93,8 @@ class SharedForwardBackend:
         def loss(critic: Any) -> LossAndLogs:
             return objectives.critic_smoothness(critic, networks.actor())
 
-        rows = networks.twins("critic")
-        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, rows)
+        flat_params = networks.twins("critic")
+        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.agents, -1), logs)
 
     def _pave(self, objectives: Objectives) -> CriticGradient:
@@ -104,8 +104,8 @@ class SharedForwardBackend:
 
         def run(observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
             x = repeat_action(observations, action)
-            layout, rows = networks.critic_layout, networks.twins("critic")
-            tapes.append(ActionGradientTape(layout, rows, networks.shape.activation, x, v))
+            layout, flat_params = networks.critic_layout, networks.twins("critic")
+            tapes.append(ActionGradientTape(layout, flat_params, networks.shape.activation, x, v))
             return by_agent(tapes[-1].gradient, tapes[-1].curvature, len(observations))
 
         def loss(outputs: Sequence[Tensor]) -> LossAndLogs:
@@ -143,8 +143,8 @@ class SharedForwardBackend:
             logs |= more
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
         if method.actor is not None and not method.actor.reads_outputs_only:
-            rows = networks.parameters["actor"]
-            (other,), more = differentiate([objectives.auxiliary], networks.bound_actor, networks.actor_layout, rows)
+            layout, flat_params = networks.actor_layout, networks.parameters["actor"]
+            (other,), more = differentiate([objectives.auxiliary], networks.bound_actor, layout, flat_params)
             gradients = [*gradients, other] if method.rule else [gradients[0] + other]
             logs |= more
         return gradients, logs
@@ -179,11 +179,11 @@ class _ActorPass:
             self.losses.append((loss, self._inputs_of(inputs, functools.partial(loss, critic=zeros))))
         if networks.target_policy == "actor":
             self.target_inputs = self._inputs_of(inputs, lambda policy: objectives.target(policy, zeros))
-        layout, rows = networks.actor_layout, networks.parameters["actor"]
+        layout, flat_params = networks.actor_layout, networks.parameters["actor"]
         if saved_activations:
-            self.tape = Tape.from_saved(layout, rows, saved_activations)
+            self.tape = Tape.from_saved(layout, flat_params, saved_activations)
         else:
-            self.tape = Tape(layout, rows, networks.shape.activation, dense.cat_rows([obs for (obs,) in inputs]))
+            self.tape = Tape(layout, flat_params, networks.shape.activation, dense.cat_rows([obs for (obs,) in inputs]))
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
@@ -232,8 +232,8 @@ def _heads(networks: AgentNetworks) -> tuple[str, ...]:
 
 
 def _actor_source(networks: AgentNetworks, name: str) -> Source:
-    layout, rows, activation = networks.actor_layout, networks.parameters[name], networks.shape.activation
-    return lambda obs: Tape(layout, rows, activation, obs, keep=False).output
+    layout, flat_params, activation = networks.actor_layout, networks.parameters[name], networks.shape.activation
+    return lambda obs: Tape(layout, flat_params, activation, obs, keep=False).output
 
 
 def _critic_tape(

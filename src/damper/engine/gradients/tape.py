@@ -23,30 +23,30 @@ class Tape:
     """
 
     def __init__(
-        self, layout: Layout, rows: Tensor, activation: str, x: Tensor, keep: bool = True, stride: int = 1
+        self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, keep: bool = True, stride: int = 1
     ) -> None:
         """Run the networks.
 
         Args:
             layout: their layers.
-            rows: their parameters ``[M, n]``.
+            flat_params: their parameters ``[M, n]``.
             activation: f.
             x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
             keep: whether what a backward pass needs is saved.
             stride: 2 runs the first, third, ... network only.
         """
-        self.layers, self.rows, self.stride = layout.dense, rows, stride
+        self.layers, self.flat_params, self.stride = layout.dense, flat_params, stride
         self.inputs: list[Tensor] = []
         self.activation_grads: list[Tensor | None] = [None]
-        self.kernels = dense.fused_head(rows, self.layers, activation)
+        self.kernels = dense.fused_head(flat_params, self.layers, activation)
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
-            x, activation_grad = dense.forward(rows, layer, x, None if i == last else activation, keep, stride)
+            x, activation_grad = dense.forward(flat_params, layer, x, None if i == last else activation, keep, stride)
             self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
-            given = (rows, self.layers[-2], x, activation, keep, stride)
+            given = (flat_params, self.layers[-2], x, activation, keep, stride)
             h, activation_grad, x = self.kernels.forward(*given, head=self.layers[-1])
             self.inputs.append(h)
             self.activation_grads += [activation_grad, None]
@@ -62,27 +62,27 @@ class Tape:
         ]
 
     @classmethod
-    def from_saved(cls, layout: Layout, rows: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
+    def from_saved(cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
         """The same tape where another function ran the networks and returned its ``saved_activations``."""
         tape, count = cls.__new__(cls), len(layout.dense)
-        tape.layers, tape.rows, tape.stride, tape.kernels = layout.dense, rows, 1, None
+        tape.layers, tape.flat_params, tape.stride, tape.kernels = layout.dense, flat_params, 1, None
         *between, tape.output = saved_activations
         tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
 
     def gradients(self, cotangents: Sequence[Tensor], span: int) -> list[Tensor]:
-        """Rows ``[M, n]`` for each of one or two losses' ``∂L/∂output``, given for the output's first rows.
+        """Gradients ``[M, n]`` for each of one or two losses' ``∂L/∂output``, given for the output's first rows.
 
         Every loss has a multiple of ``span`` rows.
         """
         sizes = [c.shape[1] for c in cotangents]
-        grouped = in_groups(self.rows, sum(sizes), span)
+        grouped = in_groups(self.flat_params, sum(sizes), span)
         group_sizes = [span] * (sum(sizes) // span) if grouped else sizes
-        grads = dense.alloc_grads(self.rows, len(group_sizes), self.stride)
+        grads = dense.alloc_grads(self.flat_params, len(group_sizes), self.stride)
         self._back(dense.cat_rows(cotangents), sizes[0], group_sizes, grads)
         count = sizes[0] // group_sizes[0] if grouped else 1
-        rows = dense.collect_grads(grads, self.rows.shape[1])
-        return [functools.reduce(torch.add, share) for share in (rows[:count], rows[count:]) if share]
+        by_group = dense.collect_grads(grads, self.flat_params.shape[1])
+        return [functools.reduce(torch.add, share) for share in (by_group[:count], by_group[count:]) if share]
 
     def input_gradients(self) -> Tensor:
         """``∂ Σ output / ∂x``, ``[M, R, inputs]``: every row's own, since rows do not meet."""
@@ -94,14 +94,14 @@ class Tape:
         if self.kernels is not None:
             begin -= 1
             d = self.kernels.backward(
-                self.rows, self.layers[begin], self.inputs[begin], d, primary_rows, group_sizes,
+                self.flat_params, self.layers[begin], self.inputs[begin], d, primary_rows, group_sizes,
                 self.activation_grads[begin], grads, begin > 0 or grads is None, self.stride,
                 head=self.layers[-1], h=self.inputs[-1], head_activation_grad=self.activation_grads[-2],
             )  # fmt: skip
             begin -= 1
         for i in range(begin, -1, -1):
             back = dense.backward(
-                self.rows,
+                self.flat_params,
                 self.layers[i],
                 self.inputs[i],
                 d,
@@ -116,6 +116,6 @@ class Tape:
         return d
 
 
-def in_groups(rows: Tensor, total: int, span: int) -> bool:
+def in_groups(flat_params: Tensor, total: int, span: int) -> bool:
     """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
-    return rows.is_cuda and len(rows) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * span
+    return flat_params.is_cuda and len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * span

@@ -1,4 +1,4 @@
-"""A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat rows.
+"""A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat.
 
 Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
 (``triton_layers``). The same sums in plain PyTorch are in ``reference``, for all else: other devices, dtypes and
@@ -21,18 +21,18 @@ HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
 
 
-def alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
-    """Where ``backward`` leaves gradients: rows ``[groups, M, n]`` for kernels to write to, otherwise pieces.
+def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
+    """Where ``backward`` leaves gradients: ``[groups, M, n]`` for kernels to write to, otherwise pieces.
 
     A compiler cannot vectorise what is written into slices of one tensor, so pieces are joined in the end.
     """
-    if _kernels(rows) is None:
+    if _kernels(flat_params) is None:
         return [{} for _ in range(groups)]
-    return rows.new_empty(groups, len(rows) // stride, rows.shape[1])
+    return flat_params.new_empty(groups, len(flat_params) // stride, flat_params.shape[1])
 
 
 def collect_grads(grads: Tensor | list[Pieces], size: int) -> list[Tensor]:
-    """Each group's gradient as rows ``[M, size]``, zero where no layer lies."""
+    """Each group's gradient, ``[M, size]``, zero where no layer lies."""
     if isinstance(grads, Tensor):
         return list(grads.unbind())
     return [_join(pieces, size) for pieces in grads]
@@ -52,7 +52,7 @@ def _join(pieces: Pieces, size: int) -> Tensor:
 
 
 def forward(
-    rows: Tensor,
+    flat_params: Tensor,
     layer: Dense,
     x: Tensor,
     activation: str | None = None,
@@ -63,7 +63,7 @@ def forward(
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the activation's gradient ``f'``.
 
     Args:
-        rows: parameters ``[M, n]``.
+        flat_params: parameters ``[M, n]``.
         layer: where the layer lies in them.
         x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
         activation: f; None for none, and then it has no gradient.
@@ -71,13 +71,13 @@ def forward(
         stride: 2 takes the first, third, ... network only.
         biased: whether b is added, or to how many of the first rows.
     """
-    if (kernels := _kernels(rows, activation)) is not None:
-        return kernels.forward(rows, layer, x, activation, keep, stride, biased)[:2]  # type: ignore[no-any-return]
-    return reference.forward(rows, layer, x, activation, keep, stride, biased)
+    if (kernels := _kernels(flat_params, activation)) is not None:
+        return kernels.forward(flat_params, layer, x, activation, keep, stride, biased)[:2]  # type: ignore[no-any-return]
+    return reference.forward(flat_params, layer, x, activation, keep, stride, biased)
 
 
 def backward(
-    rows: Tensor,
+    flat_params: Tensor,
     layer: Dense,
     x: Tensor,
     d: Tensor,
@@ -93,7 +93,7 @@ def backward(
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
     Args:
-        rows: parameters ``[M, n]``.
+        flat_params: parameters ``[M, n]``.
         layer: where the layer lies in them.
         x: what went in, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
         d: ``[M, D, outputs]``; its first rows are of one loss, the others of a second, and each loss's rows belong to
@@ -111,8 +111,8 @@ def backward(
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, D or
         input_grad_rows, inputs]``, if wanted.
     """
-    given = (rows, layer, x, d, primary_rows, group_sizes, activation_grad, gradients, input_grad_rows, stride, biased)
-    return (_kernels(rows) or reference).backward(*given)  # type: ignore[no-any-return]
+    given = (x, d, primary_rows, group_sizes, activation_grad, gradients, input_grad_rows, stride, biased)
+    return (_kernels(flat_params) or reference).backward(flat_params, layer, *given)  # type: ignore[no-any-return]
 
 
 def cat_rows(parts: Sequence[Tensor]) -> Tensor:
@@ -120,11 +120,11 @@ def cat_rows(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat(tuple(parts), 1)
 
 
-def fused_head(rows: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
+def fused_head(flat_params: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
     """The kernels that run a network's last two layers as one, where the last has a single output."""
     last = layers[-1]
     return (
-        _kernels(rows, activation)
+        _kernels(flat_params, activation)
         if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW_OUTPUTS
         else None
     )
@@ -140,9 +140,9 @@ def check_capability(device: torch.device) -> None:
         _below_min_capability = True
 
 
-def _kernels(rows: Tensor, activation: str | None = None) -> ModuleType | None:
+def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
     """The GPU's kernels, where they can do it: in float32, and forwards with an activation that they know."""
-    if not rows.is_cuda or rows.dtype != torch.float32 or not HAS_TRITON or _below_min_capability:
+    if not flat_params.is_cuda or flat_params.dtype != torch.float32 or not HAS_TRITON or _below_min_capability:
         return None
     from damper.engine.kernels import triton_layers
 

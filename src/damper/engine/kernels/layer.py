@@ -1,4 +1,4 @@
-"""Where a linear layer lies in flat rows of parameters, and what all ways of running it share."""
+"""Where a linear layer lies in flat parameters ``[M, n]``, and what all ways of running it share."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 NARROW_OUTPUTS = 16  # outputs
-Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start in a row
+Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start among the n
 
 
 @dataclass(frozen=True)
 class Dense:
-    """Where a layer lies in a flat row: weights ``[inputs, outputs]`` from ``weight`` on, biases from ``bias`` on.
+    """Where a layer lies in flat parameters: weights ``[inputs, outputs]`` from ``weight`` on, biases from ``bias`` on.
 
-    Several heads of ``group`` outputs each count as one layer; each lies ``jump`` numbers after the one before.
-    ``gaps`` are the unused numbers behind the weights and behind the biases of each.
+    Several heads of ``group`` outputs each count as one layer; each lies ``head_stride`` numbers after the one before.
+    ``padding`` are the unused numbers behind the weights and behind the biases of each.
     """
 
     inputs: int
@@ -26,26 +26,27 @@ class Dense:
     weight: int
     bias: int
     group: int
-    jump: int = 0
-    gaps: tuple[int, int] = (0, 0)
+    head_stride: int = 0
+    padding: tuple[int, int] = (0, 0)
 
     @property
     def heads(self) -> int:
         """How many layers lie side by side."""
         return self.outputs // self.group
 
-    def weights(self, rows: Tensor) -> Tensor:
-        """``[M, inputs, outputs]`` from rows ``[M, n]``."""
-        parts = [rows[:, a:b].unflatten(1, (self.inputs, self.group)) for a, b in self._spans(self.weight, self.inputs)]
+    def weights(self, flat_params: Tensor) -> Tensor:
+        """``[M, inputs, outputs]`` from flat parameters ``[M, n]``."""
+        spans = self._spans(self.weight, self.inputs)
+        parts = [flat_params[:, a:b].unflatten(1, (self.inputs, self.group)) for a, b in spans]
         return parts[0] if self.heads == 1 else torch.cat(parts, -1)
 
-    def biases(self, rows: Tensor) -> Tensor:
-        """``[M, 1, outputs]`` from rows ``[M, n]``."""
-        parts = [rows[:, a:b] for a, b in self._spans(self.bias, 1)]
+    def biases(self, flat_params: Tensor) -> Tensor:
+        """``[M, 1, outputs]`` from flat parameters ``[M, n]``."""
+        parts = [flat_params[:, a:b] for a, b in self._spans(self.bias, 1)]
         return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
 
     def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
-        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start in a row."""
+        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start."""
         pieces = {}
         for start, inputs, values in ((self.weight, self.inputs, weights), (self.bias, 1, biases.unsqueeze(1))):
             for (a, _), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
@@ -53,7 +54,7 @@ class Dense:
         return pieces
 
     def _spans(self, start: int, inputs: int) -> list[tuple[int, int]]:
-        starts = [start + head * self.jump for head in range(self.heads)]
+        starts = [start + head * self.head_stride for head in range(self.heads)]
         return [(a, a + inputs * self.group) for a in starts]
 
 
@@ -85,6 +86,6 @@ def group_slices(group_sizes: Sequence[int], primary_rows: int, biased: int) -> 
     return slices
 
 
-def expand_shared(x: Tensor, rows: Tensor) -> Tensor:
+def expand_shared(x: Tensor, flat_params: Tensor) -> Tensor:
     """Inputs for every network, where two share theirs."""
-    return x if len(x) == len(rows) else x.repeat_interleave(2, 0)
+    return x if len(x) == len(flat_params) else x.repeat_interleave(2, 0)

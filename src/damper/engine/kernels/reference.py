@@ -12,11 +12,11 @@ from damper.engine.kernels.layer import Dense, Pieces, expand_shared, group_slic
 
 
 def forward(
-    rows: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, stride: int, biased: bool | int
+    flat_params: Tensor, layer: Dense, x: Tensor, activation: str | None, keep: bool, stride: int, biased: bool | int
 ) -> tuple[Tensor, Tensor | None]:
     """``dense.forward``."""
-    rows = rows[::stride]
-    z = _product(expand_shared(x, rows), layer.weights(rows), layer.biases(rows), biased)
+    flat_params = flat_params[::stride]
+    z = _product(expand_shared(x, flat_params), layer.weights(flat_params), layer.biases(flat_params), biased)
     if activation is None:
         return z, None
     h, activation_grad = ACTIVATIONS[activation].with_grad(z)
@@ -34,7 +34,7 @@ def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: bool | int) -> 
 
 
 def backward(
-    rows: Tensor,
+    flat_params: Tensor,
     layer: Dense,
     x: Tensor,
     d: Tensor,
@@ -47,17 +47,17 @@ def backward(
     biased: bool | int,
 ) -> Tensor | None:
     """``dense.backward``."""
-    rows, input_grad_rows, biased = rows[::stride], row_count(input_grad_rows, d), row_count(biased, d)
+    flat_params, input_grad_rows, biased = flat_params[::stride], row_count(input_grad_rows, d), row_count(biased, d)
     for pieces, (x_rows, d_rows, biased_rows) in zip(
         gradients or (), group_slices(group_sizes, primary_rows, biased), strict=False
     ):
-        inputs = expand_shared(x[:, x_rows], rows)
+        inputs = expand_shared(x[:, x_rows], flat_params)
         pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, d_rows]), d[:, biased_rows].sum(1)))
     if not input_grad_rows:
         return None
     d = d[:, :input_grad_rows]
     # A single output needs no product: that is an outer one, which joins the multiplication by ``f'``.
-    back = layer.weights(rows).mT
+    back = layer.weights(flat_params).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
     if activation_grad is None:
         return dx

@@ -1,6 +1,28 @@
 """The kernels behind ``triton_layers``: blocks of products with what follows them, for one network each.
 
-Names in capitals are constants of the compiled kernel.
+Pointers: ``x`` is the layer's input, ``params`` the flat parameters, ``h`` its output, ``act_grad`` the activation's
+gradient ``f'``, ``d`` the loss's gradient by the layer's output before the activation, ``dx`` that by its input.
+Names in capitals are constants of the compiled kernel:
+
+    ROWS                         rows of x forwards, of d backwards
+    X_ROWS, DX_ROWS              rows of x, and of dx, in the backward kernel
+    PRIMARY_ROWS                 rows of d that are of the first loss; the others are of the second
+    GROUP_ROWS, EVEN_GROUPS      rows of d in each group with a gradient of its own; whether all groups have as many
+    BIASED                       of how many of the first rows b is part
+    IN, OUT                      the layer's inputs and outputs
+    GROUP, HEAD_STRIDE           outputs of one head, and the distance between two heads' parameters
+    WEIGHT, BIAS                 where the layer's weights and biases start among a network's parameters
+    HEAD, HEAD_BIAS              where those of a fused head of one output start
+    W_PAD, B_PAD, HEAD_*_PAD     numbers of padding behind them
+    N, X_NET, X_ROW              strides: of params and x by network, of x by row
+    G_LOSS, G_NET                strides of the gradients by group and by network
+    SHARE                        networks that share an input
+    DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient
+    ACTIVATION                   a code of ``triton_layers.CODES``
+    STORE_*, HAS_*, FUSE_HEAD    which outputs are stored, which inputs and gradients there are, whether a head is fused
+    TF32                         one product in TF32, or three that make a float32's
+    BM, BN, BK                   sizes of a block forwards: rows, outputs, and inputs read at a time
+    BM, BI, BK; BW, BO, BR       backwards: rows, inputs, outputs of dx; inputs, outputs, rows of a weight gradient
 """
 
 from __future__ import annotations
@@ -19,19 +41,19 @@ def product(a, b, sums, TF32: tl.constexpr):
 
 
 @triton.jit
-def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr):
+def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr):
     """Where an output's weights lie. One head's lie in a row, which the compiler must see to load several at once."""
     if GROUP == OUT:
         return column
     else:
-        return column // GROUP * JUMP + column % GROUP
+        return column // GROUP * HEAD_STRIDE + column % GROUP
 
 
 @triton.jit
 def forward_kernel(
-    x, rows, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
+    x, params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
+    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
     STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -42,19 +64,19 @@ def forward_kernel(
     r = tile // across * BM + tl.arange(0, BM)
     c = tile % across * BN + tl.arange(0, BN)
     x += net // SHARE * X_NET
-    rows += net * N
-    place = among_heads(c, OUT, GROUP, JUMP)
+    params += net * N
+    place = among_heads(c, OUT, GROUP, HEAD_STRIDE)
     sums = tl.zeros((BM, BN), tl.float32)
     for start in range(0, IN, BK):
         k = start + tl.arange(0, BK)
         inputs = tl.load(x + r[:, None] * X_ROW + k[None, :], (r[:, None] < ROWS) & (k[None, :] < IN), 0.0)
-        weights = tl.load(rows + WEIGHT + k[:, None] * GROUP + place[None, :],
+        weights = tl.load(params + WEIGHT + k[:, None] * GROUP + place[None, :],
                           (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
         sums = product(inputs, weights, sums, TF32)
     if BIASED == ROWS:
-        z = sums + tl.load(rows + BIAS + place, c < OUT, 0.0)[None, :]
+        z = sums + tl.load(params + BIAS + place, c < OUT, 0.0)[None, :]
     elif BIASED > 0:
-        z = sums + tl.where(r[:, None] < BIASED, tl.load(rows + BIAS + place, c < OUT, 0.0)[None, :], 0.0)
+        z = sums + tl.where(r[:, None] < BIASED, tl.load(params + BIAS + place, c < OUT, 0.0)[None, :], 0.0)
     else:
         z = sums
     at = net * ROWS * OUT + r[:, None] * OUT + c[None, :]
@@ -74,19 +96,19 @@ def forward_kernel(
     if STORE_ACT_GRAD:
         tl.store(act_grad + at, gradient, inside)
     if FUSE_HEAD:
-        weights_on = tl.load(rows + HEAD + c, c < OUT, 0.0)
+        weights_on = tl.load(params + HEAD + c, c < OUT, 0.0)
         share = tl.sum(tl.where(c[None, :] < OUT, value * weights_on[None, :], 0.0), 1)
         tl.store(parts + (net * across + tile % across) * ROWS + r, share, r < ROWS)
 
 
 @triton.jit
 def backward_kernel(
-    x, act_grad, d, rows, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
-    G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
+    x, act_grad, d, params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
+    G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
     X_ROWS: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
     ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
-    OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
-    HEAD_W_GAP: tl.constexpr, HEAD_B_GAP: tl.constexpr, SHARE: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
+    OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    HEAD_W_PAD: tl.constexpr, HEAD_B_PAD: tl.constexpr, SHARE: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
     GROUP_ROWS: tl.constexpr, EVEN_GROUPS: tl.constexpr, HAS_GRADS: tl.constexpr, DX_ROWS: tl.constexpr,
     BIASED: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
@@ -95,14 +117,14 @@ def backward_kernel(
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
     d += net * ROWS * (1 if FUSE_HEAD else OUT)
-    rows += net * N
+    params += net * N
     h += net * X_ROWS * OUT
     head_act_grad += net * X_ROWS * OUT
     if tile < DX_TILES:
         if DX_ROWS > 0:
-            _inputs(act_grad + net * X_ROWS * IN, d, head_act_grad, rows, dx + net * DX_ROWS * IN, tile, DX_ROWS,
-                    PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, JUMP, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
-                    BM, BI, BK)  # fmt: skip
+            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, params, dx + net * DX_ROWS * IN, tile, DX_ROWS,
+                        PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
+                        BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
         gradients += net * G_NET
@@ -111,9 +133,9 @@ def backward_kernel(
             group = tile // DW_TILES
             gradients += group.to(tl.int64) * G_LOSS
             if tile % DW_TILES == 0:
-                _zeros(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_GAP, B_GAP, OUT // GROUP, JUMP)
+                _zero_padding(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_PAD, B_PAD, OUT // GROUP, HEAD_STRIDE)
                 if FUSE_HEAD:
-                    _zeros(gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_GAP, HEAD_B_GAP, 1, 0)
+                    _zero_padding(gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_PAD, HEAD_B_PAD, 1, 0)
             begin = group * GROUP_ROWS
             x_row = tl.where(begin < PRIMARY_ROWS, begin, begin - PRIMARY_ROWS)
             x += x_row * X_ROW
@@ -124,25 +146,26 @@ def backward_kernel(
             count = GROUP_ROWS
             if not EVEN_GROUPS:  # one per loss
                 count = tl.where(group == 0, PRIMARY_ROWS, ROWS - PRIMARY_ROWS)
-            _weights(x, X_ROW, d, h, head_act_grad, rows, gradients, tile, count, BIASED - begin, WEIGHT, BIAS, IN, OUT,
-                     GROUP, JUMP, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32, BW, BO, BR)  # fmt: skip
+            _grad_weight(x, X_ROW, d, h, head_act_grad, params, gradients, tile, count, BIASED - begin, WEIGHT, BIAS,
+                         IN, OUT, GROUP, HEAD_STRIDE, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32,
+                         BW, BO, BR)  # fmt: skip
 
 
 @triton.jit
-def _zeros(
-    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_GAP: tl.constexpr, B_GAP: tl.constexpr,
-    HEADS: tl.constexpr, JUMP: tl.constexpr,
+def _zero_padding(
+    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
+    HEADS: tl.constexpr, HEAD_STRIDE: tl.constexpr,
 ):  # fmt: skip
-    unused = tl.arange(0, 32)  # no gap is longer: layers start at multiples of 32
+    unused = tl.arange(0, 32)  # no padding is longer: layers start at multiples of 32
     for head in tl.static_range(HEADS):
-        tl.store(gradients + head * JUMP + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_GAP)
-        tl.store(gradients + head * JUMP + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_GAP)
+        tl.store(gradients + head * HEAD_STRIDE + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_PAD)
+        tl.store(gradients + head * HEAD_STRIDE + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_PAD)
 
 
 @triton.jit
-def _inputs(
-    act_grad, d, head_act_grad, rows, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
-    WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, JUMP: tl.constexpr,
+def _grad_input(
+    act_grad, d, head_act_grad, params, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
+    WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr,
     HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -153,14 +176,14 @@ def _inputs(
     sums = tl.zeros((BM, BI), tl.float32)
     for start in range(0, OUT, BK):
         o = start + tl.arange(0, BK)
-        place = among_heads(o, OUT, GROUP, JUMP)
+        place = among_heads(o, OUT, GROUP, HEAD_STRIDE)
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
         if FUSE_HEAD:  # d of this layer is d of the head's output times its weight times the activation's gradient
             back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
-            back *= tl.load(rows + HEAD + o, o < OUT, 0.0)[None, :]
+            back *= tl.load(params + HEAD + o, o < OUT, 0.0)[None, :]
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
-        weights = tl.load(rows + WEIGHT + i[None, :] * GROUP + place[:, None],
+        weights = tl.load(params + WEIGHT + i[None, :] * GROUP + place[:, None],
                           (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
         sums = product(back, weights, sums, TF32)
     if FUSE_HEAD:  # the same for the whole row, so once at the end
@@ -172,10 +195,10 @@ def _inputs(
 
 
 @triton.jit
-def _weights(
-    x, X_ROW: tl.constexpr, d, h, head_act_grad, rows, gradients, tile, count, biased,
+def _grad_weight(
+    x, X_ROW: tl.constexpr, d, h, head_act_grad, params, gradients, tile, count, biased,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    JUMP: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, PARTLY_BIASED: tl.constexpr,
+    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, PARTLY_BIASED: tl.constexpr,
     FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
@@ -199,20 +222,20 @@ def _weights(
         else:
             total += tl.sum(back, 0)
     if FUSE_HEAD:  # the same for the whole column, so once at the end
-        weights_on = tl.load(rows + HEAD + o, o < OUT, 0.0)
+        weights_on = tl.load(params + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]
         total *= weights_on
-    place = among_heads(o, OUT, GROUP, JUMP)
+    place = among_heads(o, OUT, GROUP, HEAD_STRIDE)
     tl.store(gradients + WEIGHT + i[:, None] * GROUP + place[None, :], sums,
              (i[:, None] < IN) & (o[None, :] < OUT))  # fmt: skip
     if tile // across == 0:
         tl.store(gradients + BIAS + place, total, o < OUT)
         if FUSE_HEAD:
-            _head(d, h, gradients, o, tile, count, OUT, HEAD, HEAD_BIAS, BO, BR)
+            _grad_head(d, h, gradients, o, tile, count, OUT, HEAD, HEAD_BIAS, BO, BR)
 
 
 @triton.jit
-def _head(
+def _grad_head(
     d, h, gradients, o, tile, count, OUT: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
     BO: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip

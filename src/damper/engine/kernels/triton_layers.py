@@ -46,7 +46,7 @@ FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64,
 
 
 def forward(
-    rows: Tensor,
+    flat_params: Tensor,
     layer: Dense,
     x: Tensor,
     activation: str | None,
@@ -57,7 +57,7 @@ def forward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """See ``dense.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
     x = _rows_in_one_piece(x)
-    nets, batch = len(rows) // stride, x.shape[1]
+    nets, batch = len(flat_params) // stride, x.shape[1]
     h = x.new_empty(nets, batch, layer.outputs) if head is None or keep else None
     activation_grad = x.new_empty(nets, batch, layer.outputs) if keep and activation else None
     tile = FEW_OUTPUTS if layer.outputs <= NARROW_LAYER else FEW_INPUTS if layer.inputs <= NARROW_LAYER else WIDE
@@ -67,8 +67,8 @@ def forward(
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
-        x, rows, *(_written(part, x) for part in (h, activation_grad, parts)),
-        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride, ROWS=batch, **_place(layer),
+        x, flat_params, *(_written(part, x) for part in (h, activation_grad, parts)),
+        X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride, ROWS=batch, **_place(layer),
         HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE_H=h is not None,
         STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None, BIASED=row_count(biased, x),
         TF32=tf32(), BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs),
@@ -76,11 +76,11 @@ def forward(
     )  # fmt: skip
     if head is None or parts is None:
         return h, activation_grad, None
-    return h, activation_grad, parts.sum(1).unsqueeze(-1) + head.biases(rows[::stride])
+    return h, activation_grad, parts.sum(1).unsqueeze(-1) + head.biases(flat_params[::stride])
 
 
 def backward(
-    rows: Tensor,
+    flat_params: Tensor,
     layer: Dense,
     x: Tensor,
     d: Tensor,
@@ -101,7 +101,7 @@ def backward(
     gradient there.
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
-    nets, batch, input_grad_rows = len(rows) // stride, d.shape[1], row_count(input_grad_rows, d)
+    nets, batch, input_grad_rows = len(flat_params) // stride, d.shape[1], row_count(input_grad_rows, d)
     dx = d.new_empty(nets, input_grad_rows, layer.inputs) if input_grad_rows else None
     groups = 0 if gradients is None else len(gradients)
     even = all(length == group_sizes[0] for length in group_sizes)
@@ -115,14 +115,14 @@ def backward(
     dx_tiles = triton.cdiv(input_grad_rows, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
-        _read(x if groups else None, rows), _read(activation_grad, rows), d, rows,
-        _written(gradients, d), _written(dx, d), _read(h, rows), _read(head_activation_grad, rows),
-        X_NET=x.stride(0), X_ROW=x.stride(1), N=rows.stride(0) * stride,
-        G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=rows.shape[1],
-        W_GAP=layer.gaps[0], B_GAP=layer.gaps[1], X_ROWS=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
+        _read(x if groups else None, flat_params), _read(activation_grad, flat_params), d, flat_params,
+        _written(gradients, d), _written(dx, d), _read(h, flat_params), _read(head_activation_grad, flat_params),
+        X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride,
+        G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=flat_params.shape[1],
+        W_PAD=layer.padding[0], B_PAD=layer.padding[1], X_ROWS=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
         ROWS=batch, PRIMARY_ROWS=primary_rows, **_place(layer),
         HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
-        HEAD_W_GAP=head.gaps[0] if head else 0, HEAD_B_GAP=head.gaps[1] if head else 0,
+        HEAD_W_PAD=head.padding[0] if head else 0, HEAD_B_PAD=head.padding[1] if head else 0,
         SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=group_sizes[0], EVEN_GROUPS=even,
         HAS_GRADS=groups > 0, DX_ROWS=input_grad_rows, BIASED=row_count(biased, d), FUSE_HEAD=head is not None,
         TF32=tf32(), BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
@@ -165,7 +165,7 @@ def tf32() -> bool:
 
 def _place(layer: Dense) -> dict[str, int]:
     return {"WEIGHT": layer.weight, "BIAS": layer.bias, "IN": layer.inputs, "OUT": layer.outputs,
-            "GROUP": layer.group, "JUMP": layer.jump}  # fmt: skip
+            "GROUP": layer.group, "HEAD_STRIDE": layer.head_stride}  # fmt: skip
 
 
 def _rows_in_one_piece(x: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class Acting:
             for name, noise in population.backbone.EXPLORATION.items()
         }
         hparams, networks = population.hparams, population.networks
-        actor = networks.bound_actor(networks.actor_layout.split(population.state["actor"]))
+        actor = networks.bound_actor(networks.actor_layout.unflatten(population.state["actor"]))
         chosen = population.backbone.explore(actor, obs, noise, hparams)
         random = streams.uniform("random", count, shape, learner.dtype)
         random = population.backbone.perturb(random, noise, hparams)

@@ -43,8 +43,8 @@ def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
 
 
 def acting_rows(learner: Learner) -> tuple[Layout, Tensor]:
-    """The actors' layers that act, on the CPU and without gaps: a second head serves training only."""
+    """The actors' layers that act, on the CPU and without padding: a second head serves training only."""
     trained = learner.population.networks.actor_layout
-    weights = trained.split(learner.state()["actor"].to("cpu", torch.float32))
+    weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
-    return layout, layout.join([tensor for name, _, _ in layout.layers for tensor in weights[name]])
+    return layout, layout.flatten([tensor for name, _, _ in layout.layers for tensor in weights[name]])

@@ -1,4 +1,4 @@
-"""The networks of P agents: their shapes, their parameters as flat rows, and actors and critics bound to them."""
+"""The networks of P agents: their shapes, their flat parameters, and actors and critics bound to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Shape:
 class AgentNetworks:
     """Actors and twin critics of P agents, with their target and averaged copies.
 
-    ``parameters`` holds a row per agent by name: ``actor`` and the copies the backbone or the method needs
+    ``parameters`` holds all agents' flat parameters by name: ``actor`` and the copies the backbone or the method needs
     (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and ``critic_target``, ``[P, 2n]``. They are changed
     in place.
     """
@@ -38,8 +38,8 @@ class AgentNetworks:
         """Fresh networks, one agent per seed of ``streams``."""
         self.shape, self.agents = shape, len(streams.seeds)
         self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
-        actor = self.actor_layout.initial(streams, "actor", dtype)
-        twins = [self.critic_layout.initial(streams, f"critic.{j}", dtype) for j in (0, 1)]
+        actor = self.actor_layout.init_params(streams, "actor", dtype)
+        twins = [self.critic_layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]
         critic = torch.stack(twins, 1).flatten(1)
         self.parameters = {"actor": actor, "critic": critic, "critic_target": critic.clone()}
         if BACKBONES[backbone].HAS_ACTOR_TARGET:
@@ -55,13 +55,13 @@ class AgentNetworks:
     def actor(self, name: str = "actor", weights: Weights | None = None) -> StackedActor:
         """The actors with the named parameters bound, or with the given weights."""
         average = self.actor("actor_average") if name == "actor" and "actor_average" in self.parameters else None
-        split = self.actor_layout.split(self.parameters[name]) if weights is None else weights
-        return StackedActor(split, self.shape.activation, average)
+        own = self.actor_layout.unflatten(self.parameters[name]) if weights is None else weights
+        return StackedActor(own, self.shape.activation, average)
 
     def critic(self, name: str = "critic", weights: Weights | None = None) -> StackedCritic:
         """The critics with the named parameters bound, or with the given weights."""
-        split = self.critic_layout.split(self.twins(name)) if weights is None else weights
-        return StackedCritic(split, self.shape.activation)
+        own = self.critic_layout.unflatten(self.twins(name)) if weights is None else weights
+        return StackedCritic(own, self.shape.activation)
 
     def bound_actor(self, weights: Weights) -> StackedActor:
         """The actors with given weights."""

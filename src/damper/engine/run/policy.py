@@ -128,7 +128,7 @@ class Policy(Predictor):
         self.info, self.row = info, row
         self._low, self._high = (torch.tensor(b, dtype=row.dtype) for b in (info.low, info.high))
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
-        self.weights = self.layout.split(row.unsqueeze(0))
+        self.weights = self.layout.unflatten(row.unsqueeze(0))
         self.normaliser = Normaliser.read(info.normaliser) if info.normaliser else None
 
     @property
