@@ -45,7 +45,7 @@ def engine_policy(backbone: str, activation: str, method: str = "damper") -> Pol
         {name: torch.tensor([value]) for name, value in hparams.items()}, METHODS[method].route({}),
     )  # fmt: skip
     layout = population.networks.actor_layout
-    row = Layout(layout.layers).join(weight_list(layout.unflatten(population.state["actor"])))[0]
+    row = Layout(layout.layers).flatten(weight_list(layout.unflatten(population.state["actor"])))[0]
     info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})
     return Policy(info, row)
 
