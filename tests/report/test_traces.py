@@ -91,6 +91,21 @@ class FakeRun:
         return [{"step": step, "return": [step, step + 1], "sm": [1.0, 2.0]} for step in range(10)]
 
 
+def test_labels_of_a_log_axis_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+    monkeypatch.setattr("damper.report.curves.save", lambda figure, path: kept.append(figure) or [path])
+
+    class Near(FakeRun):
+        def metrics(self) -> list[dict[str, object]]:
+            return [{"step": step, "return": [step, step], "sm": [0.09, 0.3]} for step in range(10)]
+
+    draw_curves({"plain": Near()}, Path("x.png"))
+    kept[0].canvas.draw()
+    labels = [text.get_text() for text in kept[0].axes[1].yaxis.get_ticklabels(which="both") if text.get_text()]
+    assert {"0.1", "0.2", "0.3"} <= set(labels) and all(float(label) for label in labels)
+    pyplot().close("all")
+
+
 def test_many_shades_give_way_to_the_chosen_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = []
     monkeypatch.setattr("damper.report.curves.save", lambda figure, path: kept.append(figure) or [path])

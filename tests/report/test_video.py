@@ -14,8 +14,9 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 import damper
 from damper.cli import main
 from damper.errors import DamperError, MissingExtraError
-from damper.report.episodes import film_evaluations
-from damper.report.video import check_video
+from damper.report.episodes import film_evaluations, first_episodes
+from damper.report.style import pyplot
+from damper.report.video import DPI, WIDTH, Film, _frames, check_video
 
 pytest.importorskip("pygame")
 pytest.importorskip("matplotlib")
@@ -54,6 +55,18 @@ def test_the_command_films_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     main(["evaluate", str(tmp_path / "run"), "--episodes", "1", "--video", str(film), "--video-steps", "3"])
     assert f"video: {film}" in capsys.readouterr().out
     assert len(frames(film)) == 3
+
+
+def test_titles_fit_their_columns() -> None:
+    evaluation = damper.evaluate(still, "Pendulum-v1", 1)
+    trace = first_episodes(evaluation, "damper")["all"]
+    shown = Film([np.zeros((8, 8, 3), np.uint8)], 1, trace)
+    next(_frames({"damper eta=0.5": shown, "unconditional-projection": shown}, 0.05))
+    figure = pyplot().gcf()
+    for axis in figure.axes[:2]:
+        box = axis.title.get_window_extent()
+        assert box.width < WIDTH * DPI and box.x0 >= 0 and box.x1 <= figure.bbox.width, axis.get_title()
+    pyplot().close("all")
 
 
 def test_mp4(tmp_path: Path) -> None:

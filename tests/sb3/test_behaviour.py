@@ -222,6 +222,10 @@ def test_settings_can_change_at_loading(tmp_path):
     for wrong in ({"lambda_T": 3.0}, {"method": "plain", "eta": 0.75}):
         with pytest.raises(DamperError, match="is neither an argument of SB3's class nor a setting of the method"):
             load(tmp_path / "model", **wrong)
+    for wrong, meant in (("etta", "eta"), ("learning_rte", "learning_rate")):
+        with pytest.raises(DamperError, match=f"{wrong} is neither .*: did you mean '{meant}'"):
+            load(tmp_path / "model", **{wrong: 0.5})
+    assert load(tmp_path / "model", note="mine").note == "mine", "SB3 keeps whatever is given"
 
 
 @pytest.mark.parametrize("number", [0.25, np.float32(0.25), torch.tensor(0.25)])

@@ -29,7 +29,7 @@ def run(options: Compare) -> None:
         options.env,
         options.methods,
         options.backbone,
-        chosen_seeds(options.seeds, options.seed_list),
+        chosen_seeds(options.seeds, options.seed_list, Compare.seeds),
         options.steps,
         options.protocol,
         options.out,

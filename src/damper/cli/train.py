@@ -37,7 +37,7 @@ def run(options: Train) -> None:
         options.env,
         options.backbone,
         _method(options),
-        chosen_seeds(options.seeds, options.seed_list),
+        chosen_seeds(options.seeds, options.seed_list, Train.seeds),
         options.steps,
         options.protocol,
         options.out,

@@ -42,11 +42,22 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
         axis.xaxis.set_major_formatter("{x:,.0f}")
     axes[-1].set_yscale("log")
     axes[-1].yaxis.set_major_formatter("{x:g}")
-    axes[-1].yaxis.set_minor_formatter(pyplot().LogFormatter())  # 0.2 beside 0.1, not 2 × 10⁻¹
+    axes[-1].yaxis.set_minor_formatter(_minor_labels())
     if handles := axes[0].get_legend_handles_labels()[0]:
         figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
     figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
     return save(figure, path)[0]
+
+
+def _minor_labels() -> Any:
+    """Which minor ticks of a log axis have labels is matplotlib's choice; they read 0.2 beside 0.1, not 2 × 10⁻¹."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    return Plain()
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:

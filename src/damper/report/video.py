@@ -156,7 +156,7 @@ def _frames(films: Mapping[str, Film], period: float | None) -> Iterator[NDArray
     for (label, film), (above, below) in zip(films.items(), axes.T, strict=True):
         actions, low, high, _ = film.trace
         above.set_title(
-            f"{label} moves {100 * mean_change(actions, low, high):.1f} % of its range per step", fontsize=9
+            f"{label}\nmoves {100 * mean_change(actions, low, high):.1f} % of its range per step", fontsize=9
         )
         above.axis("off")
         draw_trace(below, film.trace._replace(actions=actions[:1]), dimension, period)

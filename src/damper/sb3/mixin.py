@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor, nn
 
 from damper.engine.envs.env_spec_json import to_json
@@ -200,9 +202,14 @@ class SmoothMixin:
 
     @classmethod
     def load(cls, *arguments: Any, **keywords: Any) -> Any:
-        """SB3's, which keeps every keyword as an attribute; one that is a setting of other methods only is refused."""
+        """SB3's, which keeps every keyword as an attribute; other methods' settings and misspelt names are refused."""
         model = super().load(*arguments, **keywords)  # type: ignore[misc]
-        check_names(model._method, {name: keywords[name] for name in keywords if is_setting(name, model._method)})
+        names = [
+            name for function in (cls.__init__, BaseAlgorithm.load) for name in inspect.signature(function).parameters
+        ]
+        close = [name for name in keywords if name not in names and difflib.get_close_matches(name, names, cutoff=0.8)]
+        given = [name for name in keywords if is_setting(name, model._method)]
+        check_names(model._method, {name: keywords[name] for name in (*given, *close)}, names)
         return model
 
     def _excluded_save_params(self) -> list[str]:

@@ -203,6 +203,8 @@ def given(*options: Any) -> dict[str, Any]:
     return values
 
 
-def chosen_seeds(seeds: int, seed_list: tuple[int, ...]) -> int | tuple[int, ...]:
-    """``--seed-list`` names the seeds, ``--seeds`` counts them."""
+def chosen_seeds(seeds: int, seed_list: tuple[int, ...], usual: int) -> int | tuple[int, ...]:
+    """``--seed-list`` names the seeds, ``--seeds`` counts them, ``usual`` many where nobody says."""
+    if seed_list and seeds not in (usual, len(seed_list)):
+        raise DamperError(f"seeds must be left out where --seed names them, but {seeds} was given too.")
     return seed_list or seeds
