@@ -133,7 +133,7 @@ def evaluate(
     if env is None:
         what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
         raise DamperError(
-            f"env must be given, because {what} does not tell its environment: name it, or give its maker (env=, --env)."
+            f"env must be given, because {what} does not tell its environment: name it or give its maker (env=, --env)."
         )
     seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
     with threads(1):  # a product per step is too small to share
