@@ -22,8 +22,6 @@ from damper.engine.settings import resolve
 from damper.engine.train import run_settings
 from damper.engine.update.learner import Learner
 from damper.errors import DamperError
-from damper.losses import Loss
-from damper.methods import METHODS, Method
 from tests import tiny
 from tests.engine import small
 
@@ -192,19 +190,13 @@ def test_the_memory_check_counts_the_peak_on_a_gpu(monkeypatch: pytest.MonkeyPat
 # --- compilation ---------------------------------------------------------------------------------------------------
 
 
-def changing(policy: Any, batch: Any, noise: Any) -> torch.Tensor:
-    return CHANGING["strength"] * policy(batch.obs).square().mean((-2, -1))
-
-
 def reads_state(x: torch.Tensor) -> torch.Tensor:
     return CHANGING["strength"] * x
 
 
-@pytest.mark.parametrize("method", ["caps", "mine"])
-def test_only_damper_s_own_code_is_compiled_without_guards(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setitem(METHODS, "mine", Method("mine", actor=Loss(changing)))
+def test_a_compiled_update_sees_a_python_value_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHANGING, "strength", 1.0)
-    compiled = small.learner(small.settings(method=method, compile=True)).compiled(reads_state)
+    compiled = small.learner(small.settings(compile=True)).compiled(reads_state)
     assert compiled(torch.ones(1)).item() == 1.0
     monkeypatch.setitem(CHANGING, "strength", 2.0)
-    assert compiled(torch.ones(1)).item() == (1.0 if method == "caps" else 2.0)
+    assert compiled(torch.ones(1)).item() == 2.0

@@ -81,20 +81,17 @@ def test_every_method_s_update_is_traced(backbone: str, method: str, monkeypatch
     check_traced(backbone, method, monkeypatch)
 
 
-OTHERS = [("damper", 16), ("damper", 24), ("pave", 8), ("damper", 16)]
-
-
 def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trace(monkeypatch)
     with torch._dynamo.config.patch(recompile_limit=2):
-        for method, size in OTHERS:
+        for size in (16, 24, 16):
             given = {"batch_size": size, "dtype": "float64"}
-            ours, reference = (build("td3", method, compile=compiled, **given) for compiled in (True, False))
+            ours, reference = (build("td3", "damper", compile=compiled, **given) for compiled in (True, False))
             for learner in (ours, reference):
                 Acting(learner).act(OBS)
-                for _ in range(10):
+                for _ in range(4):
                     learner.learn()
             check_same(ours, reference, 1e-10)
 
