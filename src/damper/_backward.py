@@ -99,20 +99,20 @@ def backward_auxiliary(
     """
     own, others = _leaves(parameters), list(shared)
     gradients = _gradients("auxiliary_loss", auxiliary_loss, own + others, retain=False)
-    pairs = zip(own + others, gradients, strict=True)
-    used = [(leaf, g) for leaf, g in pairs if leaf.grad is not None or g is not None]
-    g_R, g_T = [_or_zeros(leaf.grad, leaf) for leaf, _ in used], [_or_zeros(g, leaf) for leaf, g in used]
+    leaves = own + others
+    used = [i for i, leaf in enumerate(leaves) if leaf.grad is not None or gradients[i] is not None]
+    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in ([x.grad for x in leaves], gradients))
     if process_group is not None:
         flat = torch.cat([g.reshape(-1) for g in g_T]) / distributed.get_world_size(process_group)
         distributed.all_reduce(flat, group=process_group)
         g_T = [part.view_as(g) for part, g in zip(flat.split([g.numel() for g in g_T]), g_T, strict=True)]
-    n = sum(leaf.grad is not None or g is not None for leaf, g in zip(own, gradients, strict=False))
+    n = sum(i < len(own) for i in used)
     combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
     if n < len(used):
         factor = torch.where(report.guard, 0.0, report.weight / report.norm_ratio)
         combined += combine_single("damper", g_R[n:], [factor * g for g in g_T[n:]], eta=0.0)[0]
-    for (leaf, _), part in zip(used, combined, strict=True):
-        leaf.grad = part
+    for i, part in zip(used, combined, strict=True):
+        leaves[i].grad = part
     return report
 
 

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from damper.engine.loop.trainer import Trainer
@@ -54,6 +55,17 @@ CASES: dict[str, dict[str, Any]] = {
 
 def settings(case: str) -> Settings:
     return small.settings(**{**COMMON, **CASES[case]})
+
+
+def interrupt(made: Settings, out: Path, step: int) -> None:
+    """Train in this process until the first line of the metrics from that step on, then break off."""
+
+    def break_off(line: dict[str, Any]) -> None:
+        if line["step"] >= step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(made, out, (break_off,)).train()
 
 
 def sums(trainer: Trainer) -> dict[str, str]:

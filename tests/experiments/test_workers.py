@@ -99,11 +99,11 @@ def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> No
 
 
 def test_a_gpu_trains_several_at_once_and_a_cpu_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "CORES", 16)
+    monkeypatch.setattr(workers, "usable_cores", lambda: 16)
     jobs = [job for job, _ in plan(expand_request(replace(REQUEST, methods=())), tmp_path / "runs")]
     on_gpu = [replace(job, settings=replace(job.settings, device="cuda")) for job in jobs]
     assert len(jobs) == 7 and fitting_workers(jobs) == 1 and fitting_workers(on_gpu) == 7
-    monkeypatch.setattr(workers, "CORES", 8)
+    monkeypatch.setattr(workers, "usable_cores", lambda: 8)
     assert fitting_workers(on_gpu) == 4 and fitting_workers(on_gpu[:1]) == 1
     counts: list[int] = []
     monkeypatch.setattr(workers, "run_here", lambda *_: counts.append(0))

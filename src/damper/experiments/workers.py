@@ -23,8 +23,6 @@ from damper.experiments.runner import run_here, run_job
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
-CORES = usable_cores()
-
 
 def run_jobs(
     jobs: Sequence[tuple[Job, Path]],
@@ -43,8 +41,11 @@ def run_jobs(
 
 def fitting_workers(jobs: Sequence[Job]) -> int:
     """One for each population on a GPU, as long as each has two cores; on a CPU, which one fills, one."""
-    on_gpu = any(job.settings.device != "cpu" for job in jobs)
-    return max(1, min(len(jobs), CORES // 2)) if on_gpu else 1
+    return max(1, min(len(jobs), usable_cores() // 2)) if _on_gpu(jobs) else 1
+
+
+def _on_gpu(jobs: Sequence[Job]) -> bool:
+    return any(job.settings.device != "cpu" for job in jobs)
 
 
 def run_in_workers(
@@ -65,9 +66,9 @@ def run_in_workers(
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
     longest_first = sorted(jobs, key=lambda job: -job[0].settings.steps * len(job[0].wanted))
-    threads = max(1, CORES // workers)
+    threads = max(1, usable_cores() // workers)
     pool = ThreadPoolExecutor(workers)
-    on_gpu = any(job.settings.device != "cpu" for job, _ in jobs)
+    on_gpu = _on_gpu([job for job, _ in jobs])
     try:
         with _StopWorkers(), multi_process_service(on_gpu) as shared, Outcomes(store, len(jobs), progress) as outcomes:
             if on_gpu and not shared and progress:

@@ -13,33 +13,11 @@ from gymnasium.spaces import Box
 
 from damper.engine.envs import make_pool, spec_of
 from damper.errors import DamperError
+from tests.engine.diary import Diary
 from tests.engine.pools import play, random_actions, through_a_file
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="envpool is not installed")
 BACKENDS = ["gymnasium", pytest.param("envpool", marks=needs_envpool)]
-
-
-class Diary(gymnasium.Env[Any, Any]):
-    """Its observation (seed, episode, t, length) tells a true pair from a false one; its reward is the action."""
-
-    observation_space = Box(-np.inf, np.inf, (4,))
-    action_space = Box(-1.0, 1.0, (1,))
-    tag, episode, t, length, falls = -1, 0, 0, 0, False
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.tag = self.tag if seed is None else seed
-        self.episode, self.t = self.episode + 1, 0
-        self.length, self.falls = int(self.np_random.integers(1, 9)), bool(self.np_random.integers(2))
-        return self._look(), {}
-
-    def step(self, action: Any) -> Any:
-        self.t += 1
-        ended = self.t == self.length
-        return self._look(), float(action[0]), ended and self.falls, ended and not self.falls, {"t": self.t}
-
-    def _look(self) -> Any:
-        return np.array([self.tag, self.episode, self.t, self.length], np.float32)
 
 
 class Noisy(gymnasium.Env[Any, Any]):
@@ -66,7 +44,7 @@ def test_gymnasium_yields_true_pairs_only() -> None:
         actions = random_actions(pool, rng)
         obs_next, reward, terminated, truncated, obs = pool.step(actions)
         ended = terminated | truncated
-        np.testing.assert_array_equal(obs_next, s + np.array([0, 0, 1, 0], np.float32))
+        np.testing.assert_array_equal(obs_next, s + np.array([0, 0, 1, 0, 0], np.float32))
         np.testing.assert_array_equal(reward, actions[:, 0])
         np.testing.assert_array_equal(ended, obs_next[:, 2] == obs_next[:, 3])
         np.testing.assert_array_equal(

@@ -18,7 +18,7 @@ def trained(
     out: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch, queues: bool = False, **own: Any
 ) -> tuple[Trainer, list[str]]:
     trainer = Trainer(small.settings("td3", "grad-caps", steps=400, buffer_size=150, **own), out)
-    trainer._queues_updates = queues
+    monkeypatch.setattr(trainer, "_queues_updates", queues)
     order: list[str] = []
     if not ahead:
         monkeypatch.setattr(trainer, "learn_ahead", lambda: None)

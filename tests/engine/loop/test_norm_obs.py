@@ -131,7 +131,7 @@ def test_learning_while_environments_step_changes_no_bit(
 ) -> None:
     made = small.settings(method="grad-caps", norm_obs=True, steps=200, buffer_size=100, checkpoint_every=70)
     ahead, after = (Trainer(made, tmp_path / name) for name in ("a", "b"))
-    ahead._queues = queues
+    monkeypatch.setattr(ahead, "_queues_updates", queues)
     monkeypatch.setattr(after, "learn_ahead", lambda: None)
     for trainer in (ahead, after):
         trainer.train()
@@ -142,13 +142,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     made = small.settings(norm_obs=True, steps=150, checkpoint_every=40)
     whole = Trainer(made, tmp_path / "whole")
     whole.train()
-
-    def interrupt(line: dict[str, Any]) -> None:
-        if line["step"] >= 100:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Trainer(made, tmp_path / "run", (interrupt,)).train()
+    killed_run.interrupt(made, tmp_path / "run", 100)
     unfinished = damper.Run(tmp_path / "run").policy(0)
     assert unfinished.info.steps == 80 and unfinished.normaliser is not None
     resumed = Trainer(made, tmp_path / "run")

@@ -112,16 +112,10 @@ def test_checkpoints_and_logs_do_not_change_what_is_learned(tmp_path: Path, refe
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "policies").iterdir()} == policies
 
 
-def interrupt(line: dict[str, Any]) -> None:
-    if line["step"] >= 100:
-        raise KeyboardInterrupt
-
-
 def stopped(folder: Path, **given: Any) -> Any:
     """The settings of a run that was interrupted after its second checkpoint."""
     made = small.settings(steps=150, checkpoint_every=40, **given)
-    with pytest.raises(KeyboardInterrupt):
-        Trainer(made, folder, (interrupt,)).train()
+    killed_run.interrupt(made, folder, 100)
     return made
 
 

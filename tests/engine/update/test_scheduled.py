@@ -113,13 +113,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     made = small.settings(method="damper", steps=150, checkpoint_every=40, **{**SCHEDULES, "learning_rate": halved})
     whole = Trainer(made, tmp_path / "whole")
     whole.train()
-
-    def interrupt(line: dict[str, Any]) -> None:
-        if line["step"] >= 100:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Trainer(made, tmp_path / "run", (interrupt,)).train()
+    killed_run.interrupt(made, tmp_path / "run", 100)
     resumed = Trainer(made, tmp_path / "run")
     assert resumed.step == 80
     resumed.train()

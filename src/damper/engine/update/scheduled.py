@@ -12,17 +12,15 @@ from damper.schedules import value_at
 
 
 class Scheduled:
-    """``[P]`` tensors by the settings' names, always the same ones: recordings and compiled code read them."""
+    """``[P]`` tensors by the settings' names, always the same ones: CUDA graphs and compiled code read them."""
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype) -> None:
         """``columns``: for each setting, every agent's schedule or number (``Settings.scheduled``)."""
         self._columns = columns
         self.values: dict[str, list[float]] = {}  # those of the last ``set``, for the log
         shape = len(columns), len(next(iter(columns.values())))
-        self._staged, self._device_values = (
-            Upload(shape, device, dtype),
-            torch.zeros(*shape, device=device, dtype=dtype),
-        )
+        self._staged = Upload(shape, device, dtype)
+        self._device_values = torch.zeros(*shape, device=device, dtype=dtype)
         self.tensors = dict(zip(columns, self._device_values.unbind(), strict=True))
         self._remaining: float | None = None
         self.set(1.0)
