@@ -8,6 +8,7 @@ import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -48,6 +49,13 @@ def _on_gpu(jobs: Sequence[Job]) -> bool:
     return any(job.settings.device != "cpu" for job in jobs)
 
 
+def with_env_threads(job: Job, threads: int) -> Job:
+    """The job with so many threads for EnvPool, unless it asks for a number of its own."""
+    if job.settings.backend != "envpool" or job.settings.env_threads is not None:
+        return job
+    return replace(job, settings=replace(job.settings, env_threads=threads))
+
+
 def run_in_workers(
     jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int = 2
 ) -> None:
@@ -61,7 +69,7 @@ def run_in_workers(
         store: where records go.
         command: what the records say made them.
         progress: say when a population ends.
-        workers: how many processes; each computes with its share of the processor cores.
+        workers: how many processes; each computes and steps its environments with its share of the processor cores.
     """
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
@@ -73,7 +81,10 @@ def run_in_workers(
         with _StopWorkers(), multi_process_service(on_gpu) as shared, Outcomes(store, len(jobs), progress) as outcomes:
             if on_gpu and not shared and progress:
                 say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
-            waiting = {pool.submit(_run_apart, job, folder, command, threads): job for job, folder in longest_first}
+            waiting = {
+                pool.submit(_run_apart, with_env_threads(job, threads), folder, command, threads): job
+                for job, folder in longest_first
+            }
             for done in as_completed(waiting):
                 outcomes.take(waiting[done], done.result)
     finally:

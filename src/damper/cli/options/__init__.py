@@ -166,8 +166,8 @@ class EngineOptions:
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default("envpool on a GPU for the paper's tasks, else gymnasium", **ENVS)] = None
     """Who steps the environments; envpool does it in C++ threads."""
-    env_threads: Annotated[int | None, default("as many as cores")] = None
-    """EnvPool's threads; where there are two pools they share them."""
+    env_threads: Annotated[int | None, default("as many as cores; a worker's share of them")] = None
+    """EnvPool's threads."""
     compile: Annotated[bool | None, default("on a GPU, where the run is long enough to pay for it")] = None
     """Run the update through torch.compile."""
     graph: Annotated[bool | None, default("True on a GPU")] = None
