@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import damper
 from damper import DamperError
+from damper._backward import after_backward
 from damper.rules import RULES, has_memory
 from tests.rules.references import REFERENCES
 
@@ -398,3 +399,36 @@ def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn
     g_R, g_T = separate_gradients(actor, critic)
     damper.backward(*losses(actor, critic), actor.parameters(), rule=Weighted(0.5))
     np.testing.assert_allclose(gradient_of(actor), g_R + 0.5 * g_T, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_after_backward_calls_once_when_all_gradients_are_there(device: str) -> None:
+    """Whichever of the parameters the loss reaches; the function may differentiate, and add to what is there."""
+    first, second, other = (nn.Parameter(torch.full((2,), value, device=device)) for value in (1.0, 2.0, 3.0))
+    seen: list[list[float | None]] = []
+
+    def add() -> None:
+        seen.append([None if p.grad is None else p.grad[0].item() for p in (first, second, other)])
+        (10.0 * first.square().sum()).backward()
+
+    with after_backward([first, second], add):
+        (first * second * other).sum().backward()
+        first.grad = second.grad = other.grad = None
+        second.sum().backward()
+        other.sum().backward()
+    (first * second).sum().backward()
+    assert seen == [[6.0, 3.0, 2.0], [None, 1.0, None]]
+    assert first.grad is not None and first.grad.tolist() == [22.0, 22.0]
+
+
+def test_after_backward_a_mistake_comes_out_and_leaves_no_hook() -> None:
+    parameter, calls = nn.Parameter(torch.ones(2)), [0]
+
+    def fail() -> None:
+        calls[0] += 1
+        raise DamperError("no")
+
+    with pytest.raises(DamperError, match="no"), after_backward([parameter], fail):
+        parameter.sum().backward()
+    parameter.sum().backward()
+    assert calls == [1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel
 
 from damper.errors import DamperError
@@ -114,6 +116,37 @@ def backward_auxiliary(
     for i, part in zip(used, combined, strict=True):
         leaves[i].grad = part
     return report
+
+
+@contextmanager
+def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -> Iterator[None]:
+    """Inside, call the function at the end of every ``loss.backward()`` that reaches one of the parameters.
+
+    For a training loop that is not ours and clips the gradients before the optimizer's hooks see them. The function may
+    differentiate too; what it raises comes out of ``loss.backward()``.
+    """
+    waiting = False
+
+    def call() -> None:
+        nonlocal waiting
+        try:
+            with torch.enable_grad():
+                function()
+        finally:
+            waiting = False
+
+    def queue(_: Tensor) -> None:
+        nonlocal waiting
+        if not waiting:
+            waiting = True
+            Variable._execution_engine.queue_callback(call)  # as DistributedDataParallel and FSDP wait for the end
+
+    hooks = [parameter.register_post_accumulate_grad_hook(queue) for parameter in parameters]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _leaves(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:

@@ -222,7 +222,32 @@ def test_sb3s_stops_and_bounds_stay() -> None:
         names = set(model.logger.name_to_value)
         assert {"train/approx_kl", "train/explained_variance", "train/std", "train/cosine", "train/weight"} <= names
         assert model._n_updates < 20 or "target_kl" not in settings
-        assert not model.policy.optimizer._optimizer_step_pre_hooks
+        assert not hooked(model)
+
+
+def hooked(model: Any) -> list[Any]:
+    return [p for p in model.policy.parameters() if p._post_accumulate_grad_hooks]
+
+
+def test_sb3_clips_once_when_both_gradients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own call, with its own bound; what it clips already holds the auxiliary gradient."""
+    model = quiet(make(PPO, n_epochs=2, n_steps=40, batch_size=20, max_grad_norm=0.1))
+    original, added, clipped = model._add_auxiliary, [], []
+
+    def add(*arguments: Any) -> None:
+        original(*arguments)
+        added.append([p.grad.clone() for p in model.policy.parameters()])
+
+    def clip(parameters: Any, max_norm: float) -> Any:
+        parameters = list(parameters)
+        clipped.append((max_norm, all(map(torch.equal, added[-1], [p.grad for p in parameters]))))
+        return clip_grad_norm_(parameters, max_norm)
+
+    clip_grad_norm_ = nn.utils.clip_grad_norm_
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", clip)
+    monkeypatch.setattr(model, "_add_auxiliary", add)
+    model.learn(40)
+    assert clipped == [(0.1, True)] * 4 and len(added) == 4
 
 
 def test_an_interrupted_update_leaves_no_hook() -> None:
@@ -230,7 +255,7 @@ def test_an_interrupted_update_leaves_no_hook() -> None:
     model.policy.evaluate_actions = None
     with pytest.raises(TypeError):
         model.train()
-    assert model.max_grad_norm == 0.5 and not model.policy.optimizer._optimizer_step_pre_hooks
+    assert model.max_grad_norm == 0.5 and not hooked(model)
 
 
 def test_dropout_and_batch_normalisation_stay_sb3s() -> None:

@@ -142,10 +142,10 @@ class IndexedRolloutBuffer(RolloutBuffer):
     def _take(self, array: NDArray[Any], last: Any, rows: NDArray[np.int64]) -> Tensor:
         beyond = rows >= len(array)
         if not beyond.any():
-            return self.to_torch(array[rows])
+            return self.to_torch(array[rows], copy=False)
         found = array[np.where(beyond, 0, rows)]
         found[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[rows[beyond] - len(array)]
-        return self.to_torch(found)
+        return self.to_torch(found, copy=False)
 
     def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of their successors."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
-from damper._backward import backward_auxiliary
+from damper._backward import after_backward, backward_auxiliary
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.methods import Method
@@ -131,25 +130,13 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         return going
 
     def train(self) -> None:
-        """SB3's; before each optimizer step the auxiliary gradient joins the one that SB3's loss left."""
+        """SB3's; after each backward pass the auxiliary gradient joins the one that SB3's loss left."""
         if not self._method.actor:
             super().train()
             return
-        log, (own, shared), most = Log(), actor_parameters(self.policy), self.max_grad_norm
-        every = list(self.policy.parameters())
-
-        def combine_and_clip(*_: Any) -> None:
-            self._add_auxiliary(own, shared, log)
-            nn.utils.clip_grad_norm_(every, most)
-
-        # SB3 clips between its backward pass and the step: with no bound, which changes nothing, until both are one.
-        self.max_grad_norm = math.inf
-        hook = self.policy.optimizer.register_step_pre_hook(combine_and_clip)
-        try:
+        log, (own, shared) = Log(), actor_parameters(self.policy)
+        with after_backward([*own, *shared], lambda: self._add_auxiliary(own, shared, log)):
             super().train()
-        finally:
-            hook.remove()
-            self.max_grad_norm = most
         log.write(self.logger)
 
     def _add_auxiliary(self, own: list[nn.Parameter], shared: list[nn.Parameter], log: Log) -> None:
@@ -186,10 +173,10 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         observed = [rows, buffer.after(rows), *([buffer.before(rows)] if previous else [])]
         joined = buffer.take(np.concatenate(observed))
         policy.join(joined, parts := split(joined, len(observed)))
-        rewards: Tensor = buffer.to_torch(buffer.flat_rewards[rows])
+        rewards: Tensor = buffer.to_torch(buffer.flat_rewards[rows], copy=False)
         return Batch(
             parts[0],
-            buffer.to_torch(buffer.actions[rows]),
+            buffer.to_torch(buffer.actions[rows], copy=False),
             rewards,
             parts[1],
             torch.zeros_like(rewards),

@@ -76,9 +76,9 @@ class MethodState(nn.Module):
     @property
     def memory(self) -> Any:
         """The rule's memory in the rule's own form; None without."""
-        tensors = [buffer for _, buffer in self.named_buffers(recurse=False)]
         if self._form is None:
             return None
+        tensors = [buffer for _, buffer in self.named_buffers(recurse=False)]
         return tensors[0] if self._form is Tensor else self._form(*tensors)
 
     def remember(self, memory: Any) -> None:
