@@ -100,7 +100,9 @@ def test_the_headline(setup: Setup) -> None:
         assert row[0] == f"{task}, TD3"
         for place, measure in ((1, "mean_change"), (2, "return")):
             plain, ours = (by_hand(different(method, task, measure))[0] for method in ("plain", "damper"))
-            value, low, high = (float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[place]))
+            told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[place])]
+            assert told[:2] == pytest.approx([plain, ours], rel=1e-3)
+            value, low, high = told[2:]
             assert value == pytest.approx(100 * (ours - plain) / abs(plain), abs=0.6) and low < value < high
             word = row[3].split(", ")[place - 1]
             assert word.endswith("undecided") == (low <= 0 <= high and max(-low, high) >= 10)
@@ -186,6 +188,41 @@ def test_every_eta_has_its_own_column() -> None:
     (swept,) = setups(records)
     expected = [[task, *(f"{level[task] - eta**2 / 2:.3f}" for eta in ETAS)] for task in TASKS]
     assert eta_rows(swept) == expected and len({*expected[0][1:]}) == 6
+
+
+def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
+    records = [
+        invented(agent, sm=1.0 - agent.identity["method_settings"]["eta"] / 2)
+        for agent in agents_of("eta-sweep", tasks=TASKS)
+    ]
+    said = findings(setups(records), ())
+    row = next(line for line in said.splitlines() if "Hopper, TD3, sm |" in line and "to" in line)
+    assert [cell.split("<br>")[0] for cell in row.split(" | ")[1:]] == [f"{1 - eta / 2:.3f}" for eta in ETAS]
+    without = [r for r in records if (r.identity["task"], r.identity["method_settings"]["eta"]) != ("Hopper", 0.4)]
+    assert "Walker, TD3, sm |" in (left := findings(setups(without), ())) and "Hopper, TD3, sm |" not in left
+
+
+def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_one_without() -> None:
+    low = world(lambda method, _, measure: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
+    said = findings([low], ())
+    decided, waiting = said.split("Decided, with")[1].split("Waiting for records")
+    assert "large sm reductions" in decided and "TD3 Hopper sm: DAMPER 3, TD3 4 (large: " in decided
+    assert "Walker: DAMPER's consecutive action changes" in waiting and "SAC Ant and Walker" in waiting
+    assert "SAC Ant and Walker" not in decided
+
+
+def test_the_same_method_is_compared_between_the_protocols() -> None:
+    records = []
+    for protocol, total in (("pave", 10.0), ("authors", 40.0)):
+        for seed, agent in enumerate(
+            agents_of("td3-table", tasks=("Pendulum",), methods=("plain",), protocol=protocol)
+        ):
+            record = invented(agent)
+            records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
+    said = findings(setups(records), ()).split("### Where the protocols disagree")[1]
+    order = re.findall(r"`(\w+)`", said.split("| cell |")[1].splitlines()[0])
+    rows = {"pave": "12.00 | 42.0 | −30 [−32.31, −27.69]", "authors": "42.0 | 12.00 | 30 [27.69, 32.31]"}
+    assert f"| Pendulum, TD3, return | {rows[order[0]]} |" in said
 
 
 def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_else() -> None:

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from damper.experiments.paper import printed, title
-from damper.experiments.paper_experiments import ONE_ETA, TABLE_METHODS
+from damper.experiments.paper import paper, printed, title
+from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import ENOUGH, OPEN, VERDICTS, claim_level, percent, span
 from damper.report.headline import main_setups, pairs
 from damper.report.result_tables import code, number
-from damper.report.statistics import difference, starts_error
+from damper.report.statistics import difference, mean_interval, starts_error
 from damper.report.tables import markdown_table
 from damper.tasks import PAPER_TASKS
+
+COMPARED = ("return", "smoothness", "mean_change")
 
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
@@ -24,8 +26,9 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
     main = main_setups(found)
     if not main:
         return "No records yet.\n"
-    parts = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings)]
-    return "\n".join([*parts, *_precision(found), *_units(found), _starts(main), _end_of_training(main), _code(main)])
+    results = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings), *_etas(main)]
+    caveats = [*_protocols(main), *_precision(found), *_units(found), _starts(main), _end_of_training(main)]
+    return "\n".join([*results, *caveats, _code(main)])
 
 
 def _extent(found: Sequence[Setup]) -> str:
@@ -53,26 +56,57 @@ def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]
         judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
     yield "### The paper's claims\n"
     together = f"intervals that hold together, each at {percent(claim_level(), 1)} ([how](statistics.md))"
-    yield f"Verdicts by {together}; [the tables](results/tables.md) have every comparison with its gap.\n"
-    yield claims_table(judged)
+    yield f"Verdicts by {together}. Of {len(paper()['claims'])} claims, two are about time.\n"
+    yield markdown_table(["judged by", "verdicts"], [[name, _tally(own)] for name, own in judged.items()])
+    yield from _decided(judged)
+    yield from _undecided(next(iter(judged.values())))
     yield "Claims about time belong to the machines on which updates were timed:\n"
     yield claims_table({"verdict": time_verdicts(timings)})
+
+
+def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
+    """The claims that some records decide, with the comparisons that decided the first of the verdicts."""
+    rows = []
+    for own in zip(*judged.values(), strict=True):
+        first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
+        if first is not None:
+            by = [check.text for check in first.checks if check.verdict == first.verdict]
+            words = ["–" if verdict.verdict == OPEN else word(verdict) for verdict in own]
+            rows.append([first.text, *words, f"<small>{'<br>'.join(by)}</small>"])
+    if rows:
+        yield "Decided, with the numbers that decide the first verdict of the row:\n"
+        yield markdown_table(["claim", *judged, "by"], rows)
+
+
+def _undecided(judged: Sequence[Verdict]) -> Iterator[str]:
+    """The claims that wait for records, with what is known of them."""
+    waiting = [f"- {verdict.text}{_so_far(verdict)}" for verdict in judged if verdict.verdict == OPEN]
+    if waiting:
+        yield "Waiting for records; [the tables](results/tables.md) have every comparison with its gap:\n"
+        yield "\n".join(waiting) + "\n"
 
 
 def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
     """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
     claims = next(iter(judged.values()))
     rows = [[claim.text, *(word(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
-    counts = [_counts(verdict.verdict for verdict in own) for own in judged.values()]
-    return markdown_table(["claim", *judged], [*rows, ["**together**", *counts]])
+    return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
+
+
+def _tally(judged: Sequence[Verdict]) -> str:
+    return _counts(verdict.verdict for verdict in judged)
 
 
 def word(verdict: Verdict) -> str:
     """A verdict as it is shown."""
     if verdict.verdict != OPEN:
         return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "")
+    return OPEN + _so_far(verdict)
+
+
+def _so_far(verdict: Verdict) -> str:
     known = _counts(check.verdict for check in verdict.checks if check.verdict != OPEN)
-    return OPEN + (f" (so far, of {len(verdict.checks)}: {known})" if known else "")
+    return f" (so far, of {len(verdict.checks)}: {known})" if known else ""
 
 
 def _counts(words: Iterable[str]) -> str:
@@ -95,8 +129,51 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
 
 
 def _pairs(setup: Setup) -> str:
-    table = pairs(setup, ("return", "smoothness", "mean_change")) or "Nothing to compare yet.\n"
+    table = pairs(setup, COMPARED) or "Nothing to compare yet.\n"
     return f"### DAMPER beside plain, `{setup.protocol}`\n\nSettings: `{setup.title}`.\n\n{table}"
+
+
+def _etas(main: Sequence[Setup]) -> Iterator[str]:
+    """Return and smoothness over η, where a task's sweep is complete."""
+    rows = []
+    for setup in main:
+        for task in setup.tasks("td3"):
+            swept = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
+            cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= ENOUGH]
+            if len(cells) < len(ETAS):
+                continue
+            for measure in COMPARED:
+                place = f"`{setup.protocol}` {task}, TD3, {MEASURES[measure]}"
+                rows.append([place, *(_with_interval(cell, measure) for cell in cells)])
+    if rows:
+        yield "### What η did\n\nMeans of the seeds with their 95 % intervals.\n"
+        yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
+
+
+def _with_interval(cell: Cell, measure: str) -> str:
+    mean, interval = cell.mean(measure), mean_interval(cell.means(measure))
+    assert interval is not None
+    low, high = (number(bound, measure, mean) for bound in interval)
+    return f"{number(mean, measure)}<br><small>{low} to {high}</small>"
+
+
+def _protocols(main: Sequence[Setup]) -> Iterator[str]:
+    """What the two published settings make of the same method."""
+    if len(main) < 2:
+        return
+    one, other = main[:2]
+    rows: list[list[str]] = []
+    for cell in one.cells:
+        if cell.published and cell.method in ("plain", "damper"):
+            twin = other.find(cell.backbone, cell.task, cell.method)
+            rows += _gaps(one, cell, twin) if twin else []
+    if rows:
+        yield (
+            "### Where the protocols disagree\n\nThe same method under both published settings; difference with its "
+            "95 % interval.\n"
+        )
+        header = ["cell", f"`{one.protocol}`", f"`{other.protocol}`", "difference"]
+        yield markdown_table(header, [[row[0].removeprefix(f"`{one.protocol}` "), *row[1:]] for row in rows])
 
 
 def _precision(found: Sequence[Setup]) -> Iterator[str]:
@@ -134,7 +211,7 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
 
 def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
     """A row per measure: two cells' means, and the difference."""
-    for measure in ("return", "smoothness", "mean_change"):
+    for measure in COMPARED:
         gap, interval = difference(one.means(measure), other.means(measure))
         place = f"{_place(setup, one)}, {MEASURES[measure]}"
         values = [number(cell.mean(measure), measure) for cell in (one, other)]

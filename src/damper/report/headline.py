@@ -30,11 +30,12 @@ def headline(found: Sequence[Setup]) -> str:
     """The README's table, of the fullest setup that keeps to its protocol: what DAMPER changes, a line per task."""
     for setup in main_setups(found):
         rows = [
-            [name, change(plain, ours, "mean_change"), change(plain, ours, "return"), _message(plain, ours)]
+            [name, _means(plain, ours, "mean_change"), _means(plain, ours, "return"), _message(plain, ours)]
             for name, plain, ours in _both(setup)
         ]
         if rows:
-            return markdown_table(["DAMPER against plain", "action change per step", "return", "so far"], rows)
+            header = ["plain → DAMPER", "action change per step", "return", "so far"]
+            return markdown_table(header, rows)
     return "No records yet.\n"
 
 
@@ -84,8 +85,14 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
     a, b = plain.summary(measure), ours.summary(measure)
     if a is None or b is None:
         return "–"
-    means = f"{number(a.mean, measure)} → **{number(b.mean, measure)}**, {change(plain, ours, measure)}"
-    return f"{means}<br><small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>"
+    medians = f"{number(a.median, measure)} → {number(b.median, measure)}"
+    return f"{_means(plain, ours, measure)}<br><small>medians {medians}</small>"
+
+
+def _means(plain: Cell, ours: Cell, measure: str) -> str:
+    """Both means and the change."""
+    means = (number(cell.mean(measure), measure) for cell in (plain, ours))
+    return "{} → **{}**, {}".format(*means, change(plain, ours, measure))
 
 
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
