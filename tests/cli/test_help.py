@@ -8,6 +8,7 @@ import re
 from contextlib import redirect_stdout
 from dataclasses import fields
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from damper.engine.settings import Settings, resolve
 from damper.methods import METHODS
 from damper.protocols import PROTOCOLS
 
+ROOT = Path(__file__).parents[2]
+COMMAND_LINE = re.compile(rf"damper ({'|'.join(COMMANDS)})\b([^`\n#|]*)")
 AUTOMATIC = {"env_threads": "as many as cores", "graph": "True on a GPU", "device": "a GPU", "compile": "on a GPU"}
 AUTOMATIC["backend"] = "envpool on a GPU"
 
@@ -50,6 +53,18 @@ def test_every_option_shows_what_happens_where_it_is_left_out(command):
         if name != "--help":
             assert re.search(r"\(required\)|\(default: [^\s)]", words), words
             assert "None" not in words, words
+
+
+def test_commands_on_the_pages_have_the_options_they_name():
+    pages = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.name != "speed-notes.md")]
+    named = {
+        (page.name, command, option)
+        for page in pages
+        for command, rest in COMMAND_LINE.findall(page.read_text(encoding="utf-8").replace("\\\n", " "))
+        for option in re.findall(r"--[a-z][\w-]*", rest)
+    }
+    assert len(named) > 50
+    assert [one for one in sorted(named) if one[2] not in options(one[1])] == []
 
 
 def test_what_is_positional_has_a_name():

@@ -345,7 +345,7 @@ def _envpool_has(task: str) -> bool:
 
 
 def _pays_to_compile(settings: Settings) -> bool:
-    """Whether updates on a GPU are many enough to win back the minute that compiling takes."""
+    """Whether updates on a GPU are many enough to win back the time that compiling takes."""
     updates = (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
     able = any(map(shutil.which, ("cc", "gcc", "clang")))  # Triton builds its launchers with a C compiler
     return settings.device.startswith("cuda") and updates >= WORTH_COMPILING and able

@@ -65,7 +65,7 @@ def train(
             ``progress_remaining`` as Stable-Baselines3's, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
             every agent so often and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
             ``backend="auto"`` and ``compile="auto"``, the defaults, are a GPU where there is one, EnvPool there for the
-            paper's tasks that it has, and compiled updates there where the run is long enough to win the minute back.
+            paper's tasks that it has, and compiled updates there where the run is long enough to win back the compile time.
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
@@ -108,7 +108,7 @@ def run_settings(
             if settings.backend == "envpool":
                 say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
             if settings.compile:
-                say("Compiling the update, about a minute; --no-compile (compile=False) leaves it out.")
+                say("Compiling the update, up to a minute; --no-compile (compile=False) leaves it out.")
             metrics_writers.append(stack.enter_context(Progress(settings)))
         if tensorboard and not trainer.run.finished:
             board = stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step))
