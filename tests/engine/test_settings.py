@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from damper.engine import settings as settings_module
-from damper.engine.settings import Settings, complete, resolve
+from damper.engine.settings import Settings, complete_record, resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.losses.caps import caps
@@ -87,7 +87,7 @@ def test_the_authors_protocol_is_read_by_its_old_name_and_leads_to_the_same_runs
     assert old == new and new.protocol == "authors"
     assert default_folder(new).name == "Pendulum-td3-damper-c6cdd2d4"
     manifest = {**new.record(), "protocol": "damper"}
-    assert complete(manifest) == complete(new.record())
+    assert complete_record(manifest) == complete_record(new.record())
 
 
 def test_usual_and_old_names_are_read() -> None:
@@ -95,7 +95,7 @@ def test_usual_and_old_names_are_read() -> None:
     assert resolve("Swimmer-v5", seed=7, total_timesteps=50, envs="envpool") == ours
     assert default_folder(ours).name == "Swimmer-v5-td3-damper-e3aa7a47"
     manifest = {("envs" if name == "backend" else name): value for name, value in ours.record().items()}
-    assert "backend" in ours.record() and complete(manifest) == complete(ours.record())
+    assert "backend" in ours.record() and complete_record(manifest) == complete_record(ours.record())
 
 
 def test_whole_numbers_may_be_written_as_floats() -> None:

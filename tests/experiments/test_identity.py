@@ -8,8 +8,8 @@ import pytest
 from damper.engine.settings import EXECUTION, Settings, resolve
 from damper.experiments.identity import (
     ADDED,
+    BACKBONE_ONLY,
     NUMERICS,
-    OWN,
     PUBLISHED,
     canonical,
     deviations,
@@ -29,7 +29,7 @@ PHYSICS = {"gymnasium": "1.4.0"}
 
 def test_every_setting_of_the_engine_has_a_place() -> None:
     # A setting that nobody has placed could move results without a table noticing.
-    backbones = {name for names in OWN.values() for name in names}
+    backbones = {name for names in BACKBONE_ONLY.values() for name in names}
     placed = {*PUBLISHED, *NUMERICS, *EXECUTION, *backbones, *ADDED, *ELSEWHERE}
     assert {f.name for f in fields(Settings)} == placed
 

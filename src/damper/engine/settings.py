@@ -1,4 +1,4 @@
-"""What a run is made of: settings that all agents share, and a table of what differs between them."""
+"""The settings of a run: what all agents share, what differs between them, and the checks of both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import json
 import operator
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
@@ -34,16 +34,16 @@ _RANGES: dict[str, tuple[float, float]] = {
     "action_noise": (0.0, 10.0),
     "ent_coef": (0.0, 1e6),
 }
-OWN = {
+BACKBONE_ONLY = {  # settings that the other backbone does not read
     "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
     "sac": ("ent_coef",),
-}  # what only one backbone has
-PARTS = ("rule", "auxiliary", "critic")  # of a method, exchanged by name
-FIRST = (0,)  # the seed of an agent for which nobody chose one
+}
+METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that exchange a part of the method
+DEFAULT_SEEDS = (0,)
 SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
-OWN_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
-WORTH_COMPILING = 100_000  # updates; each is about half a millisecond faster
-# Settings that say where and how, not what: a resumed run may change them, and they are no part of who an agent is.
+NO_CUSTOM_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
+MIN_UPDATES_TO_COMPILE = 100_000  # updates; each is about half a millisecond faster
+# Settings that cannot change a result: a resumed run may change them, and an agent's identity leaves them out.
 EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "activation": tuple(ACTIVATIONS),
@@ -114,9 +114,9 @@ class Settings:
         object.__setattr__(self, "table", tuple(map(_with_schedules, self.table)))
 
     @property
-    def idle(self) -> list[str]:
-        """Settings that are not at their defaults, and that another backbone has, not this one."""
-        others = (name for backbone, names in OWN.items() if backbone != self.backbone for name in names)
+    def unused_settings(self) -> list[str]:
+        """Settings away from their defaults that only the other backbone reads."""
+        others = (name for backbone, names in BACKBONE_ONLY.items() if backbone != self.backbone for name in names)
         return [name for name in others if getattr(self, name) != getattr(Settings, name)]
 
     @property
@@ -130,7 +130,7 @@ class Settings:
         return task_name(self.env) if isinstance(self.env, str) else None
 
     def agents(self) -> list[dict[str, Any]]:
-        """One row per agent: its seed and its value of every setting that differs: the table, or a product of lists."""
+        """One row per agent: its seed, and its value of every setting that differs between agents."""
         if self.table:
             return [dict(row) for row in self.table]
         varying = {name: getattr(self, name) for name in PER_AGENT if isinstance(getattr(self, name), tuple)}
@@ -182,7 +182,7 @@ class Settings:
         return own if method.is_shipped else own | method.functions
 
     def custom_code(self) -> dict[str, str]:
-        """Who each of these functions is, for the manifest."""
+        """Module, name and digest of each of these functions, for the manifest."""
         return {part: identify(function) for part, function in self.custom.items()}
 
     def record(self) -> dict[str, Any]:
@@ -193,10 +193,10 @@ class Settings:
         return {**record, "env": self.env_id, "method_settings": method_settings, "table": table}
 
 
-def population(agents: Sequence[Settings]) -> Settings:
-    """Agents with complete settings of their own as one population.
+def population_settings(agents: Sequence[Settings]) -> Settings:
+    """One population's settings from those of its agents, one seed each.
 
-    They may differ in seed, in numbers of their method, and in methods that share their losses.
+    Agents may differ in seed, in numbers of their method, and in methods that share their losses.
     """
     known = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
     names = dict.fromkeys(name for own in known for name in own)
@@ -218,8 +218,8 @@ def population(agents: Sequence[Settings]) -> Settings:
     )
 
 
-def complete(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest's settings, with the defaults of those that came after it was written."""
+def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's settings, with defaults for settings that are newer than the manifest."""
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     known = find_method(record["method"]).settings(record["method_settings"])
     record = {**current_names(record), "protocol": protocol_name(record.get("protocol"))}
@@ -228,21 +228,17 @@ def complete(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the names of today.
-
-    ``backend`` was called ``envs``, which is one letter from something else; ``overlap`` was removed, and only a run
-    that had it still says so.
-    """
+    """Settings by their current names: ``backend`` was ``envs``; ``overlap``, which was removed, is dropped if off."""
     if "envs" in settings and "backend" in settings:
         raise DamperError("backend must be given by one name, but envs, its old one, was given too: leave that out.")
     removed = {"overlap"} if settings.get("overlap") is False else set()
     return {("backend" if name == "envs" else name): settings[name] for name in settings if name not in removed}
 
 
-def usual_names(
+def accept_sb3_names(
     seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
 ) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
-    """Seeds, steps and the other settings; Stable-Baselines3's ``seed`` and ``total_timesteps`` may stand instead.
+    """Seeds, steps and the other settings, where Stable-Baselines3's ``seed`` and ``total_timesteps`` may be given.
 
     Args:
         seeds: as given, or None.
@@ -270,59 +266,66 @@ def resolve(
     env: str | Callable[[], Any],
     backbone: str = "td3",
     method: str | Method = "damper",
-    seeds: int | Sequence[int] = FIRST,
+    seeds: int | Sequence[int] = DEFAULT_SEEDS,
     steps: int | None = None,
     protocol: str | None = None,
     preset_name: str = "paper",
     **given: Any,
 ) -> Settings:
     """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults."""
-    named, steps, given = usual_names(None if seeds is FIRST else seeds, steps, given)
-    seeds = FIRST if named is None else named
+    named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
+    seeds = DEFAULT_SEEDS if named is None else named
     if not isinstance(env, str) and not callable(env):
         raise no_env(env)
-    if backbone not in OWN:
+    if backbone not in BACKBONE_ONLY:
         others = ": damper.sb3 has PPO, DDPG and TQC" if str(backbone).lower() in ("ppo", "ddpg", "tqc") else ""
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
-    chosen = _registered(choose(method, **{part: given.pop(part) for part in PARTS if part in given}))
+    chosen = _registered(choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given}))
     task = task_name(env) if isinstance(env, str) else None
     if steps is None:
         steps = find_task(env).steps if isinstance(env, str) else None
         if steps is None:
             published = ", ".join(name for name, known_task in TASKS.items() if known_task.steps)
             raise DamperError(f"steps must be given for {env!r}: only {published} have a published budget.")
+    _check_names(given, chosen)
     known = chosen.settings()
-    names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
-    for name in given:
-        if name not in names and name not in known:
-            hint = OWN_LAYERS if name in SB3_NETWORKS else setting_hint(name, chosen, names)
-            raise DamperError(f"{name} is no setting of the run or of method {chosen.name!r}: {hint}")
     own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
     shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
-    main: dict[str, Any] = {
-        "env": env,
-        "backbone": backbone,
-        "method": chosen.name,
-        "steps": _whole(steps.item() if hasattr(steps, "item") else steps),
-        "protocol": protocol_name(protocol),
-    }
-    main["seeds"] = pick_seeds(seeds, protocol)
-    shared |= {f.name: _whole(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
+    shared |= {f.name: _as_integer(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     if _is_auto(shared.setdefault("device", "auto")):
         shared["device"] = _fastest_device()
     if _is_auto(shared.setdefault("backend", "auto")):
         pays = str(shared["device"]).startswith("cuda") and not shared["env_kwargs"]
         shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
-    if not _is_auto(shared.get("compile", "auto")):
-        return check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
-    shared.pop("compile", None)
-    made = check(Settings(**main, method_settings=_tuples(own), **_tuples(shared)))
-    return replace(made, compile=_pays_to_compile(made))
+    if auto_compile := _is_auto(shared.get("compile", "auto")):
+        shared["compile"] = False
+    settings = check(
+        Settings(
+            env=env,
+            backbone=backbone,
+            method=chosen.name,
+            seeds=pick_seeds(seeds, protocol),
+            steps=_as_integer(steps.item() if hasattr(steps, "item") else steps),
+            protocol=protocol_name(protocol),
+            method_settings=_tuples(own),
+            **_tuples(shared),
+        )
+    )
+    return replace(settings, compile=_pays_to_compile(settings)) if auto_compile else settings
 
 
-def _whole(value: Any) -> Any:
-    """A whole number that was written as a float, 1e6, as an integer; anything else as it is."""
+def _check_names(given: Iterable[str], method: Method) -> None:
+    """Refuse names that are neither a setting of the run nor one of the method."""
+    names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
+    for name in given:
+        if name not in names and name not in method.settings():
+            hint = NO_CUSTOM_LAYERS if name in SB3_NETWORKS else setting_hint(name, method, names)
+            raise DamperError(f"{name} is no setting of the run or of method {method.name!r}: {hint}")
+
+
+def _as_integer(value: Any) -> Any:
+    """A float that is a whole number (1e6) as an integer; anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -345,10 +348,10 @@ def _envpool_has(task: str) -> bool:
 
 
 def _pays_to_compile(settings: Settings) -> bool:
-    """Whether updates on a GPU are many enough to win back the time that compiling takes."""
+    """Whether a run on a GPU has enough updates to win back the time that compiling takes."""
     updates = (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
     able = any(map(shutil.which, ("cc", "gcc", "clang")))  # Triton builds its launchers with a C compiler
-    return settings.device.startswith("cuda") and updates >= WORTH_COMPILING and able
+    return settings.device.startswith("cuda") and updates >= MIN_UPDATES_TO_COMPILE and able
 
 
 def _registered(method: str | Method) -> Method:
@@ -395,11 +398,11 @@ def check(settings: Settings) -> Settings:
     for name, value in values.items():
         if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
             raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
-    everywhere = _at_every_point(settings)
+    sampled = _with_schedules_sampled(settings)
     for name, (low, high) in _RANGES.items():
         automatic = name == "ent_coef" and values[name] == "auto"
         given = [value for value in _each(values[name]) if not isinstance(value, Schedule)]
-        for value in () if automatic else (*given, *(row[name] for row in everywhere.table if name in row)):
+        for value in () if automatic else (*given, *(row[name] for row in sampled.table if name in row)):
             _check_number(name, value, low, high)
     for name in (f.name for f in fields(settings) if f.type == "int"):
         _check_integer(name, values[name], 0 if name in _MAY_BE_ZERO else 1)
@@ -410,7 +413,7 @@ def check(settings: Settings) -> Settings:
     sizes = settings.net_arch
     if not isinstance(sizes, tuple) or not sizes or not all(isinstance(size, int | float) for size in sizes):
         shown = " ".join(repr(sizes).split())
-        raise DamperError(f"net_arch must be a list of layer sizes, but {shown} was given: {OWN_LAYERS}")
+        raise DamperError(f"net_arch must be a list of layer sizes, but {shown} was given: {NO_CUSTOM_LAYERS}")
     for size in sizes:
         _check_integer("net_arch", size, 1)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
@@ -419,7 +422,7 @@ def check(settings: Settings) -> Settings:
     _check_env_kwargs(settings)
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
-    _check_method(everywhere)
+    _check_method(sampled)
     return settings
 
 
@@ -455,8 +458,8 @@ def _with_schedules(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: as_schedule(name, value) for name, value in values.items()}
 
 
-def _at_every_point(settings: Settings) -> Settings:
-    """A population in which an agent's schedules are agents of their own, one at each point that is checked."""
+def _with_schedules_sampled(settings: Settings) -> Settings:
+    """The settings with one agent for every point of each agent's schedules, so that checks see all their values."""
     scheduled = settings.scheduled()
     if not scheduled:
         return settings
@@ -501,7 +504,7 @@ def _device(device: str | int | torch.device) -> str:
 
 
 def _check_method(settings: Settings) -> None:
-    """Losses and rules know their settings' ranges: hand them the values once, where waiting for them costs nothing."""
+    """Refuse settings of the method that its losses or its rule cannot take."""
     method = find_method(settings.method)
     defaults = method.settings()
     for name, value in settings.method_settings.items():

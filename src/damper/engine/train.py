@@ -20,7 +20,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
 from damper.engine.run.tensorboard import TensorBoard, find_writer
-from damper.engine.settings import EXECUTION, FIRST, OWN, Settings, resolve
+from damper.engine.settings import DEFAULT_SEEDS, EXECUTION, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol
@@ -31,7 +31,7 @@ def train(
     env: str | Callable[[], Any],
     backbone: str = "td3",
     method: str | Method = "damper",
-    seeds: int | Sequence[int] = FIRST,
+    seeds: int | Sequence[int] = DEFAULT_SEEDS,
     steps: int | None = None,
     protocol: str | None = None,
     out: str | Path | None = None,
@@ -64,8 +64,8 @@ def train(
             population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
             ``progress_remaining`` as Stable-Baselines3's, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
             every agent so often and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
-            ``backend="auto"`` and ``compile="auto"``, the defaults, are a GPU where there is one, EnvPool there for the
-            paper's tasks that it has, and compiled updates there where the run is long enough to win back the compile time.
+            ``backend="auto"`` and ``compile="auto"``, the defaults: a GPU where there is one; there, EnvPool for the
+            paper's tasks that it has, and compiled updates where the run is long enough to win back the compile time.
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
@@ -89,12 +89,9 @@ def run_settings(
             "at step %s; give more steps, or a smaller learning_starts.",
             *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
         )
-    if idle := settings.idle:
-        other = next(backbone for backbone, names in OWN.items() if idle[0] in names)
-        does, own = ("does", "it is") if len(idle) == 1 else ("do", "they are")
+    if unused := settings.unused_settings:
         logging.getLogger("damper").warning(
-            "%s %s nothing with backbone %r: %s %s's; leave out what has no effect.",
-            *(" and ".join(idle), does, settings.backbone, own, other),
+            "backbone %r does not read %s: leave out what has no effect.", settings.backbone, " and ".join(unused)
         )
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from typing import Any
 
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
-from damper.engine.settings import Settings, resolve, usual_names
+from damper.engine.settings import Settings, accept_sb3_names, resolve
 from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
@@ -85,7 +85,7 @@ def compare(
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
-    seeds, steps, settings = usual_names(seeds, steps, settings)
+    seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = SEEDS if seeds is None else seeds
     runs, evaluations = {}, {}
     resolved = {m: _for_method(env, backbone, m, seeds, steps, protocol, methods, settings) for m in methods}

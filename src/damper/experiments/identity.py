@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from damper.engine.settings import OWN, current_names, resolve
+from damper.engine.settings import BACKBONE_ONLY, current_names, resolve
 from damper.methods import find_method
 from damper.presets import preset
 from damper.protocols import recorded_protocol
@@ -50,7 +50,7 @@ def identity(
         "method_settings": without_later(method),
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
-        "training": {name: own[name] for name in (*PUBLISHED, *OWN[backbone], *_added(own))},
+        "training": {name: own[name] for name in (*PUBLISHED, *BACKBONE_ONLY[backbone], *_added(own))},
         # ``overlap`` was a setting once: every record says whether its agent was trained with it.
         "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],

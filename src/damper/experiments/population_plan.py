@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from damper.engine.settings import Settings, is_number, population
+from damper.engine.settings import Settings, is_number, population_settings
 from damper.errors import DamperError
 from damper.experiments.identity import canonical, digest
 from damper.experiments.paper_experiments import AgentSpec
@@ -44,7 +44,7 @@ def pack(missing: Iterable[AgentSpec], most: int | None = None) -> list[Job]:
     for agent in missing:
         families.setdefault(_family(agent.settings), []).append(agent)
     return [
-        Job(population([agent.settings for agent in part]), tuple(part))
+        Job(population_settings([agent.settings for agent in part]), tuple(part))
         for family in families.values()
         for part in _parts(family, most)
     ]

@@ -14,7 +14,7 @@ import torch
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.run.provenance import versions
-from damper.engine.settings import EXECUTION, Settings, complete
+from damper.engine.settings import EXECUTION, Settings, complete_record
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
@@ -92,7 +92,7 @@ def plan(missing: Sequence[AgentSpec], out: Path, most: int | None = None) -> li
 def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     """The run as a job, if going on with it trains nothing but missing agents (or nothing at all)."""
     manifest = run.manifest
-    record, some = complete(manifest["settings"]), next(iter(left.values()), None)
+    record, some = complete_record(manifest["settings"]), next(iter(left.values()), None)
     if some is None or set(record) != {f.name for f in fields(Settings)}:
         return None  # nothing to look for, or a run of a later version of the engine
     episodes = some.identity["episodes"]

@@ -10,7 +10,7 @@ import torch
 
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.seed_groups import group_by_settings
-from damper.engine.settings import Settings, population
+from damper.engine.settings import Settings, population_settings
 from damper.errors import DamperError
 from damper.methods import find_method
 from tests.engine import small
@@ -30,7 +30,7 @@ def settings(method: str, seed: int, **given: object) -> Settings:
 
 def test_each_agent_learns_what_it_learns_alone(tmp_path: Path) -> None:
     alone = [settings(method, seed, **own) for method, seed, own in AGENTS]
-    together = population(alone)
+    together = population_settings(alone)
     assert together.method == "plain,damper,unconditional-sum,pegrad"
     run = Trainer(together, tmp_path / "together").train()
     for index, one in enumerate(alone):
@@ -43,12 +43,12 @@ def test_each_agent_learns_what_it_learns_alone(tmp_path: Path) -> None:
 
 
 def test_agents_that_differ_in_nothing_but_their_seed_need_no_table() -> None:
-    made = population([settings("damper", seed) for seed in (4, 2)])
+    made = population_settings([settings("damper", seed) for seed in (4, 2)])
     assert made.table == () and made.seeds == (4, 2) and made.agents() == [{"seed": 4}, {"seed": 2}]
 
 
 def test_a_value_that_was_not_given_is_the_methods_own() -> None:
-    made = population([settings("damper", 0), settings("damper", 0, eta=0.5)])
+    made = population_settings([settings("damper", 0), settings("damper", 0, eta=0.5)])
     assert [row["eta"] for row in made.agents()] == [1.0, 0.5]
 
 
@@ -59,7 +59,7 @@ def test_methods_with_other_losses_are_refused(names: str) -> None:
 
 
 def test_rows_of_tables_name_the_method() -> None:
-    agents = population([settings(method, seed, **own) for method, seed, own in AGENTS]).agents()
+    agents = population_settings([settings(method, seed, **own) for method, seed, own in AGENTS]).agents()
     assert group_by_settings(agents) == {
         "plain": [0],
         "damper eta=0.3": [1],

@@ -14,7 +14,7 @@ from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import code, hardware, versions
-from damper.engine.settings import EXECUTION, Settings, complete
+from damper.engine.settings import EXECUTION, Settings, complete_record
 from damper.errors import DamperError
 from damper.tasks import find_task
 
@@ -138,7 +138,7 @@ def open_run(path: Path, settings: Settings) -> Run:
         manifest = run.manifest
         # A run from before code was recorded is taken at its word.
         before, now = (
-            complete(old) | {f"code of {part}": identified for part, identified in its.items()}
+            complete_record(old) | {f"code of {part}": identified for part, identified in its.items()}
             for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
         )
         if before.get("overlap"):
