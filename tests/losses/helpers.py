@@ -139,13 +139,13 @@ def slope_error(loss: Callable[[], Tensor], parameters: list[Tensor], seed: int 
 
 def actor_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
-    policy = agents.networks.actor(weights=agents.networks.actor_layout.unflatten(row))
+    policy = agents.networks.bound_actor(agents.networks.actor_layout.unflatten(row))
     return agents.method.actor(policy, batch, noise, **agents.settings["actor"])
 
 
 def critic_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.networks.critic(weights=agents.networks.critic_layout.unflatten(row.reshape(2 * agents.agents, -1)))
+    critic = agents.networks.bound_critic(agents.networks.critic_layout.unflatten(row.reshape(2 * agents.agents, -1)))
     return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.settings["critic"])
 
 

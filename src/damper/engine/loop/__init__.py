@@ -1,1 +1,1 @@
-"""The training loop: acting, stepping environments, storing, learning, saving; one population or several."""
+"""The training loop of one population: act, step the environments, store, learn, log, save."""

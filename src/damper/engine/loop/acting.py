@@ -1,4 +1,4 @@
-"""Acting: from the host's observations to the host's actions in one launch."""
+"""Acting: observations from the host to the device, exploring actions back, as one CUDA graph on a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Acting:
     """Explores with the policies of all of a learner's agents."""
 
     def __init__(self, learner: Learner) -> None:
-        """Nothing runs yet."""
+        """Allocate its buffers."""
         self.learner = learner
         spec, like = learner.spec, {"device": learner.device, "dtype": learner.dtype}
         self._obs = torch.zeros(learner.agents, spec.obs_dim, **like)
@@ -39,21 +39,21 @@ class Acting:
         return self.actions()
 
     def start(self, obs: NDArray[np.float32]) -> None:
-        """Begin to act; what the device is asked to do afterwards does not delay ``actions``."""
+        """Launch the actors on observations ``[P, d]``; work launched afterwards does not delay ``actions``."""
         self._upload.host_buffer()[...] = obs
         self._act()
         self._download.record_event()
 
     def actions(self) -> Actions:
-        """Actions for the environments, the same in [-1, 1], and the deterministic ones without exploration."""
+        """Wait for the actions ``[P, A]``: in the environment's units, in [-1, 1], and deterministic in [-1, 1]."""
         scaled, chosen, deterministic = self._download.wait()
         return scaled, chosen, deterministic
 
     def _choose(self) -> Tensor:
-        """Explore with the policy, or uniformly at first; ``[3, P, A]``: scaled, in [-1, 1], deterministic.
+        """The three kinds of ``actions`` as ``[3, P, A]``; uniform exploration for the first ``learning_starts`` steps.
 
-        Statistics of the observations change here alone, so that an update finds the same ones while the environments
-        step and afterwards.
+        Observation statistics (``norm_obs``) change here only, so an update sees the same ones whether it runs while
+        the environments step or afterwards.
         """
         learner, count = self.learner, self.learner.acted[:1]
         population, streams, shape = learner.population, learner.streams, (1, learner.spec.act_dim)
@@ -64,8 +64,7 @@ class Acting:
             name: getattr(streams, noise.kind)(name, count, shape, learner.dtype)
             for name, noise in population.backbone.EXPLORATION.items()
         }
-        hparams, networks = population.hparams, population.networks
-        actor = networks.bound_actor(networks.actor_layout.unflatten(population.state["actor"]))
+        hparams, actor = population.hparams, population.networks.actor()
         chosen = population.backbone.explore(actor, obs, noise, hparams)
         random = streams.uniform("random", count, shape, learner.dtype)
         random = population.backbone.perturb(random, noise, hparams)

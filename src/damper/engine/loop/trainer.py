@@ -1,4 +1,4 @@
-"""The training loop: environments step, the population acts and learns, nothing is lost."""
+"""The training loop: act, step the environments, store, learn, log, checkpoint."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ MetricsWriter = Callable[[dict[str, Any]], None]  # takes lines of the metrics; 
 
 
 class Trainer:
-    """One population on its way to its budget; a killed one goes on from its last checkpoint."""
+    """Trains one population to its budget of steps, or goes on from the newest checkpoint in its folder."""
 
     def __init__(self, settings: Settings, out: Path, metrics_writers: tuple[MetricsWriter, ...] = ()) -> None:
-        """Build everything, then open the run's folder and go on from its checkpoint if it has one."""
+        """Build environments and learner, open the run's folder, and load its newest checkpoint if it has one."""
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks()
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
@@ -66,14 +66,14 @@ class Trainer:
         self.acting = Acting(self.learner)
         self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
         self.recent: list[Episode] = []
-        # What the last step brought that is not in the replay yet, nor in the episodes' sums.
+        # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
         self._pending_stats: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.seconds_before = 0, 0.0
         self._last_checkpoint_step: int | None = None
-        # Gradient steps done while the environments still step; whether those of the next step must wait for it.
+        # Gradient steps already done for the step under way; whether those of the next step must wait for its end.
         self._updates_ahead, self._next_updates_wait = 0, True
-        # A GPU takes an update behind acting, before the host has the actions: it then never waits for the host.
+        # On a GPU, updates are queued right behind acting, before the host has the actions: the GPU never idles.
         self._queues_updates = self.learner.device.type == "cuda"
         self.stop, self.stop_step = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
@@ -98,7 +98,7 @@ class Trainer:
             with StopSignals() as self.stop:
                 while not self.done:
                     self.begin()
-                    self.pool.send(self.send())
+                    self.pool.send(self.actions())
                     self.while_environments_step()
                     self.receive(self.pool.receive())
                 self.finish()
@@ -110,25 +110,22 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        """Whether its last step was taken: the budget is spent, or it was asked to stop."""
+        """Whether the last step was taken: the budget is spent, or a signal or callback asked to stop."""
         return self.step >= self.stop_step
 
     @property
     def stopped(self) -> bool:
-        """Whether it took its last step with budget left."""
+        """Whether the run ended before its budget was spent."""
         return self.done and self.step < self.settings.steps
 
     def _raise_if_stopped(self) -> None:
-        """Tell where a run that a signal stopped goes on; a callback's user knows."""
+        """Raise ``Stopped`` where a signal ended the run; one that a callback ended returns as usual."""
         if self.stopped and self.stop.received is not None:
             place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
             raise Stopped(f"stopped {place}; the same command goes on from there.", self.stop.received)
 
     def begin(self) -> None:
-        """Begin one step of every agent: store the last one while the device acts.
-
-        Asked to stop, it makes this step the last.
-        """
+        """Launch acting, and store the previous step meanwhile; after a request to stop, this step is the last."""
         self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
             self.stop_step = min(self.stop_step, self.step + 1)
@@ -136,13 +133,13 @@ class Trainer:
         if self._queues_updates:
             self.learn_ahead()
 
-    def send(self) -> NDArray[np.float32]:
-        """The actions for the environments."""
-        sent, self._action, self._deterministic_action = self.acting.actions()
-        return sent
+    def actions(self) -> NDArray[np.float32]:
+        """Wait for the actions, ``[P, A]`` in the environment's units."""
+        actions, self._action, self._deterministic_action = self.acting.actions()
+        return actions
 
     def receive(self, transition: Transition) -> None:
-        """Take in what the environments did with the actions that ``send`` gave; learn, log and save where due."""
+        """Take in the step's transition; learn, evaluate, log and checkpoint where due."""
         settings = self.settings
         parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
         self._pending_transition = (*parts, self.episodes.first)
@@ -170,23 +167,24 @@ class Trainer:
         return self.step % length == 0 or self.step >= self.settings.steps
 
     def while_environments_step(self) -> None:
-        """What the host has time for between sending actions and receiving what they led to."""
+        """Work for the host between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
         if not self._queues_updates:
             self.learn_ahead()
         self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
         self.update_stats()
 
     def _next_updates_sample_next_step(self) -> bool:
-        """Whether the gradient steps of the step after the one under way have batches that hold it."""
+        """Whether any batch of the next step's gradient steps will hold that step itself."""
         step = self.step + 1
         first = self.learner.updates + self._updates_after(step) - self._updates_ahead
         updates = range(first, first + self._updates_after(step + 1))
         return any(self.learner.newest_sampled(step + 1, update) for update in updates)
 
     def learn_ahead(self) -> None:
-        """Do the gradient steps of the step under way now, where their batches do not hold it.
+        """Do the gradient steps of the step under way before it ends, unless a batch of theirs holds it.
 
-        They are the same now as after the step: a batch of 256 from a million steps seldom holds the newest one.
+        Which transitions a batch holds is known from seed and counter, and a batch of 256 from a million steps seldom
+        holds the newest; so the updates are bit for bit those that would follow the step.
         """
         if self._next_updates_wait:
             return
@@ -195,12 +193,12 @@ class Trainer:
             self.learner.learn_ahead()
 
     def _updates_after(self, step: int) -> int:
-        """How many gradient steps follow this step."""
+        """Gradient steps that ``train_freq`` and ``learning_starts`` give to this step."""
         follows = step > self.settings.learning_starts and step % self.settings.train_freq == 0
         return self.settings.gradient_steps if follows else 0
 
     def finish(self) -> None:
-        """Write the policies; a checkpoint where it is to go on some day."""
+        """Write the policies of a finished run, and a checkpoint where the run was stopped or is to be extended."""
         if (self.stopped or self.settings.keep_checkpoint) and self._last_checkpoint_step != self.step:
             self.checkpoint()
         if self.stopped:
@@ -210,17 +208,17 @@ class Trainer:
         self._write_policies()
 
     def update_stats(self) -> None:
-        """Take the last step into the episodes' sums, if that is not done: best while the environments step."""
+        """Add the last step to the episode statistics, unless that is done."""
         if self._pending_stats is not None:
             self.recent += self.episodes.step(*self._pending_stats)
             self._pending_stats = None
 
     def _seconds(self) -> float:
-        """Spent on this run, before it was resumed too."""
+        """Spent on this run, including before it was resumed."""
         return self.seconds_before + time.perf_counter() - self.clock
 
     def _store(self) -> None:
-        """Put the last step into the replay, if that is not done."""
+        """Put the last step into the replay, unless that is done."""
         if self._pending_transition is not None:
             self.learner.replay.add(Replay.pack(*self._pending_transition))
             self._pending_transition = None
@@ -228,7 +226,7 @@ class Trainer:
     # --- what is kept -------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Everything needed to go on as if nothing had happened."""
+        """Save everything that a resumed run needs to continue bit for bit."""
         self._store()
         self.update_stats()
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
@@ -280,7 +278,7 @@ class Trainer:
         return obs
 
     def _load_learner(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put the learner's tensors back; sums behind the log begin anew where another version logged other names."""
+        """Load the learner's tensors; diagnostics restart from zero if another version of damper logged other ones."""
         state, sums = self.learner.state(), self.learner.population.diagnostics.state()
 
         def fits(name: str) -> bool:

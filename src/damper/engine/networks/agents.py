@@ -52,24 +52,23 @@ class AgentNetworks:
         """Name of the actor whose actions the critics' target values: its target copy where the backbone has one."""
         return "actor_target" if "actor_target" in self.parameters else "actor"
 
-    def actor(self, name: str = "actor", weights: Weights | None = None) -> StackedActor:
-        """The actors with the named parameters bound, or with the given weights."""
-        average = self.actor("actor_average") if name == "actor" and "actor_average" in self.parameters else None
-        own = self.actor_layout.unflatten(self.parameters[name]) if weights is None else weights
-        return StackedActor(own, self.shape.activation, average)
-
-    def critic(self, name: str = "critic", weights: Weights | None = None) -> StackedCritic:
-        """The critics with the named parameters bound, or with the given weights."""
-        own = self.critic_layout.unflatten(self.twins(name)) if weights is None else weights
-        return StackedCritic(own, self.shape.activation)
+    def actor(self, name: str = "actor") -> StackedActor:
+        """The actors with the named parameters."""
+        return self.bound_actor(self.actor_layout.unflatten(self.parameters[name]))
 
     def bound_actor(self, weights: Weights) -> StackedActor:
-        """The actors with given weights."""
-        return self.actor(weights=weights)
+        """The actors with the given weights, and their Polyak average where the method has one."""
+        average, activation = self.parameters.get("actor_average"), self.shape.activation
+        copy = None if average is None else StackedActor(self.actor_layout.unflatten(average), activation)
+        return StackedActor(weights, activation, copy)
+
+    def critic(self, name: str = "critic") -> StackedCritic:
+        """The critics with the named parameters."""
+        return self.bound_critic(self.critic_layout.unflatten(self.twins(name)))
 
     def bound_critic(self, weights: Weights) -> StackedCritic:
-        """The critics with given weights."""
-        return self.critic(weights=weights)
+        """The critics with the given weights."""
+        return StackedCritic(weights, self.shape.activation)
 
     def twins(self, name: str) -> Tensor:
         """The named critics' parameters, ``[2P, n]``: rows 2j and 2j+1 belong to agent j."""
