@@ -113,6 +113,9 @@ def test_a_gpu_trains_several_at_once_and_a_cpu_one(tmp_path: Path, monkeypatch:
     assert len(jobs) == 7 and fitting_workers(jobs) == 1 and fitting_workers(on_gpu) == 7
     monkeypatch.setattr(workers, "usable_cores", lambda: 8)
     assert fitting_workers(on_gpu) == 4 and fitting_workers(on_gpu[:1]) == 1
+    monkeypatch.setattr(workers, "usable_cores", lambda: 64)
+    assert fitting_workers(on_gpu * 2) == workers.MOST_ON_A_GPU
+    monkeypatch.setattr(workers, "usable_cores", lambda: 8)
     counts: list[int] = []
     monkeypatch.setattr(workers, "run_here", lambda *_: counts.append(0))
     monkeypatch.setattr(workers, "run_in_workers", lambda *a: counts.append(a[-1]))
