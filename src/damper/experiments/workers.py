@@ -24,7 +24,6 @@ from damper.experiments.runner import run_here, run_job
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
-
 # Eight to eleven populations fill an H200 (57,000 agents' steps per second): more would only share it.
 MOST_ON_A_GPU = 10
 
