@@ -1,4 +1,4 @@
-"""Which method, with which settings, where other libraries' classes take them: mistakes told before training."""
+"""Choose and check a method from the arguments of ``damper.train`` and of the Stable-Baselines3 and rsl_rl classes."""
 
 from __future__ import annotations
 

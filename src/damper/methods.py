@@ -56,8 +56,8 @@ class Method:
         return tuple(loss for loss in (self.actor, self.critic) if loss is not None)
 
     @property
-    def critic_apart(self) -> bool:
-        """Whether its loss on the critic needs more than values, so that it shares no pass with the critic's own."""
+    def separate_critic_pass(self) -> bool:
+        """Whether its loss on the critic reads more than values, and so needs a forward pass of its own."""
         return self.critic is not None and not self.critic.reads_outputs_only
 
     @property

@@ -13,7 +13,7 @@ import gymnasium
 import pytest
 
 import damper
-from damper.engine.custom_code import identify, is_named, is_shipped
+from damper.engine.custom_code import has_stable_name, identify, is_shipped
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
@@ -104,9 +104,9 @@ def test_whose_code_it_is() -> None:
     wrapping = functools.wraps(RULES["damper"])(lambda *given, **settings: None)
     assert not any(is_shipped(one) for one in (pendulum, Maker, wrapping, two_vector_rule()(lambda stats: (0.0, 0.0))))
     named = [pendulum, Maker, RULES["damper"], functools.partial(gymnasium.make, "Pendulum-v1")]
-    assert all(is_named(one) for one in named)
+    assert all(has_stable_name(one) for one in named)
     assert not any(
-        is_named(one) for one in (lambda: None, Maker(), Maker().__call__, functools.partial(pendulum, Maker))
+        has_stable_name(one) for one in (lambda: None, Maker(), Maker().__call__, functools.partial(pendulum, Maker))
     )
 
 

@@ -1,4 +1,4 @@
-"""Who a piece of the user's code is: module, qualified name, and a digest of its source."""
+"""Identity of the user's own code (environments, losses, rules): module, qualified name, and a digest of its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 def is_shipped(function: Callable[..., Any]) -> bool:
-    """Whether all of it is damper's: a function of the package that wraps nobody else's, and is wrapped by nobody."""
+    """Whether a function, and what it wraps, is defined in this package."""
     if isinstance(function, functools.partial):
         return is_shipped(function.func)
     claimed, actual = function.__module__, getattr(function, "__globals__", {}).get("__name__")
@@ -25,20 +25,20 @@ def is_shipped(function: Callable[..., Any]) -> bool:
     return inside and (wrapped is None or is_shipped(wrapped))
 
 
-def is_named(function: Callable[..., Any]) -> bool:
-    """Whether module and name lead to it: not so a lambda, a function inside another one, or an object with a state."""
+def has_stable_name(function: Callable[..., Any]) -> bool:
+    """Whether module and qualified name find it again; false for lambdas, local functions and objects with state."""
     if isinstance(function, functools.partial):
-        return is_named(function.func) and all(isinstance(value, PLAIN) for value in _captured(function))
+        return has_stable_name(function.func) and all(isinstance(value, PLAIN) for value in _captured(function))
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
         return False
     return "<" not in getattr(function, "__qualname__", "<object>")
 
 
 def identify(function: Callable[..., Any]) -> str:
-    """``module:qualified.name``, and unless it is damper's own a digest of its source and of what that builds on.
+    """``module:qualified.name``, and for the user's own code a digest of its source and of what that uses.
 
-    Numbers and words count that a closure, a default or a ``functools.partial`` holds, or that it names in its module,
-    and so do functions and classes named there; other objects and other modules do not.
+    The digest covers plain values in closures, defaults and ``functools.partial``, and the plain values, functions and
+    classes of its own module that it names; not other objects, nor other modules.
     """
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
@@ -51,7 +51,7 @@ def identify(function: Callable[..., Any]) -> str:
 
 
 def _captured(function: Any) -> list[Any]:
-    """What the function carries with it."""
+    """Values in its closure, its defaults, or the arguments of a ``functools.partial``."""
     if isinstance(function, functools.partial):
         return [*function.args, *(part for pair in sorted(function.keywords.items()) for part in pair)]
     captured = list(getattr(function, "__defaults__", None) or ())
@@ -62,7 +62,7 @@ def _captured(function: Any) -> list[Any]:
 
 
 def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
-    """What a function or class names in its module, as text: plain values, functions, classes, and what those name."""
+    """The text of every plain value, function and class of its module that ``part`` uses, directly or through them."""
     members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
     functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
     home = functions[0].__globals__ if functions else {}
@@ -87,7 +87,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _source(function: Any) -> str:
-    """Its text, or where that is not at hand (an interactive session) what it was compiled to."""
+    """Its source, or its bytecode where there is no source (an interactive session)."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
@@ -100,8 +100,8 @@ def _instructions(code: CodeType) -> str:
     return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
-def no_env(env: Any) -> DamperError:
-    """What to say to somebody whose ``env`` is neither an id nor a maker; in other libraries it is one environment."""
+def wrong_env_error(env: Any) -> DamperError:
+    """The error for an ``env`` that is neither an id nor a callable, such as an environment itself."""
     wanted = "env must be an id, or a callable that returns a new gymnasium.Env"
     if not hasattr(env, "unwrapped"):
         return DamperError(f"{wanted}, but {env!r} was given.")

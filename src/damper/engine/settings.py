@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from damper.activations import ACTIVATIONS
-from damper.engine.custom_code import identify, no_env
+from damper.engine.custom_code import identify, wrong_env_error
 from damper.errors import DamperError
 from damper.method_args import choose
 from damper.methods import METHODS, Method, find_method, setting_hint
@@ -276,7 +276,7 @@ def resolve(
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
     seeds = DEFAULT_SEEDS if named is None else named
     if not isinstance(env, str) and not callable(env):
-        raise no_env(env)
+        raise wrong_env_error(env)
     if backbone not in BACKBONE_ONLY:
         others = ": damper.sb3 has PPO, DDPG and TQC" if str(backbone).lower() in ("ppo", "ddpg", "tqc") else ""
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from damper.engine.custom_code import is_named
+from damper.engine.custom_code import has_stable_name
 from damper.engine.device.precision import device_context
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.loop.callbacks import Callback, as_callbacks
@@ -139,7 +139,7 @@ def default_folder(settings: Settings) -> Path:
 def check_named(settings: Settings) -> None:
     """Refuse to choose a folder for code that cannot be told from other code by its name."""
     for part, function in settings.custom.items():
-        if not is_named(function):
+        if not has_stable_name(function):
             raise DamperError(
                 f"out must be given where {part} is a lambda, a local function or an object, but {function!r} has no "
                 "folder: name one, or define a function at the top of a module."

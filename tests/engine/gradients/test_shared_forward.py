@@ -64,7 +64,7 @@ def check_backends(made: Population, objectives: Objectives) -> None:
     shared, reference = SharedForwardBackend(networks), AutogradBackend(networks)
     whole, found = as_gradients(reference.critic(objectives)), shared.critic(objectives)
     check_same(networks.critic_layout, as_gradients(found), whole)
-    if made.method.critic_apart:
+    if made.method.separate_critic_pass:
         other = shared.critic_smoothness(objectives)
         for backend in (shared, reference):
             rest = backend.critic(objectives, without_smoothness=True)

@@ -16,7 +16,7 @@ import torch
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
 from damper.engine.loop import memory
 from damper.engine.loop import trainer as trainer_module
-from damper.engine.loop.memory import PEAK, check_memory, needed_memory
+from damper.engine.loop.memory import PEAK_FACTOR, check_memory, needed_memory
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
 from damper.engine.train import run_settings
@@ -179,8 +179,9 @@ def test_devices_that_cannot_work_are_refused(device: Any) -> None:
 def test_the_memory_check_counts_the_peak_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     made = resolve("Hopper", seeds=10, protocol="pave")
     state = needed_memory(made, 11, 3, 1.0) - needed_memory(made, 11, 3, 0.0)
-    peak = needed_memory(made, 11, 3, PEAK)
-    assert peak - needed_memory(made, 11, 3) == pytest.approx((PEAK - 1) * state, rel=1e-6) and PEAK >= 3.9
+    peak = needed_memory(made, 11, 3, PEAK_FACTOR)
+    assert peak - needed_memory(made, 11, 3) == pytest.approx((PEAK_FACTOR - 1) * state, rel=1e-6)
+    assert PEAK_FACTOR >= 3.9
     monkeypatch.setattr(memory, "memory_available", lambda device: int(peak / 0.96))
     check_memory(made, 11, 3)  # on a CPU nothing comes on top
     with pytest.raises(DamperError, match=r"10 agents needs at least .* GiB on cuda"):

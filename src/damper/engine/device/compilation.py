@@ -1,4 +1,4 @@
-"""Functions for ``torch.compile``."""
+"""Prepare functions for ``torch.compile``."""
 
 from __future__ import annotations
 

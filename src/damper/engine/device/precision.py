@@ -1,4 +1,4 @@
-"""The device that a run computes on, and how precisely, for as long as the run lasts."""
+"""A run's device and TF32 setting, as a context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work beside other work on a GPU, on a CUDA stream of its own."""
+"""A side CUDA stream for work that runs concurrently with the current stream's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SideStream:
 
     @contextmanager
     def begin(self) -> Iterator[None]:
-        """What is launched in here waits for what was launched before, and holds up nothing."""
+        """Launch on the side stream: after earlier work of the current stream, beside its later work."""
         if self.stream is None:
             yield
             return
@@ -29,6 +29,6 @@ class SideStream:
             yield
 
     def join(self) -> None:
-        """What is launched from here on waits for it."""
+        """Make the current stream wait for the side stream."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)

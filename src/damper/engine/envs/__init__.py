@@ -1,4 +1,4 @@
-"""Environments of a population, behind one small interface that yields true transitions only."""
+"""Pools of environments, one per agent, stepped together: ``make_pool``."""
 
 from __future__ import annotations
 

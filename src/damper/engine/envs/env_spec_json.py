@@ -1,7 +1,7 @@
-"""Which environment it was: Gymnasium's ``EnvSpec`` as JSON, from which exactly that one is made again.
+"""Gymnasium's ``EnvSpec`` as JSON: files of runs and policies record the environment, so that it can be made again.
 
-What a spec cannot describe stays visible in it: an environment without ``entry_point``, a wrapper whose ``kwargs`` are
-null. Gymnasium makes no such environment, and ``missing_part`` says which part is missing.
+What JSON cannot describe is null there: the ``entry_point`` of an environment, the ``kwargs`` of a wrapper.
+``missing_part`` says which.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from damper.engine.custom_code import no_env
+from damper.engine.custom_code import wrong_env_error
 from damper.engine.envs.env_spec_json import EnvLike, missing_part, spec_from_env
 from damper.engine.envs.spec import (
     Spec,
@@ -54,7 +54,7 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
     made: Any = env(**env_kwargs) if callable(env) else None
     if isinstance(made, gymnasium.Env):
         return made
-    raise no_env(env)
+    raise wrong_env_error(env)
 
 
 def _check_arguments(env: Callable[..., Any], kwargs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Gradients by autograd: any loss, eagerly."""
+"""The gradient backend for eager updates: ``torch.autograd`` differentiates any loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AutogradBackend:
 
         def loss(critic: Any) -> LossAndLogs:
             native = objectives.critic(critic, y)
-            if method.critic is None or (without_smoothness and method.critic_apart):
+            if method.critic is None or (without_smoothness and method.separate_critic_pass):
                 return native
             return add_losses(native, objectives.critic_smoothness(critic, networks.actor()))
 

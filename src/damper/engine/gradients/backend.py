@@ -1,8 +1,8 @@
-"""The one interface behind which an update's gradients are found; chosen once, where a learner is built.
+"""The interface of gradient backends: how the gradients of an update's losses are computed.
 
-``AutogradBackend`` lets PyTorch differentiate: the reference, it takes any loss, and runs eagerly.
-``SharedForwardBackend`` is for ``torch.compile``: it shares forward passes between losses, sends them all back at once,
-and is a few kernels per layer on a GPU. Both give the same numbers.
+``AutogradBackend``, the reference, is for eager updates. ``SharedForwardBackend`` is for ``torch.compile``: its losses
+share one forward and one backward pass, a few kernels per layer on a GPU. Both take any loss and give the same numbers.
+``Population`` chooses one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class CriticGradient(NamedTuple):
 
 
 class GradientBackend(Protocol):
-    """How the gradients of an update's losses are found: the critics', and after their step the actors'."""
+    """Computes the gradients of an update's losses: the critics', and after their step the actors'."""
 
     def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
-        """By the critics' parameters; ``without_smoothness`` leaves out what ``critic_smoothness`` gives."""
+        """Gradient with respect to the critics; ``without_smoothness`` leaves out what ``critic_smoothness`` gives."""
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
-        """Of the method's loss on the critics alone, where it shares no forward pass with theirs."""
+        """Gradient of the method's loss on the critics alone, for methods with ``separate_critic_pass``."""
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
-        """By the actors' parameters, ``[P, n]``: native and auxiliary for a rule to combine, otherwise their sum."""
+        """Gradients with respect to the actors, ``[P, n]``: native and auxiliary for a rule, otherwise their sum."""

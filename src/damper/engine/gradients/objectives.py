@@ -1,4 +1,4 @@
-"""What one update descends: the backbone's and the method's losses as functions of networks alone."""
+"""The losses of one update, the backbone's and the method's, as functions of networks alone."""
 
 from __future__ import annotations
 

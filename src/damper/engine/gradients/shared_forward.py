@@ -53,7 +53,7 @@ class SharedForwardBackend:
         def loss(source: Source) -> LossAndLogs:
             critic = CriticFromValues(source)
             native = objectives.critic(critic, y)
-            if method.critic is None or method.critic_apart:
+            if method.critic is None or method.separate_critic_pass:
                 return native
             return add_losses(native, objectives.critic_smoothness(critic, networks.actor()))
 
@@ -64,7 +64,7 @@ class SharedForwardBackend:
         cotangents, logs = output_gradients(lambda outputs: loss(PrecomputedOutputs(outputs)), values)
         by_critic = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
         gradient = by_critic.view(networks.agents, -1)
-        if method.critic_apart and not without_smoothness:
+        if method.separate_critic_pass and not without_smoothness:
             other = self.critic_smoothness(objectives)
             gradient, logs = gradient + other.gradient, add_logs(logs, other.logs)
         return CriticGradient(gradient, logs, saved_activations)

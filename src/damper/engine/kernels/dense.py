@@ -22,9 +22,9 @@ MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
-    """Where ``backward`` leaves gradients: ``[groups, M, n]`` for kernels to write to, otherwise pieces.
+    """Where ``backward`` leaves gradients: one tensor ``[groups, M, n]`` for the kernels, otherwise pieces by layer.
 
-    A compiler cannot vectorise what is written into slices of one tensor, so pieces are joined in the end.
+    Inductor does not vectorise writes into slices of one tensor, so ``collect_grads`` concatenates the pieces.
     """
     if _kernels(flat_params) is None:
         return [{} for _ in range(groups)]
@@ -134,14 +134,17 @@ _below_min_capability = False
 
 
 def check_capability(device: torch.device) -> None:
-    """Leave the kernels alone from here on if a device is too old for them: a compiled function cannot ask it."""
+    """Turn the Triton kernels off in this process if the device is too old for them.
+
+    Asked where a learner is built, because a compiled function cannot query the device.
+    """
     global _below_min_capability
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         _below_min_capability = True
 
 
 def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
-    """The GPU's kernels, where they can do it: in float32, and forwards with an activation that they know."""
+    """The module of Triton kernels where they apply (CUDA, float32, a known activation), otherwise None."""
     if not flat_params.is_cuda or flat_params.dtype != torch.float32 or not HAS_TRITON or _below_min_capability:
         return None
     from damper.engine.kernels import triton_layers

@@ -137,7 +137,7 @@ def _read(tensor: Tensor | None, other: Tensor) -> Tensor:
 
 
 def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """The same of what it never writes; one of its own, lest the compiler keep copies of what it takes for changed."""
+    """Likewise for what it never writes; a fresh tensor, because Inductor would copy one that a kernel may change."""
     return like.new_empty(1) if tensor is None else tensor
 
 

@@ -1,4 +1,4 @@
-"""What users' callbacks see of a run under way, and what they may do with it."""
+"""Users' callbacks: what they see of a run under way (``Training``), and how the loop calls them."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.learner import Learner
 
 LOG = logging.getLogger(__name__)
-FIRST_SEED = 2_000_000
+FIRST_EVALUATION_SEED = 2_000_000
 
 
 def evaluation_seeds(episodes: int) -> tuple[int, ...]:
     """Other seeds than ``damper.evaluate`` has: a policy is not to be judged on the episodes that it was chosen by."""
-    return tuple(range(FIRST_SEED, FIRST_SEED + episodes))
+    return tuple(range(FIRST_EVALUATION_SEED, FIRST_EVALUATION_SEED + episodes))
 
 
 def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:

@@ -1,4 +1,4 @@
-"""Whether a population fits into memory, asked before anything is allocated."""
+"""Check that a population fits into memory before anything is allocated."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from damper.engine.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
 
-PEAK = 3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
+PEAK_FACTOR = (
+    3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
+)
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
     """Refuse a population that cannot fit, before anything is trained."""
     device = torch.device(settings.device)
-    needed = needed_memory(settings, obs_dim, act_dim, PEAK if device.type == "cuda" else 1.0)
+    needed = needed_memory(settings, obs_dim, act_dim, PEAK_FACTOR if device.type == "cuda" else 1.0)
     available = memory_available(device)
     if available is not None and needed > 0.95 * available:
         agents = len(settings.agents())

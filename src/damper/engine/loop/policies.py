@@ -1,4 +1,4 @@
-"""A learner's actors as policies: what their files say of them, and the parameters that act."""
+"""Policies from a learner's actors: their ``PolicyInfo`` and parameters, for files, checkpoints and callbacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def current_policies(learner: Learner, step: int) -> list[Policy]:
 
 
 def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
-    """The same as what each policy's file says, and the parameters of all, ``[P, n]``."""
+    """Every agent's ``PolicyInfo``, and the parameters of all, ``[P, n]`` on the CPU."""
     settings, (layout, rows) = learner.settings, acting_rows(learner)
     shared = {"versions": versions(), **describe(learner.spec, layout)}
     infos, rms = [], learner.obs_rms
@@ -43,7 +43,7 @@ def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
 
 
 def acting_rows(learner: Learner) -> tuple[Layout, Tensor]:
-    """The actors' layers that act, on the CPU and without padding: a second head serves training only."""
+    """Layers and parameters of the actors on the CPU, without padding and without the head that only training uses."""
     trained = learner.population.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))

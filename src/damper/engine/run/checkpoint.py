@@ -23,7 +23,7 @@ from damper.engine.data.replay import Replay
 from damper.engine.run.files import digest, write_json, write_tensors
 from damper.errors import DamperError
 
-KEPT = 2  # the newest, and the one before it in case the newest is damaged
+MAX_CHECKPOINTS = 2  # the newest, and the one before it in case the newest is damaged
 
 
 class Checkpoint(NamedTuple):
@@ -62,9 +62,9 @@ class CheckpointStore:
         self._segments = [s for s in self._segments if s["end"] > end - replay.capacity]
 
     def _tidy(self, newest: str) -> None:
-        """Remove what no kept checkpoint stands on; any that claims to be newer was refused."""
+        """Remove all but the last two checkpoints up to ``newest``; files of newer ones were refused as damaged."""
         checkpoints = sorted(self.folder.glob("step-*.json"))
-        kept = [path for path in checkpoints if path.name <= newest][-KEPT:]
+        kept = [path for path in checkpoints if path.name <= newest][-MAX_CHECKPOINTS:]
         needed = {path.with_suffix(".safetensors").name for path in kept} | {path.name for path in kept}
         for path in kept:
             try:
@@ -78,7 +78,7 @@ class CheckpointStore:
     def newest(self, with_rows: bool = True) -> Checkpoint | None:
         """The newest whole checkpoint; a damaged one is named in a warning and passed over.
 
-        Who needs no replay asks for one ``with_rows=False``, and spares reading it.
+        ``with_rows=False`` skips the replay, for those who need only policies.
         """
         paths = sorted(self.folder.glob("step-*.json"), reverse=True)
         for path in paths:

@@ -1,4 +1,4 @@
-"""Writes that are whole or not at all."""
+"""Atomic writes: a file is there completely, with its old content, or not at all."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> str:
-    """Readable JSON, whole or not at all."""
+    """Indented JSON, written atomically."""
     return write_bytes(path, (json.dumps(value, indent=1, default=_plain) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """A safetensors file, whole or not at all."""
+    """A safetensors file, written atomically."""
     flat = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     return write_bytes(path, save(flat, dict(metadata) if metadata else None))
 
@@ -89,7 +89,7 @@ def digest(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know, in its own terms."""
+    """Arrays, tensors, paths and dtypes as JSON values."""
     converters: tuple[tuple[str, Callable[[Any], Any]], ...] = (("tolist", lambda v: v.tolist()), ("__fspath__", str))
     for attribute, convert in converters:
         if hasattr(value, attribute):

@@ -25,7 +25,7 @@ class MetricsLog:
         self.path = path
 
     def sync(self) -> int:
-        """Make the lines written so far last, and return their length: what a checkpoint may vouch for."""
+        """Sync the file to disk and return its length in bytes, for a checkpoint to record."""
         if not self.path.exists():
             return 0
         with open(self.path, "rb") as file:
@@ -33,7 +33,7 @@ class MetricsLog:
         return self.path.stat().st_size
 
     def rewind(self, offset: int) -> None:
-        """Forget lines that a resumed run will write again."""
+        """Cut the file to this length: a resumed run writes the lines after its checkpoint again."""
         if self.path.exists() and self.path.stat().st_size > offset:
             os.truncate(self.path, offset)
 

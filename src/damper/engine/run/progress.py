@@ -1,4 +1,4 @@
-"""Training as people watch it: a live table in a terminal, a line now and then elsewhere."""
+"""Progress of training: a live table in a terminal, elsewhere a line every 15 seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = {
     "norm_ratio": ("n_T/n_R", "{:.2g}"),
     "weight": ("weight", "{:.2f}"),
 }
-QUIET_SECONDS = 15.0
+SECONDS_BETWEEN_LINES = 15.0
 
 
 class Progress:
@@ -60,7 +60,7 @@ class Progress:
                 self.latest[name] = [new if new is not None else old for new, old in zip(values, kept, strict=True)]
         if self.live:
             self.live.update(self._table(line), refresh=True)
-        elif time.monotonic() - self.shown_at > QUIET_SECONDS or line["step"] >= self.settings.steps:
+        elif time.monotonic() - self.shown_at > SECONDS_BETWEEN_LINES or line["step"] >= self.settings.steps:
             self.shown_at = time.monotonic()
             self.console.print(self._sentence(line), highlight=False, soft_wrap=True)
 

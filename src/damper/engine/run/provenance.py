@@ -23,7 +23,7 @@ from damper.version import __version__
 DISTRIBUTION = "damper-rl"  # what pip knows the package by; "damper" is somebody else's there
 PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "box2d", "envpool", "stable-baselines3", "safetensors")
-_DECIDING = (".py", ".json")
+_HASHED = (".py", ".json")  # files that decide results
 
 
 def versions() -> dict[str, str]:
@@ -70,7 +70,7 @@ def digest_of(package: Path) -> str:
     The same in a checkout, an installation and a bare copy, whatever the line endings.
     """
     digest = hashlib.blake2b(digest_size=10)
-    files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.suffix in _DECIDING}
+    files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.suffix in _HASHED}
     for name in sorted(files):
         text = files[name].read_text(encoding="utf-8").encode()
         digest.update(f"{name}\0{len(text)}\0".encode() + text)

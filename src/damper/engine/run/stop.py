@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop after the next step, when everything can be saved."""
+"""Ctrl-C and SIGTERM as requests to stop after the next step, with everything saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training metrics for TensorBoard, a run per group."""
+"""Training metrics for TensorBoard: one TensorBoard run per group of agents that differ by seed only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log shows of updates: names by group, and sums per agent since the log last read them.
+"""Diagnostics of updates for the metrics log: their names by group, and sums per agent between two log lines.
 
 Another diagnostic is one more name in a group here, and one more value ``[P]`` by that name in a step's logs: those of
 a loss come from ``engine/gradients/objectives.py``, those of a gradient or a parameter change are added in
@@ -35,7 +35,7 @@ class Diagnostics:
         rows = len((*CRITIC, *ACTOR, *AUXILIARY, *RULE))
         self.sums = torch.zeros(rows, agents, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.float64, device=device)
-        self.of_actor = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
+        self.actor_names = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
         self.enabled = True
 
     def state(self) -> dict[str, Tensor]:
@@ -48,7 +48,7 @@ class Diagnostics:
 
     def add_actor(self, logs: Mapping[str, Tensor]) -> None:
         """The same for an actor step."""
-        self._add(1, self.of_actor, slice(len(CRITIC), len(CRITIC) + len(self.of_actor)), logs)
+        self._add(1, self.actor_names, slice(len(CRITIC), len(CRITIC) + len(self.actor_names)), logs)
 
     def _add(self, kind: int, names: tuple[str, ...], rows: slice, logs: Mapping[str, Tensor]) -> None:
         if self.enabled:
@@ -60,6 +60,6 @@ class Diagnostics:
         sums, (critic_steps, actor_steps) = self.sums.tolist(), self.counts.tolist()
         self.sums.zero_()
         self.counts.zero_()
-        steps = dict.fromkeys(CRITIC, critic_steps) | dict.fromkeys(self.of_actor, actor_steps)
+        steps = dict.fromkeys(CRITIC, critic_steps) | dict.fromkeys(self.actor_names, actor_steps)
         rows = zip(steps.items(), sums, strict=False)
         return {name: [value / count for value in row] for (name, count), row in rows if count}

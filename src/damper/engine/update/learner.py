@@ -66,12 +66,12 @@ class Learner:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Choose how acting and learning run."""
+        """Compile and capture what ``learn`` runs."""
         dense.check_capability(self.device)
         # Keys are hashed on the host, which neither torch.compile nor a CUDA graph can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)
-        # Apart from the update: a compiler that saw both would draw the batch anew wherever it is read.
+        # Compiled separately from the update: Inductor would otherwise recompute the batch wherever it is read.
         self._sample = self.compiled(self.sample)
         self._learn = {with_actor: self.graphed(self._make_learn(with_actor)) for with_actor in (False, True)}
         self.replay.capture(self.graphed, WARM_UP)
@@ -80,7 +80,7 @@ class Learner:
         """The function through ``torch.compile``, where that is asked for."""
         if not self.settings.compile:
             return function
-        # A learner's sizes never change; left to itself, the compiler takes those of a second learner for variables.
+        # A learner's sizes never change; with dynamic shapes left on, a second learner's would become variables.
         return torch.compile(with_fresh_code_object(function), fullgraph=True, dynamic=False)
 
     def graphed(

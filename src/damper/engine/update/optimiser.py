@@ -17,8 +17,8 @@ class Adam:
 
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``θ ← θ − lr · m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε)``.
 
-    ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ``, per agent, moved on by a product: given the powers instead, a
-    compiler takes them anew for every few parameters, which costs more than all the rest.
+    ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ`` per agent, updated by one product each step: Inductor would
+    recompute a power in every block of parameters, which costs more than the rest of the step.
     """
 
     m: Tensor
@@ -53,7 +53,7 @@ class Adam:
             self._step_at_once(parameters, gradient, learning_rate, active)
 
     def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
-        """All agents in place, no value read: what is not active has the gradient, the rates and the step 0."""
+        """All agents in one operation, without a host sync: inactive agents have gradient and step size 0."""
         beta_1, beta_2 = BETAS
         # The moments' corrections are numbers per agent: they need no pass over the parameters.
         on, root = active.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
@@ -66,7 +66,7 @@ class Adam:
         parameters.addcmul_(self.m / self.v.sqrt().add_(least), size)
 
     def _step_by_agent(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
-        """The same with PyTorch's fused kernel: a CPU waits for memory here, and this passes through it once."""
+        """Each active agent with PyTorch's fused kernel, which passes through memory once: faster on a CPU."""
         t, (beta_1, beta_2) = self.t.float(), BETAS
         for agent, (is_active, rate) in enumerate(zip(active.tolist(), learning_rate.tolist(), strict=True)):
             if is_active:

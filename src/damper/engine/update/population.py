@@ -149,7 +149,7 @@ class Population:
         self._step("critic", gradient)
         self.diagnostics.add_critic(logs)
         if targets and with_actor:
-            # Now, while a compiler has the new parameters at hand: the actors' step does not read the target.
+            # Here, where it fuses with the step that writes the new parameters; the actors do not read the target.
             self._polyak_update("critic", "critic_target", self.hparams["tau"])
         elif targets:
             self._update_actor_average()

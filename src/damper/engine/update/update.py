@@ -22,9 +22,9 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Update:
     """A gradient step of every agent: ``update(batch, noise)``, all in place.
 
-    Critics and actors are compiled apart: in one piece, the critics' new parameters would be written twice, once for
-    the actors to read and once in their place. So is the temperature: a compiler that sees where its one sum comes from
-    finds every term anew within it, and may choose to do so four at a time.
+    Critics, actors and temperature are compiled as separate functions. In one function, Inductor would write the
+    critics' new parameters twice (into a buffer for the actors, then in place), and would recompute the actors' log
+    probabilities inside the temperature's sum.
     """
 
     def __init__(
@@ -35,21 +35,20 @@ class Update:
         add_context: Callable[[Batch], Batch] = lambda batch: batch,
         targets: bool = True,
     ) -> None:
-        """Nothing runs yet.
+        """Compile the parts.
 
         Args:
             population: whose parameters change.
             with_actor: whether actors and targets move too; SAC's always do, TD3's at every ``policy_delay``-th update.
-            compiler: makes each part's function faster, for instance ``torch.compile``; the default leaves it.
+            compiler: ``torch.compile`` or the like, applied to each part; the default runs eagerly.
             add_context: adds to a batch what is not sampled (progress, action scale), inside the compiled functions.
             targets: False leaves every Polyak copy where it is, for timings of the steps alone.
         """
         self.population, self.with_actor = population, with_actor
         self._compiler, self._add_context, self._targets = compiler, add_context, targets
-        # Compiled, a smoothness loss on the critics that shares no pass with theirs is found beside the rest.
-        apart = population.compiled and population.method.critic_apart
-        self._critic = self._critic_and_smoothness() if apart else self._whole_critic()
-        self._actor = self._actors_part()
+        separate = population.compiled and population.method.separate_critic_pass
+        self._critic = self._critic_on_two_streams() if separate else self._critic_in_one()
+        self._actor = self._actor_part()
         self._temperature = compiler(population.update_temperature)
 
     def __call__(self, batch: Batch, noise: NoiseDraws) -> None:
@@ -58,7 +57,7 @@ class Update:
         if self.with_actor and (log_prob := self._actor(batch, noise, saved_activations)) is not None:
             self._temperature(log_prob)
 
-    def _whole_critic(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+    def _critic_in_one(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
         population, with_actor, add_context = self.population, self.with_actor, self._add_context
         targets = self._targets
 
@@ -69,7 +68,8 @@ class Update:
 
         return self._compiler(critic)
 
-    def _critic_and_smoothness(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+    def _critic_on_two_streams(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
+        """The smoothness loss's gradient is computed on a side stream, beside that of the critics' own loss."""
         population, with_actor, add_context = self.population, self.with_actor, self._add_context
         targets = self._targets
 
@@ -96,7 +96,7 @@ class Update:
 
         return critic
 
-    def _actors_part(self) -> Callable[..., Tensor | None]:
+    def _actor_part(self) -> Callable[..., Tensor | None]:
         population, add_context, targets = self.population, self._add_context, self._targets
 
         def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
