@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from damper.errors import DamperError
+from damper.errors import DamperError, did_you_mean
 from damper.interface import Loss, Noise
 from damper.losses.asap import asap
 from damper.losses.caps import caps
@@ -230,8 +229,7 @@ def setting_hint(name: str, method: Method, others: Iterable[str] = ()) -> str:
         kind = "rules" if rules else "methods"
         more = ", ..." if len(owners) > 3 else ""
         return f"it belongs to the {kind} ({', '.join(owners[:3])}{more}), while {takes}"
-    close = difflib.get_close_matches(name, [*others, *known], n=1)
-    return f"did you mean {close[0]!r}?" if close else takes
+    return did_you_mean(name, [*others, *known], takes)
 
 
 def _parse(name: str) -> tuple[str, str | None, str | None]:
@@ -250,7 +248,6 @@ def _parse(name: str) -> tuple[str, str | None, str | None]:
 
 def _pick(requirement: str, name: str, known: Mapping[str, T]) -> T:
     if name not in known:
-        close = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}."
+        hint = did_you_mean(name, known, f"known are {', '.join(sorted(known))}.")
         raise DamperError(f"{requirement}, but {name!r} was given: {hint}")
     return known[name]

@@ -11,7 +11,7 @@ import pytest
 
 from damper.cli import main
 from damper.errors import DamperError
-from damper.experiments.outcomes import Outcomes, explained
+from damper.experiments.outcomes import Outcomes, combined_error
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.store import Record, Store
@@ -70,11 +70,11 @@ def test_a_failed_population_holds_no_memory_while_the_others_train(tmp_path: Pa
 def test_a_workers_mistake_is_told_as_its_sentence() -> None:
     wrapped = DamperError("a long story")  # as Ray makes it: of the same type, with the sentence as its cause
     wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
-    told = str(explained([(JOBS[0], wrapped), (JOBS[1], DamperError("another."))]))
+    told = str(combined_error([(JOBS[0], wrapped), (JOBS[1], DamperError("another."))]))
     assert told == "Pendulum td3 plain ×2: buffer_size is too large. (Failed too: Pendulum td3 damper ×2.)"
     bug = RuntimeError("a bug")
-    assert explained([(JOBS[0], bug)]) is bug
-    both = explained([(JOBS[0], bug), (JOBS[1], wrapped)])
+    assert combined_error([(JOBS[0], bug)]) is bug
+    both = combined_error([(JOBS[0], bug), (JOBS[1], wrapped)])
     assert isinstance(both, ExceptionGroup) and both.exceptions == (bug, wrapped)
 
 

@@ -5,14 +5,13 @@ Either is imported when it is needed: help, ``--version`` and a mistyped command
 
 from __future__ import annotations
 
-import difflib
 import os
 import signal
 import sys
 from importlib import import_module
 from typing import NoReturn
 
-from damper.errors import DamperError, MissingExtraError
+from damper.errors import DamperError, MissingExtraError, did_you_mean
 from damper.version import __version__
 
 COMMANDS = {
@@ -65,8 +64,7 @@ def _run(name: str = "--help", *arguments: str) -> None:
     elif name in COMMANDS:
         _run_command(name, arguments)
     else:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "damper --help describes them."
+        hint = did_you_mean(name, COMMANDS, "damper --help describes them.")
         raise DamperError(f"the command must be one of {', '.join(COMMANDS)}, but {name!r} was given: {hint}")
 
 

@@ -17,7 +17,7 @@ from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.identity import digest
 from damper.methods import METHODS, find_method
 
-SEEDS = 3  # where nobody says how many, or which
+DEFAULT_SEED_COUNT = 3
 MEASURES = {
     "return": ("return", "{:.1f}"),
     "smoothness": ("sm", "{:.3f}"),
@@ -86,9 +86,12 @@ def compare(
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
-    seeds = SEEDS if seeds is None else seeds
+    seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
     runs, evaluations = {}, {}
-    resolved = {m: _for_method(env, backbone, m, seeds, steps, protocol, methods, settings) for m in methods}
+    resolved = {
+        method: resolve(env, backbone, method, seeds, steps, protocol, **_without_others(settings, method, methods))
+        for method in methods
+    }
     path = Path(out) if out else _default_folder(list(resolved.values()), settings)
     for method, own in resolved.items():
         folder = path / method
@@ -107,18 +110,8 @@ def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path
     return shared.with_name(name.replace("/", "_"))
 
 
-def _for_method(
-    env: Any,
-    backbone: str,
-    method: str,
-    seeds: Any,
-    steps: int | None,
-    protocol: str | None,
-    methods: Sequence[str],
-    given: dict[str, Any],
-) -> Settings:
-    """One method's settings: another method's own ones are left out."""
+def _without_others(given: dict[str, Any], method: str, methods: Sequence[str]) -> dict[str, Any]:
+    """The settings given, without those that only other methods have."""
     others = {name for other in methods for name in find_method(other).settings()}
     foreign = others - set(find_method(method).settings())
-    own = {name: value for name, value in given.items() if name not in foreign}
-    return resolve(env, backbone, method, seeds, steps, protocol, **own)
+    return {name: value for name, value in given.items() if name not in foreign}

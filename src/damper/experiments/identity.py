@@ -1,4 +1,4 @@
-"""Who an agent is: everything that can move its result, and nothing that cannot."""
+"""An agent's identity: every setting and simulator version that can change its result, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ PUBLISHED = (
     *("train_freq", "gradient_steps", "net_arch", "activation"),
 )
 NUMERICS = ("dtype", "tf32")
-ADDED = ("norm_obs",)  # off in the first records, which do not name it
-LATER = {"units": "policy"}  # settings of methods that came after the first records, with what those were made with
+# Settings that came after the first records. At the values that those were made with, identities leave them out.
+ADDED = ("norm_obs",)  # of training; off in the first records
+ADDED_TO_METHODS = {"units": "policy"}
 
 
 def identity(
@@ -47,11 +48,11 @@ def identity(
         "task": recorded_name(settings["env"]),
         "backbone": backbone,
         "method": chosen,
-        "method_settings": without_later(method),
+        "method_settings": without_added(method),
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
         "training": {name: own[name] for name in (*PUBLISHED, *BACKBONE_ONLY[backbone], *_added(own))},
-        # ``overlap`` was a setting once: every record says whether its agent was trained with it.
+        # A setting that was removed; every record holds it.
         "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],
         "physics": dict(physics),
@@ -64,20 +65,21 @@ def identity(
 
 
 def _added(settings: Mapping[str, Any]) -> list[str]:
-    """Settings of training that came after the first records, where they change something."""
+    """The ``ADDED`` settings that are on."""
     return [name for name in ADDED if settings.get(name)]
 
 
-def without_later(method_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A method's settings without those that came after the first records, where they change nothing."""
-    return {name: value for name, value in method_settings.items() if name not in LATER or value != LATER[name]}
+def without_added(method_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's settings without the ``ADDED_TO_METHODS`` ones at their first values."""
+    first = ADDED_TO_METHODS
+    return {name: value for name, value in method_settings.items() if name not in first or value != first[name]}
 
 
 @cache
 def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
     """All of a method's settings as the paper has them for a task."""
     own: Mapping[str, Any] = canonical(
-        without_later({**find_method(method).settings(), **preset(method, task, backbone)})
+        without_added({**find_method(method).settings(), **preset(method, task, backbone)})
     )
     return own
 

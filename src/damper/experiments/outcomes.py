@@ -1,4 +1,4 @@
-"""What becomes of each population: its records are kept as it ends, and a failure is told when the others are done."""
+"""Outcomes of several populations: records are stored as each one ends, failures raised when all are done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Failed = tuple[Job, Exception]
 
 
 class Outcomes:
-    """Keeps records and collects failures; leaving its ``with`` block raises what failed.
+    """Stores records and collects failures; leaving its ``with`` block raises what failed.
 
     Args:
         store: where records go.
@@ -35,7 +35,7 @@ class Outcomes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None and self.failed:
-            raise explained(self.failed)
+            raise combined_error(self.failed)
 
     def take(self, job: Job, records: Callable[[], list[Record] | None]) -> None:
         """Keep a population's records, or its failure.
@@ -50,39 +50,39 @@ class Outcomes:
                 self.store.add(record)
             said = "is being trained by another process" if found is None else "is done"
         except Exception as error:
-            _let_go(error)
+            _clear_frames(error)
             self.failed.append((job, error))
             said = "failed"
         self.left -= 1
         if self.progress:
-            say(f"{called(job)} {said}; {counted(self.left, 'population')} to go")
+            say(f"{describe(job)} {said}; {counted(self.left, 'population')} to go")
 
 
-def explained(failed: Sequence[Failed]) -> Exception:
-    """One error for all that failed: users' mistakes in a sentence, anything else as it is, with a note of where."""
+def combined_error(failed: Sequence[Failed]) -> Exception:
+    """One error for all failures: a sentence where all are users' mistakes, otherwise the errors with notes."""
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
-        others = ", ".join(called(job) for job, _ in failed[1:])
-        return DamperError(f"{called(first)}: {mistake}" + (f" (Failed too: {others}.)" if others else ""))
+        others = ", ".join(describe(job) for job, _ in failed[1:])
+        return DamperError(f"{describe(first)}: {mistake}" + (f" (Failed too: {others}.)" if others else ""))
     for job, error in failed:
-        error.add_note(f"{called(job)} failed. What the others finished is kept; the same command goes on with it.")
+        error.add_note(f"{describe(job)} failed. What the others finished is kept; the same command goes on with it.")
     errors = [error for _, error in failed]
     return errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} populations failed", errors)
 
 
-def called(job: Job) -> str:
-    """A population in words."""
+def describe(job: Job) -> str:
+    """A population's environment, backbone, methods and size, for messages."""
     methods = ", ".join(dict.fromkeys(agent.settings.method for agent in job.wanted))
     return f"{job.settings.env_id} {job.settings.backbone} {methods} ×{len(job.wanted)}"
 
 
 def _mistake(error: Exception) -> DamperError | None:
-    """A user's mistake, which Ray wraps into one of the same type that tells a long story; None for anything else."""
+    """The ``DamperError`` itself, which Ray wraps with a remote traceback; None for any other error."""
     return next((e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None)
 
 
-def _let_go(error: BaseException | None) -> None:
-    """Free what the frames of a failure hold: the next population needs the memory."""
+def _clear_frames(error: BaseException | None) -> None:
+    """Free the local variables that a traceback holds: the next population needs the memory."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__

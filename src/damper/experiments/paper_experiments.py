@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,7 +9,7 @@ from typing import Any
 
 from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
-from damper.errors import DamperError
+from damper.errors import DamperError, did_you_mean
 from damper.experiments.identity import digest, identity, physics
 from damper.tasks import PAPER_TASKS, find_task, task_name
 
@@ -79,8 +78,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
-        close = difflib.get_close_matches(name, EXPERIMENTS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(EXPERIMENTS)}."
+        hint = did_you_mean(name, EXPERIMENTS, f"known are {', '.join(EXPERIMENTS)}.")
         raise DamperError(f"experiment must be one of the paper's, but {name!r} was given: {hint}")
     return EXPERIMENTS[name]
 

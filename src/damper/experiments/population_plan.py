@@ -1,4 +1,4 @@
-"""Missing agents as few populations: what one batch can train is one population."""
+"""Which agents train together: the missing ones packed into as few populations as possible."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class Job:
         return out / str(recorded_protocol(self.settings.protocol)) / self.name
 
 
-def pack(missing: Iterable[AgentSpec], most: int | None = None) -> list[Job]:
-    """Populations that together hold exactly the missing agents, each no larger than ``most``."""
-    if most is not None and most < 1:
-        raise DamperError(f"population must be at least 1 agent, but {most} was given.")
+def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Job]:
+    """Populations that together hold exactly the missing agents, each no larger than ``max_agents``."""
+    if max_agents is not None and max_agents < 1:
+        raise DamperError(f"population must be at least 1 agent, but {max_agents} was given.")
     families: dict[Hashable, list[AgentSpec]] = {}
     for agent in missing:
         families.setdefault(_family(agent.settings), []).append(agent)
     return [
         Job(population_settings([agent.settings for agent in part]), tuple(part))
         for family in families.values()
-        for part in _parts(family, most)
+        for part in _parts(family, max_agents)
     ]
 
 
 def _family(settings: Settings) -> Hashable:
-    """What agents of one population share: everything but the seed, the method's numbers, and on a GPU the rule.
+    """What agents of one population must share: everything but the seed, the method's numbers and, on a GPU, the rule.
 
-    On a CPU, which a population of plain agents fills as well, those would pay for a gradient that they do not use.
+    On a CPU rules have populations of their own: plain agents would pay for an auxiliary gradient that they do not use.
     """
     kinds = {name: None if is_number(value) else value for name, value in settings.method_settings.items()}
     record = {**settings.record(), "seeds": None, "method_settings": kinds}
@@ -72,8 +72,8 @@ def _rule_may_differ(settings: Settings) -> bool:
     return usual and method.losses == METHODS["damper"].losses and method.rule is not None and mixes(find(method.rule))
 
 
-def _parts(family: Sequence[AgentSpec], most: int | None) -> list[Sequence[AgentSpec]]:
-    """As few parts of no more than ``most`` agents as there can be, as equal as they can be."""
-    count = -(-len(family) // (most or len(family)))
+def _parts(family: Sequence[AgentSpec], max_agents: int | None) -> list[Sequence[AgentSpec]]:
+    """As few parts of no more than ``max_agents`` agents as there can be, as equal as they can be."""
+    count = -(-len(family) // (max_agents or len(family)))
     ends = [i * len(family) // count for i in range(count + 1)]
     return [family[start:end] for start, end in itertools.pairwise(ends)]

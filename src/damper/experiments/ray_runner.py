@@ -46,7 +46,9 @@ def run_on_ray(
         cores: processor cores for each population.
     """
     ray = _connect(address)
-    task = ray.remote(_work).options(num_cpus=cores, num_gpus=float(device.startswith("cuda")), max_retries=RETRIES)
+    task = ray.remote(_run_remote).options(
+        num_cpus=cores, num_gpus=float(device.startswith("cuda")), max_retries=RETRIES
+    )
     waiting = {}
     for job, folder in jobs:
         job = Job(replace(job.settings, device=device), job.wanted)
@@ -57,7 +59,7 @@ def run_on_ray(
             outcomes.take(waiting.pop(done), partial(ray.get, done))
 
 
-def _work(job: Job, folder: str, command: str) -> list[Record] | None:
+def _run_remote(job: Job, folder: str, command: str) -> list[Record] | None:
     """On a worker: train or go on, evaluate, send the records back."""
     return run_job(job, Path(folder), command, progress=False)
 

@@ -1,4 +1,4 @@
-"""From a finished run and its evaluation to records: small, plain, complete."""
+"""Make records from a finished run and its evaluation."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from damper.rollout import Episode
 from damper.tasks import PAPER_TASKS
 
 DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")
-CURVE = (*EPISODE_VALUES, *DIAGNOSTIC_CURVES)
-POINTS = 100
+CURVE_COLUMNS = (*EPISODE_VALUES, *DIAGNOSTIC_CURVES)
+CURVE_POINTS = 100
 TRACED_SEEDS = 2  # of a cell; more would fill the repository with pictures nobody looks at
-LEVELS = 65534
+TRACE_LEVELS = 65534  # steps of a 16-bit action
 
 
 def make_record(
@@ -92,13 +92,13 @@ def _rounded(value: Any, digits: int) -> Any:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def curve(metrics: Sequence[Mapping[str, Any]], agent: int, points: int = POINTS) -> dict[str, list[Any]]:
+def curve(metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS) -> dict[str, list[Any]]:
     """One agent's training at no more than ``points`` steps: means over the lines between them, None where unknown."""
     if not metrics:
         return {"step": []}
     parts = [part for part in np.array_split(np.arange(len(metrics)), min(points, len(metrics))) if len(part)]
     out: dict[str, list[Any]] = {"step": [metrics[part[-1]]["step"] for part in parts]}
-    for name in CURVE:
+    for name in CURVE_COLUMNS:
         values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
         means = [
             _rounded(np.mean(found), 5) if (found := [v for v in own if v is not None]) else None for own in values
@@ -116,7 +116,7 @@ def _known(line: Mapping[str, Any], name: str, agent: int) -> float | None:
 def pack_trace(episode: Episode) -> dict[str, Any]:
     """An episode's executed actions in 16 bits: level k stands for ``low + (k/65534 + ½)(high − low)``."""
     low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
-    levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * LEVELS).astype("<i2")
+    levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * TRACE_LEVELS).astype("<i2")
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()
     return {"seed": episode.seed, "shape": list(levels.shape), "low": low.tolist(), "high": high.tolist(), "data": data}
 
@@ -126,5 +126,5 @@ def unpack_trace(trace: Mapping[str, Any]) -> NDArray[np.float64]:
     steps, dims = trace["shape"]
     levels = np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2").reshape(dims, steps).T
     low, high = np.array(trace["low"]), np.array(trace["high"])
-    actions: NDArray[np.float64] = low + (levels / LEVELS + 0.5) * (high - low)
+    actions: NDArray[np.float64] = low + (levels / TRACE_LEVELS + 0.5) * (high - low)
     return actions

@@ -25,7 +25,7 @@ from damper.experiments.runner import plan, run_here
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
-_SHOWN = ("device", "compile")  # of how it runs, what a record's command tells; the rest is this machine's own affair
+_SHOWN = ("device", "compile")  # the execution settings that a record's command names
 Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
 
 
@@ -110,7 +110,7 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
     """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes."""
     store = Store(Path(results))
     records = list(store)
-    known = {_loosely(record.identity) for record in records}
+    known = {_digest_on_any_platform(record.identity) for record in records}
     rows = []
     for name in request.experiments or tuple(EXPERIMENTS):
         experiment = find_experiment(name)
@@ -121,9 +121,18 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
         agents = expand_request(one)
         missing = [agent for agent in agents if not store.has(agent.identity)]
         jobs = pack(missing)
-        done, elsewhere = len(agents) - len(missing), sum(_loosely(agent.identity) in known for agent in missing)
-        rows.append(Progress(name, experiment.title, request.protocol, done, len(agents), elsewhere, len(jobs),
-                             estimate(jobs, records)))  # fmt: skip
+        rows.append(
+            Progress(
+                name,
+                experiment.title,
+                request.protocol,
+                done=len(agents) - len(missing),
+                total=len(agents),
+                elsewhere=sum(_digest_on_any_platform(agent.identity) in known for agent in missing),
+                populations=len(jobs),
+                seconds=estimate(jobs, records),
+            )
+        )
     return rows
 
 
@@ -134,8 +143,8 @@ def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -
     return Progress(name, experiment.title, protocol, len(done), len(total), 0, 0, None)
 
 
-def _loosely(identity: Mapping[str, Any]) -> str:
-    """Who an agent is, whatever simulated it."""
+def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
+    """Digest of an identity without simulator and numerics."""
     return digest({name: value for name, value in identity.items() if name not in ("envs", "physics", "numerics")})
 
 

@@ -1,4 +1,4 @@
-"""Populations on this machine: train, evaluate, record; what was begun is gone on with."""
+"""Populations in this process: train or resume, evaluate, record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from damper.experiments.store import Record, Store
 
 
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
-    """Train a population, or go on with it, and evaluate its agents; None if another process is at it."""
+    """Train or resume a population and evaluate its agents; None if another process is training it."""
     check_physics(job)
     try:
         with run_lock(folder):
@@ -37,7 +37,7 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
 
 
 def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
-    """One population after another in this process; one that another process is at is passed over."""
+    """Run jobs one after another in this process; one that another process is training is skipped."""
     with Outcomes(store, len(jobs), progress) as outcomes:
         for job, folder in jobs:
             outcomes.take(job, partial(run_job, job, folder, command, progress))
@@ -75,7 +75,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     return records
 
 
-def plan(missing: Sequence[AgentSpec], out: Path, most: int | None = None) -> list[tuple[Job, Path]]:
+def plan(missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None) -> list[tuple[Job, Path]]:
     """Jobs and folders for the missing agents: runs already begun in ``out`` first, new populations for the rest."""
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
@@ -86,7 +86,7 @@ def plan(missing: Sequence[AgentSpec], out: Path, most: int | None = None) -> li
             jobs.append((job, run.path))
             for agent in job.wanted:
                 del left[agent.digest]
-    return [*jobs, *((job, job.folder(out)) for job in pack(left.values(), most))]
+    return [*jobs, *((job, job.folder(out)) for job in pack(left.values(), max_agents))]
 
 
 def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:

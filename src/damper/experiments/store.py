@@ -1,6 +1,6 @@
-"""The results store: one small JSON file per trained agent, named by who it is; no index to damage.
+"""The results store: one small JSON file per trained agent, named by its identity; there is no index.
 
-Files are written whole or not at all and never changed afterwards, so several processes can fill one store, and
+Files are written atomically and never changed afterwards, so several processes can fill one store, and
 merging two stores is copying what the other one lacks.
 """
 
@@ -20,8 +20,8 @@ from damper.experiments.identity import digest
 from damper.experiments.timings import read_timings, timing_path
 
 FORMAT = 1
-_LATER = ("sources", "origin")  # not in records from before them
-_OPTIONAL = (*_LATER, "policy")
+_ADDED_FIELDS = ("sources", "origin")  # not in the first records
+_OPTIONAL_FIELDS = (*_ADDED_FIELDS, "policy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Record:
 
     def text(self) -> str:
         """As JSON, a line per field, so that a difference in git shows what differs."""
-        content = {name: value for name, value in asdict(self).items() if value or name not in _LATER}
+        content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
         del content["policy"]
         lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in content.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -86,13 +86,8 @@ def read_record(path: Path) -> Record:
     """A record from its file; one that is damaged, misnamed or of another format is refused."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        record = Record(
-            **{
-                f.name: content[f.name]
-                for f in fields(Record)
-                if f.name in content or f.name not in (*_LATER, "policy")
-            }
-        )
+        names = [f.name for f in fields(Record) if f.name in content or f.name not in _OPTIONAL_FIELDS]
+        record = Record(**{name: content[name] for name in names})
         sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamperError(f"{path} is no whole record ({error}): delete it and run the experiment again.") from error

@@ -12,7 +12,7 @@ from typing import Any
 from damper.engine.run.files import write_bytes
 from damper.experiments.identity import digest
 
-_LATER = ("source", "origin", "rounds")  # not in timings from before them
+_ADDED_FIELDS = ("source", "origin", "rounds")  # not in the first timings
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Timing:
 
     def text(self) -> str:
         """As JSON; what an older timing lacks is left out."""
-        content = {name: value for name, value in asdict(self).items() if value or name not in _LATER}
+        content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
@@ -90,9 +90,8 @@ def read_timings(results: Path) -> list[Timing]:
     for path in sorted((results / "bench").glob("*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            found.append(
-                Timing(**{f.name: content[f.name] for f in fields(Timing) if f.name in content or f.name not in _LATER})
-            )
+            names = [f.name for f in fields(Timing) if f.name in content or f.name not in _ADDED_FIELDS]
+            found.append(Timing(**{name: content[name] for name in names}))
         except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{path} is no whole timing ({error}): delete it and measure again.", stacklevel=2)
     return found

@@ -1,4 +1,4 @@
-"""Populations in processes of this machine: one GPU is seldom full with one, two cores seldom with either."""
+"""Several populations at once on this machine, one process each: one population seldom fills a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_jobs(
     progress: bool = True,
     workers: int | None = None,
 ) -> None:
-    """Run jobs in ``workers`` processes, or in this one; by default several at once on a GPU, which has room."""
+    """Run jobs in ``workers`` processes, or in this one where that is 1; by default ``fitting_workers``."""
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
     if count == 1:
         run_here(jobs, store, command, progress)
@@ -44,7 +44,7 @@ def run_jobs(
 
 
 def fitting_workers(jobs: Sequence[Job]) -> int:
-    """One for each population on a GPU, ten at most, as long as each has two cores; on a CPU, which one fills, one."""
+    """On a GPU one for each population, at most ten, each with two cores; on a CPU 1, since one population fills it."""
     return max(1, min(len(jobs), MOST_ON_A_GPU, usable_cores() // 2)) if _on_gpu(jobs) else 1
 
 
@@ -85,7 +85,7 @@ def run_in_workers(
             if on_gpu and not shared and progress:
                 say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
             waiting = {
-                pool.submit(_run_apart, with_env_threads(job, threads), folder, command, threads): job
+                pool.submit(_run_in_own_process, with_env_threads(job, threads), folder, command, threads): job
                 for job, folder in longest_first
             }
             for done in as_completed(waiting):
@@ -95,7 +95,7 @@ def run_in_workers(
 
 
 class _StopWorkers(StopSignals):
-    """Hands a signal on, so that every population stops with everything saved and no new one begins."""
+    """Passes a signal on to the workers: every population saves and stops, and no new one begins."""
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         super().receive(number, frame)
@@ -111,7 +111,7 @@ def _prepare(threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run_apart(job: Job, folder: Path, command: str, threads: int) -> list[Record] | None:
+def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> list[Record] | None:
     """``run_job`` in a process of its own: whatever kills it takes no other population with it."""
     # A fresh interpreter: a forked one would inherit a CUDA context that it cannot use.
     context = multiprocessing.get_context("spawn")

@@ -7,7 +7,6 @@ returns the primary, bit for bit.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.errors import DamperError
+from damper.errors import DamperError, did_you_mean
 from damper.rules._cpu_fast import apply_rows, apply_single
 from damper.rules._per_agent import mixes, per_agent
 from damper.rules._report import GradientReport, apply_reported
@@ -78,8 +77,7 @@ def find(rule: str | Rule) -> Rule:
     if "," in rule:
         return _per_agent(rule)
     if rule not in RULES:
-        close = difflib.get_close_matches(str(rule), RULES, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(RULES))}."
+        hint = did_you_mean(rule, RULES, f"known are {', '.join(sorted(RULES))}.")
         raise DamperError(f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}")
     return RULES[rule]
 
