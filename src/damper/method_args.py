@@ -17,18 +17,21 @@ from damper.rules._two_vector import Rule
 def choose(
     method: str | Method, rule: str | Rule | None = None, auxiliary: str | None = None, critic: str | None = None
 ) -> str | Method:
-    """The method with some of its parts exchanged: its name where a name tells it all."""
+    """The method with some of its parts exchanged, by name where a name describes it.
+
+    A rule for a method without an actor loss brings the temporal one.
+    """
     parts = {"auxiliary": auxiliary, "critic": critic, "rule": None if callable(rule) else rule}
     given = {name: part for name, part in parts.items() if part is not None}
     found = find_method(method)
     if given:
-        own = components(found.name)._asdict()
-        if own["auxiliary"] is None:
+        own = components(found.name)._replace(**given)
+        if own.auxiliary is None and own.rule is None:
             raise DamperError(
-                f"{' and '.join(given)} must change a method that has an actor loss, but method {found.name!r} has "
-                "none: leave method at 'damper'."
+                f"critic must change a method that has an actor loss, but method {found.name!r} has none: use method "
+                f"{own.critic!r}, or name an auxiliary too."
             )
-        found = compose(**{**own, **given})
+        found = compose(own.auxiliary or "temporal", own.rule, own.critic)
         method = found.name
     if callable(rule):
         return replace(found, name=getattr(rule, "__name__", "custom"), rule=rule)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What people read in a terminal or a pipe: sentences that nothing breaks, tables that fit."""
+"""Output to a terminal or a pipe: sentences without inserted line breaks, tables that fit the width."""
 
 from __future__ import annotations
 

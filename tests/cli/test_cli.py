@@ -121,7 +121,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "MountainCarContinuous-v0"), "steps must be given"),
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
         (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be numbers, or 'auto'"),
-        (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use --method pave, or name an auxiliary"),
+        (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use method 'pave', or name an auxiliary"),
         (("train", "Pendulum-v1", "--overlap"), "--overlap must be left out: it was removed, since updates run while"),
         (("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"), "seeds must be left out where --seed names them"),
         (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),

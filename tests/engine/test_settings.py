@@ -107,6 +107,7 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
 
 def test_a_part_of_the_method_is_exchanged_by_its_name_as_everywhere() -> None:
     assert resolve("Pendulum", rule="pcgrad").method == "pcgrad"
+    assert resolve("Pendulum", method="pave", rule="pcgrad").method == "pcgrad+pave"
     assert resolve("Pendulum", auxiliary="grad-caps", critic="pave", eta=0.5).method == "damper+grad-caps+pave"
 
 

@@ -7,25 +7,9 @@ from typing import Any
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.train import Train
 from damper.engine.run.files import check_folder
+from damper.engine.settings import METHOD_PARTS
 from damper.engine.train import train
-from damper.errors import DamperError
-from damper.methods import components, compose
 from damper.terminal import counted, quoted, say
-
-
-def _method(options: Train) -> str:
-    """The method with the parts named instead of its own."""
-    named = {"auxiliary": options.auxiliary, "rule": options.rule, "critic": options.critic}
-    changed = {part: value for part, value in named.items() if value is not None}
-    if not changed:
-        return options.method
-    auxiliary, rule, critic = components(options.method)._replace(**changed)
-    if auxiliary is None and rule is None:
-        raise DamperError(
-            f"critic must join an actor loss, but method {options.method!r} has none: use --method {critic}, or name "
-            "an auxiliary too."
-        )
-    return compose(auxiliary or "temporal", rule, critic).name
 
 
 def run(options: Train) -> None:
@@ -33,10 +17,11 @@ def run(options: Train) -> None:
     if options.out is not None:
         check_folder("out", options.out)
     settings: dict[str, Any] = given(options.engine, options.settings)
+    settings |= {part: name for part in METHOD_PARTS if (name := getattr(options, part)) is not None}
     run = train(
         options.env,
         options.backbone,
-        _method(options),
+        options.method,
         chosen_seeds(options.seeds, options.seed_list, Train.seeds),
         options.steps,
         options.protocol,

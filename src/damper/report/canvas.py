@@ -1,4 +1,4 @@
-"""The sheet that pictures are drawn on: one style, files written whole, the same drawing the same bytes."""
+"""Figures of the theory and the architecture: one matplotlib style, written atomically, byte for byte reproducible."""
 
 from __future__ import annotations
 

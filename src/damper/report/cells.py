@@ -26,7 +26,6 @@ MEASURES = {
     "spectral_roughness": "roughness",
     "length": "length",
 }
-HIGHER_IS_BETTER = ("return", "length")
 
 
 @dataclass(frozen=True, eq=False)

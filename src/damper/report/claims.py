@@ -20,12 +20,12 @@ from damper.experiments.timings import Timing
 from damper.report.cells import Setup
 from damper.report.comparisons import (
     BETTER,
-    CLOSE,
+    CLOSE_MARGIN,
     FAILS,
     HOLDS,
     LEANS,
     OPEN,
-    REACHED,
+    REACHED_SHARE,
     Check,
     Evidence,
     Side,
@@ -41,19 +41,23 @@ from damper.tasks import PAPER_TASKS
 
 BACKBONES = ("td3", "sac")
 RIVALS = tuple(method for method in TABLE_METHODS if method not in ("plain", "damper"))
-LOWEST = {"td3": ("LunarLander", "Ant", "Hopper", "Walker"), "sac": ("LunarLander", "Reacher", "Ant", "Walker")}
-# The fixed weights that the paper names, and the methods they are said to beat in both measures.
-NAMED = {"Ant": 0.75, "LunarLander": 0.80, "Hopper": 0.80, "Pendulum": 0.85}
-BEATEN = {
+LOWEST_SM = {
+    "td3": ("LunarLander", "Ant", "Hopper", "Walker"),
+    "sac": ("LunarLander", "Reacher", "Ant", "Walker"),
+}
+# The fixed weights λ that the paper names, the methods they are said to beat in both measures, the methods that are
+# said to be smoother than them, and the weights that are said to be smoother than every method at a lower return.
+PAPER_WEIGHTS = {"Ant": 0.75, "LunarLander": 0.80, "Hopper": 0.80, "Pendulum": 0.85}
+BEATEN_BY_WEIGHT = {
     "Ant": RIVALS,
     "LunarLander": ("grad-caps", "asap", "l2c2", "pave"),
     "Hopper": ("caps", "asap", "l2c2", "pave"),
     "Pendulum": ("asap", "l2c2"),
 }
-SMOOTHER = {"LunarLander": ("caps",), "Pendulum": ("caps", "pave")}
-SMOOTHEST = {"Reacher": 0.95, "Walker": 0.95}
-WEAK, FREQUENT = 1.0, 0.25
-OVERHEAD = {"td3": 0.448, "sac": 0.313}
+SMOOTHER_THAN_WEIGHT = {"LunarLander": ("caps",), "Pendulum": ("caps", "pave")}
+SMOOTHEST_WEIGHT = {"Reacher": 0.95, "Walker": 0.95}
+WEAK_RATIO, FREQUENT_CONFLICT = 1.0, 0.25
+PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
 
 
 class Verdict(NamedTuple):
@@ -110,7 +114,7 @@ def _lower_everywhere(e: Evidence) -> Checks:
 
 
 def _lowest(e: Evidence) -> Checks:
-    for backbone, tasks in LOWEST.items():
+    for backbone, tasks in LOWEST_SM.items():
         for task in tasks:
             yield _best(e, backbone, task, "smoothness", ("plain", *RIVALS), "lower")
 
@@ -136,8 +140,8 @@ def _reduction(e: Evidence, task: str, measure: str, ours: str, theirs: str, wor
     x, y = (printed("td3", method, task, measure) for method in (ours, theirs))
     assert x is not None and y is not None
     size = 1 - x.mean / y.mean
-    words = f"{word}: the paper's is {percent(size)} lower, {percent(REACHED * size)} counts"
-    return _pair(e, "td3", task, measure, ours, theirs, "lower", by=REACHED * size, words=words)
+    words = f"{word}: the paper's is {percent(size)} lower, {percent(REACHED_SHARE * size)} counts"
+    return _pair(e, "td3", task, measure, ours, theirs, "lower", by=REACHED_SHARE * size, words=words)
 
 
 def _best_return(e: Evidence) -> Checks:
@@ -157,9 +161,9 @@ def _gradient_regime(e: Evidence) -> Checks:
         for task in PAPER_TASKS:
             ratio, conflict = (e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict"))
             place = f"{backbone.upper()} {task}"
-            yield against(f"{place} n_T/n_R", ratio, WEAK, "lower", f"weak: below {WEAK:g}")
-            words = f"frequent: above {FREQUENT:g}; unrelated directions give 0.5"
-            yield against(f"{place} share of updates in conflict", conflict, FREQUENT, "higher", words)
+            yield against(f"{place} n_T/n_R", ratio, WEAK_RATIO, "lower", f"weak: below {WEAK_RATIO:g}")
+            words = f"frequent: above {FREQUENT_CONFLICT:g}; unrelated directions give 0.5"
+            yield against(f"{place} share of updates in conflict", conflict, FREQUENT_CONFLICT, "higher", words)
 
 
 # --- ablations ----------------------------------------------------------------------------------------------------
@@ -198,8 +202,8 @@ def _pegrad(e: Evidence) -> Checks:
     for task in ("LunarLander", "Hopper"):
         yield _pair(e, "td3", task, "return", "damper", "pegrad", "higher")
     yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "lower", concession=True)
-    words = f"slightly: no more than {percent(CLOSE)} lower"
-    yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "higher", by=CLOSE, words=words)
+    words = f"slightly: no more than {percent(CLOSE_MARGIN)} lower"
+    yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "higher", by=CLOSE_MARGIN, words=words)
 
 
 def _eta(e: Evidence) -> Checks:
@@ -243,7 +247,7 @@ def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list
     """Weights before the methods that one of them is said to beat, in both measures."""
     found: dict[float, list[Check]] = {weight: [] for weight in weights}
     for measure, expect in (("return", "higher"), ("smoothness", "lower")):
-        rivals = [e.side("td3", task, rival, measure) for rival in BEATEN[task]]
+        rivals = [e.side("td3", task, rival, measure) for rival in BEATEN_BY_WEIGHT[task]]
         for weight in weights:
             ours = _weight(e, task, weight, measure)
             found[weight].append(extreme(where("td3", task, measure), ours, rivals, expect, tries=len(weights)))
@@ -251,12 +255,12 @@ def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list
 
 
 def _strong_weight(e: Evidence) -> Checks:
-    for task, weight in NAMED.items():
+    for task, weight in PAPER_WEIGHTS.items():
         yield from _beats(e, task, [weight])[weight]
 
 
 def _best_weight(e: Evidence) -> Checks:
-    for task, rivals in BEATEN.items():
+    for task, rivals in BEATEN_BY_WEIGHT.items():
         found = _beats(e, task, WEIGHTS)
         words = {weight: together(check.verdict for check in checks) for weight, checks in found.items()}
         verdict = next(word for word in (HOLDS, LEANS, OPEN, FAILS) if word in words.values())
@@ -282,20 +286,20 @@ def _margins(e: Evidence) -> Checks:
         theirs = printed("td3", baseline, task, "smoothness")
         assert theirs is not None
         size = 1 - named[task] / theirs.mean
-        words = f"the paper's is {percent(size, 1)} lower, {percent(REACHED * size, 1)} counts"
+        words = f"the paper's is {percent(size, 1)} lower, {percent(REACHED_SHARE * size, 1)} counts"
         rivals = [e.side("td3", task, rival, "smoothness") for rival in RIVALS]
-        ours, place = _weight(e, task, NAMED[task], "smoothness"), where("td3", task, "smoothness")
-        yield extreme(place, ours, rivals, "lower", by=REACHED * size, words=words)
-    sides = _weight(e, "Hopper", NAMED["Hopper"], "return"), e.side("td3", "Hopper", "pave", "return")
+        ours, place = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), where("td3", task, "smoothness")
+        yield extreme(place, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
+    sides = _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"), e.side("td3", "Hopper", "pave", "return")
     yield close(where("td3", "Hopper", "return"), *sides)
 
 
 def _limits(e: Evidence) -> Checks:
-    for task, methods in SMOOTHER.items():
-        weight = _weight(e, task, NAMED[task], "smoothness")
+    for task, methods in SMOOTHER_THAN_WEIGHT.items():
+        weight = _weight(e, task, PAPER_WEIGHTS[task], "smoothness")
         for method in methods:
             yield compare(where("td3", task, "smoothness"), e.side("td3", task, method, "smoothness"), weight, "lower")
-    for task, value in SMOOTHEST.items():
+    for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("smoothness", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
             yield extreme(where("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
@@ -365,15 +369,15 @@ def _cost(timings: Sequence[Timing]) -> Checks:
 
 
 def _overhead(timings: Sequence[Timing]) -> Checks:
-    for backbone, overhead in OVERHEAD.items():
-        most = 1 + overhead * (2 - REACHED)
+    for backbone, overhead in PAPER_OVERHEAD.items():
+        most = 1 + overhead * (2 - REACHED_SHARE)
         for place, one in _by_machine(timings, backbone):
             words = f"{place}: cost over plain (the paper's {1 + overhead:.3f}×, up to {most:.2f}× counts)"
             if one is None:
                 yield Check(f"{words}: not yet measured with its spread", OPEN)
                 continue
             check = _ratio(words, one, "plain", most, "lower")
-            least = _ratio("", one, "plain", 1 + overhead * REACHED, "lower")
+            least = _ratio("", one, "plain", 1 + overhead * REACHED_SHARE, "lower")
             yield check._replace(verdict=BETTER) if least.verdict == HOLDS else check
 
 

@@ -24,10 +24,10 @@ from damper.report.statistics import LEVEL, Array, Interval, difference, known, 
 
 HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
 VERDICTS = (HOLDS, LEANS, FAILS, BETTER, OPEN)
-ENOUGH = 5
+MIN_SEEDS = 5
 # A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
-REACHED = 0.9
-CLOSE = 0.05
+REACHED_SHARE = 0.9
+CLOSE_MARGIN = 0.05
 
 
 class Check(NamedTuple):
@@ -74,14 +74,14 @@ class Evidence:
         cell = self.cell(backbone, task, method, **changed)
         values = cell.means(measure) if cell else np.array([])
         changes = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
-        return Side(title(method, backbone) + changes, values if len(values) >= ENOUGH else None)
+        return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None)
 
     def gradients(self, backbone: str, task: str, name: str) -> Side:
         """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""
         cell = self.cell(backbone, task, "damper")
         columns = [known(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
         values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
-        return Side("DAMPER", values if len(values) >= ENOUGH else None)
+        return Side("DAMPER", values if len(values) >= MIN_SEEDS else None)
 
 
 _LETTERS = {"eta": "η", "weight": "λ"}
@@ -153,12 +153,12 @@ def compare(
 
 def close(place: str, ours: Side, theirs: Side) -> Check:
     """Our mean is within 5 % of theirs: holds if the whole interval is, leans if the mean is."""
-    words = _note(f"close: within {percent(CLOSE)}")
+    words = _note(f"close: within {percent(CLOSE_MARGIN)}")
     if ours.values is None or theirs.values is None:
         return Check(f"{place}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
     gap, interval = difference(ours.values, theirs.values, claim_level())
     assert interval is not None
-    margin = CLOSE * abs(theirs.mean)
+    margin = CLOSE_MARGIN * abs(theirs.mean)
     verdict, sure = FAILS, interval.low > margin or interval.high < -margin
     if abs(gap) <= margin:
         sure = -margin <= interval.low and interval.high <= margin

@@ -14,8 +14,8 @@ from damper.engine.run.seed_groups import group_by_settings
 from damper.report.style import draw_curve, pyplot, save, shades
 
 PANELS = {"return": "return", "sm": "sm (training)"}
-STRONG = ("plain", "damper")  # whose seeds' range is shaded where shades of all would hide each other
-FEW = 3
+EMPHASISED = ("plain", "damper")  # whose seeds' range is shaded where shades of all would hide each other
+MAX_SHADED = 3
 
 
 def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
@@ -35,9 +35,9 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
     for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
         for method, run, members, label, look in lines:
             steps, values = _series(run, measure, members)
-            few = len(lines) <= FEW
+            few = len(lines) <= MAX_SHADED
             if len(steps):
-                draw_curve(axis, steps, values, look, label, few or method in STRONG, few or method in STRONG)
+                draw_curve(axis, steps, values, look, label, few or method in EMPHASISED, few or method in EMPHASISED)
         axis.set(xlabel="step", ylabel=words)
         axis.xaxis.set_major_formatter("{x:,.0f}")
     axes[-1].set_yscale("log")

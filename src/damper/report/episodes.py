@@ -1,4 +1,4 @@
-"""What an evaluation has to show: one episode per setting, as a trace or as a film."""
+"""First episodes of an evaluation, one per setting, as traces or as a video."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from damper.report.video import film, write_video
 from damper.rollout import Episode
 from damper.tasks import find_task
 
-MOST = 6  # films side by side
+MAX_FILMS = 6  # films side by side
 
 
 def first_episodes(evaluation: Evaluation, method: str) -> dict[str, Trace]:
@@ -45,8 +45,8 @@ def film_evaluations(
     """
     found = [(f"{name} {label}".removesuffix(" all"), own, episode, trace)
              for name, own in evaluations.items() for label, episode, trace in _first(own, name)]  # fmt: skip
-    if len(found) > MOST:
-        raise DamperError(f"a video must have at most {MOST} settings side by side, but {len(found)} were given.")
+    if len(found) > MAX_FILMS:
+        raise DamperError(f"a video must have at most {MAX_FILMS} settings side by side, but {len(found)} were given.")
     films = {}
     for label, evaluation, episode, trace in found:
         period = find_task(evaluation.env).period

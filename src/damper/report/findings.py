@@ -11,7 +11,7 @@ from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts
-from damper.report.comparisons import ENOUGH, OPEN, VERDICTS, claim_level, percent, span
+from damper.report.comparisons import MIN_SEEDS, OPEN, VERDICTS, claim_level, percent, span
 from damper.report.headline import main_setups, pairs
 from damper.report.result_tables import code, number
 from damper.report.statistics import difference, mean_interval, starts_error
@@ -36,7 +36,7 @@ def _extent(found: Sequence[Setup]) -> str:
     full = {}
     for setup in main_setups(found):
         cells = [cell for cell in setup.cells if cell.published and cell.method in TABLE_METHODS]
-        full[setup.protocol] = sum(len(cell.seeds) >= ENOUGH for cell in cells)
+        full[setup.protocol] = sum(len(cell.seeds) >= MIN_SEEDS for cell in cells)
     stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in full.items()) or "none"
     whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
     parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
@@ -139,7 +139,7 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
     for setup in main:
         for task in setup.tasks("td3"):
             swept = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
-            cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= ENOUGH]
+            cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= MIN_SEEDS]
             if len(cells) < len(ETAS):
                 continue
             for measure in COMPARED:

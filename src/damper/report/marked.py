@@ -1,4 +1,4 @@
-"""Marked places in Markdown pages, which ``damper report`` fills from the records."""
+"""Fill the marked places of Markdown pages with what ``damper report`` writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows, as plain data: a pure function of the records, rounded to what can be seen."""
+"""The data of ``report.html``: a pure function of the records, rounded to the digits that can be seen."""
 
 from __future__ import annotations
 

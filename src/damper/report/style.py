@@ -1,4 +1,4 @@
-"""How everything is drawn: one look per method in every picture, and files that are the same for the same drawing.
+"""Figures of results: one colour, marker and dash per method in every figure, written byte for byte reproducibly.
 
 Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), markers and dashes also in grey.
 """

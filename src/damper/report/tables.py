@@ -1,4 +1,4 @@
-"""Tables as people read them: in Markdown, in LaTeX."""
+"""Result tables in Markdown and LaTeX."""
 
 from __future__ import annotations
 
