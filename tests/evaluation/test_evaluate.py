@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 import damper
-from damper.evaluation.evaluate import evaluation_seeds, load_records
+from damper.evaluation.evaluate import evaluation_seeds
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary
@@ -96,7 +98,8 @@ def test_summary_separates_spread_over_seeds_from_pooled(run):
 def test_records_and_traces_come_back(run, tmp_path):
     evaluation = damper.evaluate(run, episodes=2)
     evaluation.save(str(tmp_path))
-    records, traces = load_records(tmp_path)
+    records = json.loads((tmp_path / "episodes.json").read_text())["episodes"]
+    traces = load_file(tmp_path / "traces.safetensors")
     assert len(records) == 8
     assert records[0]["training_seed"] == 0
     np.testing.assert_array_equal(traces["executed.0001.6021"], evaluation.episodes[1][1].executed)

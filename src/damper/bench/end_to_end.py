@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -48,45 +48,30 @@ def end_to_end(
     for task in tasks:
         if not backends(task):
             raise DamperError(
-                f"tasks must be ones that can be stepped here, but {task!r} cannot: install damper-rl[mujoco]."
+                f"tasks must be ones that can be stepped here, but {task!r} cannot: pip install "
+                f'"damper-rl[{NEEDS[task].lower()}]".'
             )
-        for backend in backends(task):
-            for backbone in backbones:
-                for method in methods:
-                    settings = _settings(how, task, backend, backbone, method, agents, steps, env_threads)
-                    row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper()}
-                    row |= {"method": method, "agents": agents, "steps/s": speed(settings)}
-                    rows.append({**row, **shares(settings)})
+        for backend, backbone, method in product(backends(task), backbones, methods):
+            settings = resolve(
+                task,
+                backbone,
+                method,
+                range(agents),
+                steps,
+                "authors",
+                batch_size=how.batch_size,
+                device=how.device,
+                tf32=how.tf32,
+                backend=backend,
+                env_threads=env_threads,
+                learning_starts=steps // 6,
+                log_every=max(1, steps // 12),
+                checkpoint_every=0,
+                **MODES[how.mode],
+            )
+            row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper(), "method": method}
+            rows.append({**row, "agents": agents, "steps/s": speed(settings), **shares(settings)})
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
-
-
-def _settings(
-    how: ExecutionMode,
-    task: str,
-    backend: str,
-    backbone: str,
-    method: str,
-    agents: int,
-    steps: int,
-    env_threads: int | None,
-) -> Settings:
-    return resolve(
-        task,
-        backbone,
-        method,
-        range(agents),
-        steps,
-        "damper",
-        batch_size=how.batch_size,
-        device=how.device,
-        tf32=how.tf32,
-        backend=backend,
-        env_threads=env_threads,
-        learning_starts=steps // 6,
-        log_every=max(1, steps // 12),
-        checkpoint_every=0,
-        **MODES[how.mode],
-    )
 
 
 def speed(settings: Settings) -> float:

@@ -88,7 +88,7 @@ def make_learner(
         method,
         range(agents),
         len(data.rows),
-        "damper",
+        "authors",
         batch_size=how.batch_size,
         device=how.device,
         **MODES[how.mode],

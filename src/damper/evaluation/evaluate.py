@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike
@@ -201,8 +200,3 @@ def _stacked(policies: list[Policy]) -> Act:
         return actions.numpy()
 
     return act
-
-
-def load_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, NDArray[np.float32]]]:
-    """What ``Evaluation.save`` wrote: the episodes' numbers and the traces."""
-    return json.loads((folder / "episodes.json").read_text())["episodes"], load_file(folder / "traces.safetensors")
