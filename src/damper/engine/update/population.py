@@ -60,8 +60,8 @@ class Population:
             dtype: of parameters and arithmetic.
             automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
             compiled: whether the update will run inside ``torch.compile``. Gradients then come from shared forward
-                passes, and every step is a few operations on all agents; eagerly they come from autograd, and on a CPU
-                rules and Adam go agent by agent, with fewer passes through memory.
+                passes; eagerly they come from autograd. Eagerly on a CPU, rule and Adam go agent by agent, with fewer
+                passes through memory: 9 to 10 % of a TD3 update with DAMPER, for one agent and for five.
         """
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
