@@ -14,6 +14,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from damper.errors import DamperError
 from damper.sb3 import IndexedReplayBuffer
+from damper.sb3.buffers import indexed
 from tests.sb3.models import OURS, Counter, make, quiet
 
 LENGTHS = (5, 3, 7)
@@ -76,10 +77,21 @@ def test_remembering_rows_changes_no_sample():
     np.random.seed(3)
     first, state = plain.sample(64), np.random.random()
     np.random.seed(3)
-    second = ours.sample(64)
+    with indexed(ours, "grad-caps"):
+        assert isinstance(ours, IndexedReplayBuffer)
+        second = ours.sample(64)
     assert np.random.random() == state
     for a, b in zip(first[:5], second[:5], strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("settings", [{"n_steps": 3}, {"method": "grad-caps"}])
+def test_the_buffer_stays_sb3s_own_and_is_saved_as_such(settings, tmp_path):
+    model = filled(**settings)
+    model.train(gradient_steps=2, batch_size=16)
+    assert type(model.replay_buffer) is (NStepReplayBuffer if "n_steps" in settings else ReplayBuffer)
+    model.save_replay_buffer(tmp_path / "buffer.pkl")
+    assert b"damper" not in (tmp_path / "buffer.pkl").read_bytes()  # it loads where only SB3 is installed
 
 
 def test_previous_observations_are_normalised_like_the_others():

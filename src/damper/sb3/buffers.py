@@ -12,7 +12,8 @@ made up. The successor of a rollout's last row is told when the rollout is done.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,21 +176,38 @@ RemembersRows, DictRows = IndexedReplayBuffer, IndexedDictReplayBuffer
 NStepRows, HerRows = IndexedNStepReplayBuffer, IndexedHerReplayBuffer
 
 
-def index_rows(buffer: Any, method: str) -> None:
-    """Let one of SB3's buffers tell its rows, in place; a custom class is refused."""
+def indexed_class(buffer: Any, method: str) -> type:
+    """The class that tells the rows of one of SB3's buffers; a custom class is refused."""
+    kind = type(buffer)
     if isinstance(buffer, tuple(_INDEXED.values())):
-        return
-    if type(buffer) not in _INDEXED:
-        kind, base = (
+        return kind
+    if kind not in _INDEXED:
+        name, base = (
             ("rollout", "IndexedRolloutBuffer")
             if isinstance(buffer, RolloutBuffer)
             else ("replay", "IndexedReplayBuffer")
         )
         raise DamperError(
-            f"method {method!r} needs each sample's neighbours in the {kind} buffer, which SB3's own buffers tell but "
-            f"{type(buffer).__name__} does not: use one of them, or let it inherit damper.sb3.{base} too."
+            f"method {method!r} needs each sample's neighbours in the {name} buffer, which SB3's own buffers tell but "
+            f"{kind.__name__} does not: use one of them, or let it inherit damper.sb3.{base} too."
         )
-    buffer.__class__ = _INDEXED[type(buffer)]
+    return _INDEXED[kind]
+
+
+def index_rows(buffer: Any, method: str) -> None:
+    """Let one of SB3's buffers tell its rows, in place; a custom class is refused."""
+    buffer.__class__ = indexed_class(buffer, method)
+
+
+@contextmanager
+def indexed(buffer: Any, method: str) -> Iterator[None]:
+    """The same for what is sampled inside; then the buffer is SB3's again, and is pickled as such."""
+    kind = type(buffer)
+    index_rows(buffer, method)
+    try:
+        yield
+    finally:
+        buffer.__class__ = kind
 
 
 def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbours:

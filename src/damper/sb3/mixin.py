@@ -94,7 +94,7 @@ class SmoothMixin:
             self.learning_rate = schedule.function  # SB3 takes a text for the number itself when it loads
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
-        self._index_buffer()
+        self._prepare_buffer()
         self._has_modes = has_modes(self._actor)
         # Of its own, so that SB3's draws stay what they are.
         self._generator = torch.Generator(self.device)
@@ -118,8 +118,8 @@ class SmoothMixin:
     def _check_method(self) -> None:
         """Refuse what the method cannot do in this class, before anything is built."""
 
-    def _index_buffer(self) -> None:
-        """Let the buffer tell which rows it handed out, where the method needs their neighbours."""
+    def _prepare_buffer(self) -> None:
+        """Refuse a buffer that cannot tell which rows it handed out, where the method needs their neighbours."""
 
     # --- settings -------------------------------------------------------------------------------------------------
 

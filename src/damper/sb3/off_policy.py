@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from damper._backward import backward
 from damper.interface import Batch
-from damper.sb3.buffers import index_rows, neighbours
+from damper.sb3.buffers import indexed, indexed_class, neighbours
 from damper.sb3.log import Log
 from damper.sb3.mixin import SmoothMixin
 from damper.sb3.networks import Critic, Policy
@@ -49,21 +50,26 @@ class OffPolicyMixin(SmoothMixin):
         actor: nn.Module = self.actor
         return actor
 
-    def _index_buffer(self) -> None:
-        if self._method.previous_obs or (self._method.losses and isinstance(self.replay_buffer, NStepReplayBuffer)):
-            index_rows(self.replay_buffer, self._method.name)
+    def _prepare_buffer(self) -> None:
+        if self._needs_rows():
+            indexed_class(self.replay_buffer, self._method.name)
+
+    def _needs_rows(self) -> bool:
+        ahead = isinstance(self.replay_buffer, NStepReplayBuffer)
+        return self._method.previous_obs or (bool(self._method.losses) and ahead)
 
     def load_replay_buffer(self, *arguments: Any, **keywords: Any) -> None:
-        """SB3's; the loaded buffer is prepared as a fresh one is."""
+        """SB3's; the loaded buffer is checked as a fresh one is."""
         super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
-        self._index_buffer()
+        self._prepare_buffer()
 
     # --- one update's inputs --------------------------------------------------------------------------------------
 
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
         """A batch as SB3 samples it, and what the method needs beside it."""
         env = self._vec_normalize_env
-        samples = self.replay_buffer.sample(batch_size, env=env)
+        with indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext():
+            samples = self.replay_buffer.sample(batch_size, env=env)
         native = Batch(
             samples.observations,
             samples.actions,
@@ -77,7 +83,7 @@ class OffPolicyMixin(SmoothMixin):
         smooth = native
         if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
             # A buffer that only now turns out to look several steps ahead is refused here, in the same words.
-            index_rows(self.replay_buffer, self._method.name)
+            indexed_class(self.replay_buffer, self._method.name)
             around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
             smooth = native._replace(**around._asdict())
         noise = {name: kind.draw(native, self._generator) for name, kind in self._method.noise.items()}

@@ -110,7 +110,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             space = self.action_space
             self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
 
-    def _index_buffer(self) -> None:
+    def _prepare_buffer(self) -> None:
         if self._method.actor:
             index_rows(self.rollout_buffer, self._method.name)
 
