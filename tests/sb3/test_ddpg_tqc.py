@@ -40,6 +40,11 @@ def test_losses_on_values_are_ddpg_s_alone(method: str) -> None:
     make(OURS["ddpg"], method=method, policy_kwargs=kwargs).learn(STEPS)
 
 
+def test_pave_says_how_ddpg_gets_its_second_critic() -> None:
+    with pytest.raises(DamperError, match=r"n_critics must be 2 .* but is 1: give policy_kwargs={'n_critics': 2}"):
+        make(OURS["ddpg"], method="pave")
+
+
 @BACKBONES
 def test_spaces(backbone: str) -> None:
     small = {"buffer_size": 200, "batch_size": 8, "learning_starts": 10}

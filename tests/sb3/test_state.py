@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 from damper.rules import RULES
 from damper.sb3 import off_policy
-from tests.sb3.models import OURS, make, quiet
+from tests.sb3.models import OURS, THEIRS, make, quiet, weights
 
 
 @pytest.fixture
@@ -72,3 +74,54 @@ def test_the_log_holds_rates_since_the_last_dump(updates: list[Any]) -> None:
     assert values["train/cosine"] == pytest.approx(cosines.mean(), rel=1e-4, abs=1e-6)
     assert values["train/conflict_rate"] == pytest.approx((cosines < 0).mean())
     assert model.logger.name_to_count["train/conflict_rate"] == len(cosines) / 2
+
+
+METHODS = [{"method": "plain"}, {"rule": "bloop"}, {"rule": "metabalance"}, {"method": "asap"}]
+
+
+@pytest.mark.parametrize("before", [None, *METHODS], ids=str)
+def test_a_model_goes_on_with_another_method(before: dict[str, Any] | None, tmp_path: Path) -> None:
+    """The policy and its optimizer come along; what a method remembers starts anew."""
+    first = make(THEIRS["sac"] if before is None else OURS["sac"], **(before or {})).learn(60)
+    first.save(tmp_path / "first")
+    for after in METHODS:
+        model = OURS["sac"].load(tmp_path / "first", env=first.get_env(), **{"method": "damper", **after})
+        assert torch.equal(weights(model), weights(first))
+        saved, now = (one.actor.optimizer.state_dict()["state"] for one in (first, model))
+        assert all(
+            torch.equal(saved[i]["exp_avg"], now[i]["exp_avg"]) for i in range(len(list(model.actor.parameters())))
+        )
+        if after == {"method": "asap"} != before:
+            average = torch.cat([p.reshape(-1) for p in model.method_state.average.parameters()])
+            assert torch.equal(average, torch.cat([p.detach().reshape(-1) for p in model.actor.parameters()]))
+        model.learn(20, reset_num_timesteps=False)
+        model.save(tmp_path / "second")
+        again = OURS["sac"].load(tmp_path / "second")
+        kept, loaded = model.method_state.state_dict(), again.method_state.state_dict()
+        assert kept.keys() == loaded.keys() and all(torch.equal(kept[name], loaded[name]) for name in kept)
+
+
+def test_ppo_goes_on_with_another_method(tmp_path: Path) -> None:
+    for before, after in (({"method": "plain"}, {"rule": "bloop"}), ({"rule": "bloop"}, {"method": "plain"})):
+        first = make(OURS["ppo"], **before).learn(50)
+        first.save(tmp_path / "model")
+        model = OURS["ppo"].load(tmp_path / "model", env=first.get_env(), **{"method": "damper", **after})
+        assert torch.equal(weights(model), weights(first))
+        model.learn(50)
+
+
+def test_parameters_of_another_shape_are_still_refused() -> None:
+    model, other = (make(OURS["td3"], method="asap", policy_kwargs={"net_arch": [size]}) for size in (8, 16))
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        model.set_parameters(other.get_parameters())
+    with pytest.raises(ValueError, match="do not match"):
+        model.set_parameters({"policy": model.get_parameters()["policy"]})
+
+
+def test_a_trained_sac_can_be_copied() -> None:
+    """As SB3's can: no graph of the last update stays behind."""
+    model = make(OURS["sac"]).learn(60)
+    other = copy.deepcopy(model)
+    assert torch.equal(weights(other), weights(model))
+    other.learn(20, reset_num_timesteps=False)
+    assert not torch.equal(weights(other), weights(model))

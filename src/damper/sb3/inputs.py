@@ -15,7 +15,7 @@ from damper.methods import METHODS, Method
 
 
 def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], model: Any) -> None:
-    """Refuse observations and buffers that the method's losses cannot use."""
+    """Refuse observations, buffers and critics that the method's losses cannot use."""
     space = model.observation_space
     numbers = isinstance(space, gymnasium.spaces.Box) and np.issubdtype(space.dtype, np.floating)
     if any(noise.like == "obs" for noise in method.noise.values()) and not numbers:
@@ -29,8 +29,14 @@ def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], mode
             f"optimize_memory_usage must be False with method {method.name!r}: that buffer keeps no true observation "
             "at an episode's end, and this method does not leave those steps out."
         )
-    activation = getattr(model.policy, "activation_fn", None)
-    if method.critic is not None and method.critic is METHODS["pave"].critic and activation is nn.ReLU:
+    if method.critic is None or method.critic is not METHODS["pave"].critic:
+        return
+    if model.critic.n_critics != 2:
+        raise DamperError(
+            f"n_critics must be 2 for method {method.name!r}, whose critic loss is made for two critics, but is "
+            f"{model.critic.n_critics}: give policy_kwargs={{'n_critics': 2}}."
+        )
+    if getattr(model.policy, "activation_fn", None) is nn.ReLU:
         warnings.warn(
             "PAVE's curvature term does nothing on ReLU critics, which have no second derivative: "
             "policy_kwargs={'activation_fn': torch.nn.SiLU} is what it was published with.",

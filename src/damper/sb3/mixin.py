@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.save_util import load_from_zip_file
 from torch import Tensor, nn
 
 from damper.engine.envs.env_spec_json import to_json
@@ -21,7 +22,7 @@ from damper.rules._two_vector import Rule
 from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.inputs import check_inputs
 from damper.sb3.networks import has_modes
-from damper.sb3.state import MethodState
+from damper.sb3.state import MethodState, exchange_state, is_same_state
 from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 _FIXED = ("method", "rule", "auxiliary")  # what is built for them stays
@@ -211,6 +212,16 @@ class SmoothMixin:
         given = [name for name in keywords if is_setting(name, model._method)]
         check_names(model._method, {name: keywords[name] for name in (*given, *close)}, names)
         return model
+
+    def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
+        """SB3's, also through ``load``; of a model with another method all but what that method remembers is taken."""
+        saved, own = load_path_or_dict, self.get_parameters()  # type: ignore[attr-defined]
+        if not isinstance(saved, dict):
+            saved = load_from_zip_file(saved, device=device, load_data=False)[1]
+        same = is_same_state(saved, own)
+        super().set_parameters(saved if same else exchange_state(saved, own), exact_match, device)  # type: ignore[misc]
+        if not same:
+            self.method_state.follow(self._actor, rate=1.0)
 
     def _excluded_save_params(self) -> list[str]:
         excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]

@@ -106,6 +106,8 @@ class GaussianPolicy(Policy):
         if type(self.actor).action_log_prob is not SacActor.action_log_prob:
             return self.actor.action_log_prob(obs)
         mean, log_std, others = self.parameters(obs)
+        if not torch.is_grad_enabled():  # the actor keeps this distribution: without the graph of a shared pass
+            mean, log_std, others = mean.detach(), log_std.detach(), {key: x.detach() for key, x in others.items()}
         return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
@@ -184,11 +186,6 @@ class Critic:
         return torch.stack([value.squeeze(-1) for value in values], -2)
 
     def _each(self, obs: Any, action: Tensor) -> list[Tensor]:
-        if len(self.critic.q_networks) != len(action):
-            raise DamperError(
-                f"n_critics must be {len(action)} for this method's critic loss, but the policy has "
-                f"{len(self.critic.q_networks)}: leave n_critics out of policy_kwargs."
-            )
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.critic.share_features_extractor):
             features = self.critic.extract_features(obs, self.critic.features_extractor)
         return [q(torch.cat((features, a), 1)) for q, a in zip(self.critic.q_networks, action, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from damper.errors import DamperError
 from damper.methods import Method
 from damper.rules import combine_reported, has_memory
 
+Parameters = Mapping[str, Any]
 AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor, moved at every gradient step
 
 
@@ -67,11 +68,11 @@ class MethodState(nn.Module):
     def _head_parameters(self) -> Iterable[nn.Parameter]:
         return self.head.parameters() if hasattr(self, "head") else ()
 
-    def follow(self, actor: nn.Module) -> None:
-        """Move the average towards the actor."""
+    def follow(self, actor: nn.Module, rate: float = AVERAGE_RATE) -> None:
+        """Move the average towards the actor; all the way at rate 1."""
         if hasattr(self, "head"):
-            polyak_update(actor.parameters(), self.average.parameters(), AVERAGE_RATE)
-            polyak_update(self.head.parameters(), self.average_head.parameters(), AVERAGE_RATE)
+            polyak_update(actor.parameters(), self.average.parameters(), rate)
+            polyak_update(self.head.parameters(), self.average_head.parameters(), rate)
 
     @property
     def memory(self) -> Any:
@@ -88,3 +89,28 @@ class MethodState(nn.Module):
         self._form = Tensor if isinstance(memory, Tensor) else type(memory)
         for i, tensor in enumerate([memory] if self._form is Tensor else memory):
             self.register_buffer(f"memory_{i}", tensor)
+
+
+def is_same_state(saved: Parameters, own: Parameters) -> bool:
+    """Whether two models' parameters, as ``get_parameters`` gives them, hold a method's state of the same form."""
+    first, second = (parameters.get("method_state", {}) for parameters in (saved, own))
+    return {name: x.shape for name, x in first.items()} == {name: x.shape for name, x in second.items()}
+
+
+def exchange_state(saved: Parameters, own: Parameters) -> Parameters:
+    """The saved parameters with another model's state of its method; the optimizer's of a second head goes with it."""
+    found = {name: state for name, state in saved.items() if name != "method_state"}
+    found |= {name: state for name, state in own.items() if name == "method_state"}
+    if "actor.optimizer" in saved:
+        policy, head = _split_groups(saved)[0], _split_groups(own)[1]
+        kept = [index for group in policy for index in group["params"]]
+        state = {index: value for index, value in saved["actor.optimizer"]["state"].items() if index in kept}
+        found["actor.optimizer"] = {"state": state, "param_groups": [*policy, *head]}
+    return found
+
+
+def _split_groups(parameters: Parameters) -> tuple[list[Any], list[Any]]:
+    """The actor's parameter groups, and that of the second head, the last one if there is a head."""
+    groups = parameters["actor.optimizer"]["param_groups"]
+    count = len(groups) - ("head.weight" in parameters.get("method_state", {}))
+    return groups[:count], groups[count:]
