@@ -215,7 +215,7 @@ class SmoothMixin:
 
     def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
         """SB3's, also through ``load``; of a model with another method all but what that method remembers is taken."""
-        saved, own = load_path_or_dict, self.get_parameters()  # type: ignore[attr-defined]
+        saved, own = load_path_or_dict, self.get_parameters()
         if not isinstance(saved, dict):
             saved = load_from_zip_file(saved, device=device, load_data=False)[1]
         same = is_same_state(saved, own)
