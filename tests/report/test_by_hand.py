@@ -14,7 +14,7 @@ import pytest
 from damper.experiments.paper_experiments import ETAS
 from damper.report.cells import MEASURES, Setup, setups
 from damper.report.findings import findings, late_return
-from damper.report.headline import headline, pairs
+from damper.report.headline import comparison_table, headline
 from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.result_tables import Table, aggregates, eta_rows, main_tables
@@ -109,7 +109,7 @@ def test_the_headline(setup: Setup) -> None:
 
 
 def test_the_headline_s_numbers(setup: Setup) -> None:
-    table = pairs(setup, ("return", "mean_change"))
+    table = comparison_table(setup, ("return", "mean_change"))
     head, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines())
     (column,) = (i for i, name in enumerate(head) if name.startswith("return"))
     for task, row in zip(TASKS, rows, strict=True):

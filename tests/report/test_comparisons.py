@@ -22,8 +22,8 @@ from damper.report.comparisons import (
     claim_level,
     close,
     compare,
+    conjunction,
     extreme,
-    together,
 )
 from tests.experiments.helpers import agents_of, invented
 
@@ -110,12 +110,12 @@ def test_a_best_of_twenty_takes_a_wider_interval() -> None:
 
 
 def test_a_conjunction() -> None:
-    assert together([HOLDS, HOLDS]) == HOLDS
-    assert together([HOLDS, LEANS, BETTER]) == LEANS
-    assert together([HOLDS, BETTER]) == BETTER
-    assert together([HOLDS, OPEN, LEANS]) == OPEN
-    assert together([OPEN, FAILS]) == FAILS
-    assert together([]) == OPEN
+    assert conjunction([HOLDS, HOLDS]) == HOLDS
+    assert conjunction([HOLDS, LEANS, BETTER]) == LEANS
+    assert conjunction([HOLDS, BETTER]) == BETTER
+    assert conjunction([HOLDS, OPEN, LEANS]) == OPEN
+    assert conjunction([OPEN, FAILS]) == FAILS
+    assert conjunction([]) == OPEN
 
 
 def test_variability_is_the_distance_from_the_median() -> None:

@@ -82,11 +82,11 @@ def _run_facts(manifest: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [_rounded(row[name], 8) for row in rows] for name in rows[0]}
+    return {name: [round_digits(row[name], 8) for row in rows] for name in rows[0]}
 
 
-def _rounded(value: Any, digits: int) -> Any:
-    """A number to so many significant digits; what is not finite is unknown."""
+def round_digits(value: Any, digits: int) -> Any:
+    """A number to so many significant digits; None for what is not finite."""
     if isinstance(value, bool | int) or value is None:
         return value
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
@@ -101,7 +101,7 @@ def curve(metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_
     for name in CURVE_COLUMNS:
         values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
         means = [
-            _rounded(np.mean(found), 5) if (found := [v for v in own if v is not None]) else None for own in values
+            round_digits(np.mean(found), 5) if (found := [v for v in own if v is not None]) else None for own in values
         ]
         if any(value is not None for value in means):
             out[name] = means

@@ -15,7 +15,7 @@ from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.store import Record
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
-from damper.report.statistics import Array, Summary, known, summarise
+from damper.report.statistics import Array, Summary, nan_for_none, summarise
 from damper.tasks import PAPER_TASKS
 
 Settings = Mapping[str, Any]
@@ -58,7 +58,7 @@ class Cell:
 
     def scores(self, measure: str) -> Array:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
-        table = np.array([known(record.episodes[measure]) for record in self.records])
+        table = np.array([nan_for_none(record.episodes[measure]) for record in self.records])
         return np.asarray(table[np.isfinite(table).all(axis=1)])
 
     def means(self, measure: str) -> Array:

@@ -32,10 +32,10 @@ from damper.report.comparisons import (
     against,
     close,
     compare,
+    conjunction,
     extreme,
     percent,
-    together,
-    where,
+    place_name,
 )
 from damper.tasks import PAPER_TASKS
 
@@ -90,7 +90,7 @@ def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
 def _verdicts(judges: dict[str, Callable[[], Checks]]) -> list[Verdict]:
     found = {claim["id"]: list(judges[claim["id"]]()) for claim in paper()["claims"] if claim["id"] in judges}
     texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
-    return [Verdict(id, texts[id], together(c.verdict for c in checks), checks) for id, checks in found.items()]
+    return [Verdict(id, texts[id], conjunction(c.verdict for c in checks), checks) for id, checks in found.items()]
 
 
 # --- the main tables ----------------------------------------------------------------------------------------------
@@ -98,13 +98,13 @@ def _verdicts(judges: dict[str, Callable[[], Checks]]) -> list[Verdict]:
 
 def _pair(e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: Any) -> Check:
     ours, theirs = (e.side(backbone, task, method, measure) for method in (a, b))
-    return compare(where(backbone, task, measure), ours, theirs, expect, **how)
+    return compare(place_name(backbone, task, measure), ours, theirs, expect, **how)
 
 
 def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence[str], expect: str) -> Check:
     """DAMPER before the other methods."""
     ours, *others = (e.side(backbone, task, method, measure) for method in ("damper", *methods))
-    return extreme(where(backbone, task, measure), ours, others, expect)
+    return extreme(place_name(backbone, task, measure), ours, others, expect)
 
 
 def _lower_everywhere(e: Evidence) -> Checks:
@@ -182,13 +182,13 @@ def _collapse(e: Evidence) -> Checks:
 
 def _sum_close(e: Evidence) -> Checks:
     sides = (e.side("td3", "LunarLander", method, "return") for method in ("unconditional-sum", "damper"))
-    yield close(where("td3", "LunarLander", "return"), *sides)
+    yield close(place_name("td3", "LunarLander", "return"), *sides)
 
 
 def _projection(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
         ours, damper = (e.side("td3", task, method, "return") for method in ("unconditional-projection", "damper"))
-        place = where("td3", task, "return")
+        place = place_name("td3", task, "return")
         if task == "Hopper":
             yield close(place, ours, damper)
         else:
@@ -209,7 +209,7 @@ def _pegrad(e: Evidence) -> Checks:
 def _eta(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
         sides = [e.side("td3", task, "damper", "smoothness", eta=eta) for eta in ETAS]
-        place = where("td3", task, "smoothness")
+        place = place_name("td3", task, "smoothness")
         if task == "Walker":
             bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
             for eta in (0.4, 0.8):
@@ -231,7 +231,7 @@ def _below_all_weights(e: Evidence) -> Checks:
     for task in PAPER_TASKS:
         ours = e.side("td3", task, "damper", "smoothness")
         weights = [_weight(e, task, weight, "smoothness") for weight in WEIGHTS]
-        place = where("td3", task, "smoothness")
+        place = place_name("td3", task, "smoothness")
         if task != "Reacher":
             yield extreme(place, ours, weights, "lower")
             continue
@@ -250,7 +250,7 @@ def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list
         rivals = [e.side("td3", task, rival, measure) for rival in BEATEN_BY_WEIGHT[task]]
         for weight in weights:
             ours = _weight(e, task, weight, measure)
-            found[weight].append(extreme(where("td3", task, measure), ours, rivals, expect, tries=len(weights)))
+            found[weight].append(extreme(place_name("td3", task, measure), ours, rivals, expect, tries=len(weights)))
     return found
 
 
@@ -262,7 +262,7 @@ def _strong_weight(e: Evidence) -> Checks:
 def _best_weight(e: Evidence) -> Checks:
     for task, rivals in BEATEN_BY_WEIGHT.items():
         found = _beats(e, task, WEIGHTS)
-        words = {weight: together(check.verdict for check in checks) for weight, checks in found.items()}
+        words = {weight: conjunction(check.verdict for check in checks) for weight, checks in found.items()}
         verdict = next(word for word in (HOLDS, LEANS, OPEN, FAILS) if word in words.values())
         verdicts = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
         known = len(WEIGHTS) - len(_with(words, OPEN))
@@ -288,21 +288,23 @@ def _margins(e: Evidence) -> Checks:
         size = 1 - named[task] / theirs.mean
         words = f"the paper's is {percent(size, 1)} lower, {percent(REACHED_SHARE * size, 1)} counts"
         rivals = [e.side("td3", task, rival, "smoothness") for rival in RIVALS]
-        ours, place = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), where("td3", task, "smoothness")
+        ours, place = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), place_name("td3", task, "smoothness")
         yield extreme(place, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
     sides = _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"), e.side("td3", "Hopper", "pave", "return")
-    yield close(where("td3", "Hopper", "return"), *sides)
+    yield close(place_name("td3", "Hopper", "return"), *sides)
 
 
 def _limits(e: Evidence) -> Checks:
     for task, methods in SMOOTHER_THAN_WEIGHT.items():
         weight = _weight(e, task, PAPER_WEIGHTS[task], "smoothness")
         for method in methods:
-            yield compare(where("td3", task, "smoothness"), e.side("td3", task, method, "smoothness"), weight, "lower")
+            yield compare(
+                place_name("td3", task, "smoothness"), e.side("td3", task, method, "smoothness"), weight, "lower"
+            )
     for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("smoothness", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
-            yield extreme(where("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
+            yield extreme(place_name("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
 
 
 _CLAIMS: dict[str, Callable[[Evidence], Checks]] = {

@@ -20,7 +20,7 @@ import numpy as np
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import paper, title
 from damper.report.cells import MEASURES, Cell, Setup
-from damper.report.statistics import LEVEL, Array, Interval, difference, known, mean_interval
+from damper.report.statistics import LEVEL, Array, Interval, difference, mean_interval, nan_for_none
 
 HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
 VERDICTS = (HOLDS, LEANS, FAILS, BETTER, OPEN)
@@ -79,7 +79,7 @@ class Evidence:
     def gradients(self, backbone: str, task: str, name: str) -> Side:
         """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""
         cell = self.cell(backbone, task, "damper")
-        columns = [known(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
+        columns = [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
         values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
         return Side("DAMPER", values if len(values) >= MIN_SEEDS else None)
 
@@ -87,8 +87,8 @@ class Evidence:
 _LETTERS = {"eta": "η", "weight": "λ"}
 
 
-def where(backbone: str, task: str, measure: str) -> str:
-    """The place of a comparison in words."""
+def place_name(backbone: str, task: str, measure: str) -> str:
+    """Backbone, task and measure of a comparison, as its text begins."""
     return f"{backbone.upper()} {task} {MEASURES[measure]}"
 
 
@@ -100,7 +100,7 @@ def claim_level(tries: int = 1) -> float:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def together(verdicts: Iterable[str]) -> str:
+def conjunction(verdicts: Iterable[str]) -> str:
     """A conjunction: as good as its worst part; one counterexample settles it even before the rest is known."""
     found = set(verdicts) or {OPEN}
     return next(word for word in (FAILS, OPEN, LEANS, BETTER, HOLDS) if word in found)
@@ -192,7 +192,7 @@ def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower
     worst, _ = min(known, key=lambda pair: (order.index(pair[0].verdict), not pair[0].sure, sign * pair[1]))
     missing = len(rivals) - len(known)
     rest = f" (nearest of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
-    return worst._replace(text=worst.text + rest, verdict=together(check.verdict for check in checks))
+    return worst._replace(text=worst.text + rest, verdict=conjunction(check.verdict for check in checks))
 
 
 # --- numbers in words ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup
 from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import MIN_SEEDS, OPEN, VERDICTS, claim_level, percent, span
-from damper.report.headline import main_setups, pairs
+from damper.report.headline import comparison_table, main_setups
 from damper.report.result_tables import code, number
 from damper.report.statistics import difference, mean_interval, starts_error
 from damper.report.tables import markdown_table
@@ -71,7 +71,7 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
         first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
         if first is not None:
             by = [check.text for check in first.checks if check.verdict == first.verdict]
-            words = ["–" if verdict.verdict == OPEN else word(verdict) for verdict in own]
+            words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
             rows.append([first.text, *words, f"<small>{'<br>'.join(by)}</small>"])
     if rows:
         yield "Decided, with the numbers that decide the first verdict of the row:\n"
@@ -89,7 +89,7 @@ def _undecided(judged: Sequence[Verdict]) -> Iterator[str]:
 def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
     """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
     claims = next(iter(judged.values()))
-    rows = [[claim.text, *(word(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
+    rows = [[claim.text, *(verdict_text(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
     return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
 
 
@@ -97,8 +97,8 @@ def _tally(judged: Sequence[Verdict]) -> str:
     return _counts(verdict.verdict for verdict in judged)
 
 
-def word(verdict: Verdict) -> str:
-    """A verdict as it is shown."""
+def verdict_text(verdict: Verdict) -> str:
+    """A verdict as the tables show it."""
     if verdict.verdict != OPEN:
         return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "")
     return OPEN + _so_far(verdict)
@@ -120,7 +120,7 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
     lines = []
     for verdict in judged:
         known = [check for check in verdict.checks if check.verdict != OPEN]
-        lines += [f"- {verdict.text}: {word(verdict)}"] if known else []
+        lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if known else []
         lines += [f"    - {check.verdict}: {check.text}" for check in known]
     return "\n".join(lines) + "\n" if lines else ""
 
@@ -129,7 +129,7 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
 
 
 def _pairs(setup: Setup) -> str:
-    table = pairs(setup, COMPARED) or "Nothing to compare yet.\n"
+    table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
     return f"### DAMPER beside plain, `{setup.protocol}`\n\nSettings: `{setup.title}`.\n\n{table}"
 
 

@@ -63,7 +63,7 @@ def _message(plain: Cell, ours: Cell) -> str:
     return ", ".join(said)
 
 
-def pairs(setup: Setup, measures: Sequence[str]) -> str:
+def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
     """All numbers: a row for every task and backbone that has both; empty if none has."""
     header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
     rows = []

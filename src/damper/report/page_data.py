@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from damper.errors import DamperError
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
-from damper.experiments.records import DIAGNOSTIC_CURVES
+from damper.experiments.records import DIAGNOSTIC_CURVES, round_digits
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup
@@ -30,9 +29,9 @@ from damper.report.result_tables import (
     cost_tables,
     speed_rows,
 )
-from damper.report.statistics import Array, known
+from damper.report.statistics import Array, nan_for_none
 
-CURVE_POINTS = 60
+SHOWN_CURVE_POINTS = 60
 
 
 def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
@@ -158,7 +157,7 @@ def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(values: Sequence[Any]) -> float | None:
-    numbers = known(values)
+    numbers = nan_for_none(values)
     return rounded(float(numbers.mean())) if len(numbers) else None
 
 
@@ -190,13 +189,13 @@ _EXTREMES = (lambda values: float(values.min()), lambda values: float(values.max
 
 
 def _thin(steps: Sequence[int]) -> list[int]:
-    places = np.unique(np.linspace(0, len(steps) - 1, min(CURVE_POINTS, len(steps))).astype(int))
+    places = np.unique(np.linspace(0, len(steps) - 1, min(SHOWN_CURVE_POINTS, len(steps))).astype(int))
     return [steps[i] for i in places]
 
 
 def _on(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
     """A seed's values at other steps, between its own ones; unknown outside them."""
-    own, values = np.array(curve["step"], dtype=np.float64), known(curve[name])
+    own, values = np.array(curve["step"], dtype=np.float64), nan_for_none(curve[name])
     sound = np.isfinite(values)
     if not sound.any():
         return np.full(len(steps), np.nan)
@@ -213,9 +212,7 @@ def _trace(record: Record) -> dict[str, Any] | None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """Numbers to so many significant digits; what is not finite is unknown."""
-    if isinstance(value, tuple | list):
-        return [rounded(item, digits) for item in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    """A number, or each of a sequence, to so many significant digits; None for what is not finite."""
+    return (
+        [round_digits(one, digits) for one in value] if isinstance(value, tuple | list) else round_digits(value, digits)
+    )

@@ -194,6 +194,6 @@ def normalised(values: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) if high > low else 0.0 for value in values]
 
 
-def known(values: Sequence[Any]) -> Array:
-    """Numbers with NaN where one is unknown."""
+def nan_for_none(values: Sequence[Any]) -> Array:
+    """Recorded values as floats, NaN for None."""
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
