@@ -110,12 +110,21 @@ def test_ppo_goes_on_with_another_method(tmp_path: Path) -> None:
         model.learn(50)
 
 
-def test_parameters_of_another_shape_are_still_refused() -> None:
+def test_parameters_that_do_not_match_are_refused_as_in_sb3(tmp_path: Path) -> None:
     model, other = (make(OURS["td3"], method="asap", policy_kwargs={"net_arch": [size]}) for size in (8, 16))
     with pytest.raises(RuntimeError, match="size mismatch"):
         model.set_parameters(other.get_parameters())
+    model.save(tmp_path / "model")
+    model = OURS["td3"].load(tmp_path / "model")
+    params = model.get_parameters()
+    head = params["method_state"].pop("head.weight")
+    with pytest.raises(RuntimeError, match="Missing key"):
+        model.set_parameters(params)
+    model.set_parameters({"method_state": {"head.weight": torch.zeros_like(head)}}, exact_match=False)
+    assert not model.method_state.head.weight.any()
+    del params["method_state"]
     with pytest.raises(ValueError, match="do not match"):
-        model.set_parameters({"policy": model.get_parameters()["policy"]})
+        model.set_parameters(params)
 
 
 def test_a_trained_sac_can_be_copied() -> None:

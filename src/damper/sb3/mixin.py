@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.save_util import load_from_zip_file
 from torch import Tensor, nn
 
 from damper.engine.envs.env_spec_json import to_json
@@ -204,7 +203,7 @@ class SmoothMixin:
     @classmethod
     def load(cls, *arguments: Any, **keywords: Any) -> Any:
         """SB3's, which keeps every keyword as an attribute; other methods' settings and misspelt names are refused."""
-        model = super().load(*arguments, **keywords)  # type: ignore[misc]
+        model = super().load(*arguments, **keywords, _loading=True)  # type: ignore[misc]
         names = [
             name for function in (cls.__init__, BaseAlgorithm.load) for name in inspect.signature(function).parameters
         ]
@@ -214,13 +213,12 @@ class SmoothMixin:
         return model
 
     def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
-        """SB3's, also through ``load``; of a model with another method all but what that method remembers is taken."""
-        saved, own = load_path_or_dict, self.get_parameters()
-        if not isinstance(saved, dict):
-            saved = load_from_zip_file(saved, device=device, load_data=False)[1]
-        same = is_same_state(saved, own)
-        super().set_parameters(saved if same else exchange_state(saved, own), exact_match, device)  # type: ignore[misc]
-        if not same:
+        """SB3's; in ``load`` what another method remembered is left out, and what this one remembers starts anew."""
+        params, own = load_path_or_dict, self.get_parameters()
+        if other := self.__dict__.pop("_loading", False) and not is_same_state(params, own):
+            params = exchange_state(params, own)
+        super().set_parameters(params, exact_match, device)  # type: ignore[misc]
+        if other:
             self.method_state.follow(self._actor, rate=1.0)
 
     def _excluded_save_params(self) -> list[str]:
