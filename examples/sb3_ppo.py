@@ -2,6 +2,7 @@
 
     python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --out records/ppo
     python examples/sb3_ppo.py --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16 --out records/ppo
+    python examples/sb3_ppo.py --env Pendulum-v1 --steps 200000 --batch-size 1024 --out records/ppo
 
 Runs that have their record are not trained again, so an interrupted call goes on where it was. All on the CPU: networks
 this small are no faster on a GPU, and with --jobs every run has a process and a core of its own.
@@ -39,9 +40,10 @@ N_ENVS = 4
 POINTS = 25  # of the learning curve
 
 
-def settings(env: str, steps: int) -> dict:
+def settings(env: str, steps: int, batch_size: int | None = None) -> dict:
     """SB3's defaults (2,048 steps per rollout, of four environments); on Pendulum those of its zoo without gSDE."""
     own = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024} if env == "Pendulum-v1" else {"n_steps": 512}
+    own |= {"batch_size": batch_size} if batch_size else {}
     return {**own, "n_steps": min(own["n_steps"], steps // 64 * 16), "device": "cpu"}
 
 
@@ -71,9 +73,17 @@ class Curve(KVWriter):
         pass
 
 
-def train(env: str, steps: int, seed: int, label: str, episodes: int = 10, backend: str = "gymnasium") -> dict:
+def train(
+    env: str,
+    steps: int,
+    seed: int,
+    label: str,
+    episodes: int = 10,
+    backend: str = "gymnasium",
+    batch_size: int | None = None,
+) -> dict:
     torch.set_num_threads(1)
-    started, ppo = time.perf_counter(), settings(env, steps)
+    started, ppo = time.perf_counter(), settings(env, steps, batch_size)
     envs = make_envs(env, seed, backend)
     model = PPO("MlpPolicy", envs, seed=seed, **ppo, **METHODS[label])
     curve = Curve()
@@ -124,11 +134,15 @@ def main(
     episodes: int = 10,
     backend: str = "gymnasium",
     jobs: int = 1,
+    batch_size: int | None = None,
 ):
     # Seeds first, so that what an interrupted call leaves can be compared.
-    runs = {(label, seed): (env, steps, seed, label, episodes, backend) for seed in seeds for label in methods}
+    runs = {
+        (label, seed): (env, steps, seed, label, episodes, backend, batch_size) for seed in seeds for label in methods
+    }
+    first = f"{env}-batch-{batch_size}" if batch_size else env
     paths = {
-        (label, seed): out and out / f"{env}-{label.replace(' ', '-')}-{steps}-{seed}.json" for label, seed in runs
+        (label, seed): out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json" for label, seed in runs
     }
     found = {key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()}
     left = [key for key in runs if key not in found]
@@ -158,5 +172,6 @@ if __name__ == "__main__":
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--out", type=Path, default=Path("records/ppo"))
     parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
+    parser.add_argument("--batch-size", type=int, help="minibatches of another size than SB3's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each a process on one core")
     main(**vars(parser.parse_args()))

@@ -19,7 +19,8 @@ FOLDER = "ppo"  # in the folder of results
 MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|"}
 GRADIENTS = ("conflict_rate", "cosine", "norm_ratio", "weight")
 
-Runs = dict[str, dict[str, list[dict[str, Any]]]]  # records by environment and label, in the order of the seeds
+# Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order of the seeds.
+Runs = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 def read_ppo(results: Path) -> Runs:
@@ -28,7 +29,9 @@ def read_ppo(results: Path) -> Runs:
     for path in sorted((results / FOLDER).glob("*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            runs.setdefault(record["env"], {}).setdefault(record["label"], []).append(record)
+            size = record["ppo"].get("batch_size")
+            group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
+            runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
         except (OSError, ValueError, KeyError) as error:
             raise DamperError(f"{path} is no whole record ({error}): delete it and train again.") from error
     order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
@@ -37,7 +40,7 @@ def read_ppo(results: Path) -> Runs:
             label: sorted(runs[env][label], key=lambda record: record["seed"])
             for label in sorted(runs[env], key=lambda label: (order.index(label) if label in order else 9, label))
         }
-        for env in sorted(runs, reverse=True)
+        for env in sorted(sorted(runs), key=lambda group: group.partition(",")[0], reverse=True)
     }
 
 
