@@ -32,7 +32,10 @@ def filled(backbone: str = "td3", steps: int = 60, env=None, **settings):
 
 def states(draw):
     """Previous, own and next (episode, step) of each sample."""
-    return (t.numpy() for t in (draw.smooth.previous_obs, draw.smooth.obs, draw.smooth.next_obs))
+    return (
+        t.numpy()
+        for t in (draw.smoothness_batch.previous_obs, draw.smoothness_batch.obs, draw.smoothness_batch.next_obs)
+    )
 
 
 @pytest.mark.parametrize("buffer_size", [3000, 60])
@@ -62,13 +65,13 @@ def test_a_new_call_of_learn_starts_a_new_episode():
 def test_n_step_returns_keep_the_true_successor(ends, masked):
     model = filled(method="damper", n_steps=3, env=counters(ends))
     draw = model._sample_inputs(512)
-    now, after = draw.smooth.obs.numpy(), draw.smooth.next_obs.numpy()
-    ahead = draw.native.next_obs.numpy()
+    now, after = draw.smoothness_batch.obs.numpy(), draw.smoothness_batch.next_obs.numpy()
+    ahead = draw.native_batch.next_obs.numpy()
     assert (after - now == [0, 1]).all()
     assert (ahead[:, 1] - now[:, 1] > 1).mean() > 0.3  # the native target does look further
-    last = np.isin(after[:, 1], LENGTHS) & (draw.smooth.terminated.numpy() == 1)
+    last = np.isin(after[:, 1], LENGTHS) & (draw.smoothness_batch.terminated.numpy() == 1)
     assert last.any() == masked
-    assert draw.gamma.shape == draw.native.reward.shape
+    assert draw.gamma.shape == draw.native_batch.reward.shape
 
 
 def test_remembering_rows_changes_no_sample():
@@ -98,8 +101,8 @@ def test_previous_observations_are_normalised_like_the_others():
     env = VecNormalize(counters(), norm_obs=True)
     model = filled(method="grad-caps", env=env, steps=90)
     draw = model._sample_inputs(256)
-    raw = env.unnormalize_obs(draw.smooth.previous_obs.numpy())
-    now = env.unnormalize_obs(draw.smooth.obs.numpy())
+    raw = env.unnormalize_obs(draw.smoothness_batch.previous_obs.numpy())
+    now = env.unnormalize_obs(draw.smoothness_batch.obs.numpy())
     expected = np.where((now[:, 1] > 0.5)[:, None], now - [0, 1], now)
     assert np.abs(raw - expected).max() < 1e-3
 
@@ -110,7 +113,7 @@ def test_hindsight_goals_reach_the_previous_observation():
         method="grad-caps", env=env, policy="MultiInputPolicy", steps=200, replay_buffer_class=HerReplayBuffer
     )
     draw = model._sample_inputs(256)
-    before, now = draw.smooth.previous_obs, draw.smooth.obs
+    before, now = draw.smoothness_batch.previous_obs, draw.smoothness_batch.obs
     assert torch.equal(before["desired_goal"], now["desired_goal"])
     rows, envs = model.replay_buffer.rows
     stored = model.replay_buffer.observations["observation"][rows, envs]

@@ -106,6 +106,19 @@ def test_a_rollout_trained_on_again_does_not_pair_with_what_came_since() -> None
     assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
 
 
+def test_a_rollout_put_in_by_hand_does_not_pair_with_what_the_last_one_ended_in() -> None:
+    method, seen = watching()
+    model = quiet(make(PPO, Counter(40), method=method, n_steps=25, n_epochs=1).learn(25))
+    seen.clear()
+    model.rollout_buffer.reset()
+    for step in range(25):
+        row = np.array([[7.0, step]], np.float32)
+        model.rollout_buffer.add(row, np.zeros((1, 1)), np.zeros(1), np.zeros(1), *torch.zeros(2, 1))
+    model.train()
+    assert sum(len(batch.obs) for batch in seen) == 24
+    assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
+
+
 def test_a_new_call_of_learn_makes_no_pair_with_the_old_episode() -> None:
     method, seen = watching()
     model = make(PPO, Counter(40), method=method, n_steps=25, n_epochs=1)
@@ -130,6 +143,13 @@ def test_a_buffer_of_ones_own() -> None:
         make(PPO, rollout_buffer_class=Own)
     make(PPO, rollout_buffer_class=Own, method="plain").learn(50)
     make(PPO, rollout_buffer_class=Told).learn(50)
+
+
+@pytest.mark.parametrize("policy", ["MlpPolicy", "MultiInputPolicy"])
+def test_the_buffer_stays_sb3s_own(policy: str) -> None:
+    env = SimpleMultiObsEnv(discrete_actions=False) if policy == "MultiInputPolicy" else Counter(5)
+    model = make(PPO, env, policy=policy).learn(50)
+    assert type(model.rollout_buffer) is (DictRolloutBuffer if policy == "MultiInputPolicy" else RolloutBuffer)
 
 
 # --- gradients ------------------------------------------------------------------------------------------------------

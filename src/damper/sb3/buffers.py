@@ -34,7 +34,7 @@ Index = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Neighbours(NamedTuple):
-    """What stands around the sampled transitions."""
+    """Observations one step before and after ``B`` sampled ones, and whether that step ended the episode, ``[B]``."""
 
     previous_obs: Any
     next_obs: Any
@@ -92,29 +92,26 @@ class IndexedRolloutBuffer(RolloutBuffer):
 
     rows: NDArray[np.int64]
     _last_obs: Any = None
-
-    def reset(self) -> None:
-        """SB3's."""
-        super().reset()
-        self._last_obs = None
+    _finished: Any = None  # ``episode_starts`` of the rollout that ``finish`` ended; ``reset`` makes another array
 
     def finish(self, last_obs: Any, starts: NDArray[np.bool_]) -> None:
-        """Take each environment's observation after its last row, and whether that starts an episode."""
+        """Take the observations after the last rows, ``[n_envs, ...]``, and which of them start an episode."""
         self._last_obs, self._last_starts = last_obs, np.asarray(starts) > 0
+        self._finished = self.episode_starts
 
     def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
-        """SB3's minibatches."""
+        """SB3's minibatches; first it is noted which of the ``n_envs * buffer_size`` rows are consecutive."""
         starts = self.swap_and_flatten(self.episode_starts).reshape(-1) > 0
         count, last = len(starts), np.arange(1, self.n_envs + 1) * self.buffer_size - 1
         self._starts = starts
         # Whether the row above holds the observation before.
-        self._follows = ~starts & (np.arange(count) % self.buffer_size > 0)
-        self._leads = np.append(self._follows[1:], False)
-        # Which row holds the successor; those beyond the end are the observations after.
-        self._next = np.arange(1, count + 1)
-        self._next[last] = np.arange(count, count + self.n_envs)
-        if self._last_obs is not None:
-            self._leads[last] = ~self._last_starts
+        self._has_previous = ~starts & (np.arange(count) % self.buffer_size > 0)
+        self._has_next = np.append(self._has_previous[1:], False)
+        # Which row holds the successor; those from ``count`` on are the observations that ``finish`` took.
+        self._next_row = np.arange(1, count + 1)
+        self._next_row[last] = np.arange(count, count + self.n_envs)
+        if self._finished is self.episode_starts:
+            self._has_next[last] = ~self._last_starts
         self.flat_rewards = self.swap_and_flatten(self.rewards).reshape(-1)
         yield from super().get(batch_size)
 
@@ -127,14 +124,14 @@ class IndexedRolloutBuffer(RolloutBuffer):
 
         It is known where the row above holds it, and at an episode's first step, which has none.
         """
-        kept = self._leads[self.rows]
+        kept = self._has_next[self.rows]
         if previous:
-            kept &= (self._follows | self._starts)[self.rows]
+            kept &= (self._has_previous | self._starts)[self.rows]
         found: NDArray[np.int64] = self.rows[kept]
         return found
 
     def take(self, rows: NDArray[np.int64]) -> Any:
-        """Observations of these rows."""
+        """Observations of these rows as tensors, ``[len(rows), ...]``."""
         if isinstance(self.observations, dict):
             last = self._last_obs or dict.fromkeys(self.observations)
             return {key: self._take(array, last[key], rows) for key, array in self.observations.items()}
@@ -149,13 +146,13 @@ class IndexedRolloutBuffer(RolloutBuffer):
         return self.to_torch(found, copy=False)
 
     def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of their successors."""
-        found: NDArray[np.int64] = self._next[rows]
+        """The rows that hold their successors, for ``take``."""
+        found: NDArray[np.int64] = self._next_row[rows]
         return found
 
     def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows above; at an episode's first step its own."""
-        found: NDArray[np.int64] = rows - self._follows[rows]
+        """The rows that hold the observations before; at an episode's first step the row itself."""
+        found: NDArray[np.int64] = rows - self._has_previous[rows]
         return found
 
 
@@ -177,7 +174,7 @@ NStepRows, HerRows = IndexedNStepReplayBuffer, IndexedHerReplayBuffer
 
 
 def indexed_class(buffer: Any, method: str) -> type:
-    """The class that tells the rows of one of SB3's buffers; a custom class is refused."""
+    """The class with which one of SB3's buffers tells its samples' rows; a custom class without it is refused."""
     kind = type(buffer)
     if isinstance(buffer, tuple(_INDEXED.values())):
         return kind
@@ -194,18 +191,13 @@ def indexed_class(buffer: Any, method: str) -> type:
     return _INDEXED[kind]
 
 
-def index_rows(buffer: Any, method: str) -> None:
-    """Let one of SB3's buffers tell its rows, in place; a custom class is refused."""
-    buffer.__class__ = indexed_class(buffer, method)
-
-
 @contextmanager
-def indexed(buffer: Any, method: str) -> Iterator[None]:
-    """The same for what is sampled inside; then the buffer is SB3's again, and is pickled as such."""
+def indexed(buffer: Any, method: str) -> Iterator[Any]:
+    """Let one of SB3's buffers tell the rows of what is sampled inside; then it is SB3's again, and pickled as such."""
     kind = type(buffer)
-    index_rows(buffer, method)
+    buffer.__class__ = indexed_class(buffer, method)
     try:
-        yield
+        yield buffer
     finally:
         buffer.__class__ = kind
 

@@ -1,4 +1,4 @@
-"""What ``train`` saw; a GPU is read once, at its end."""
+"""Losses and diagnostics of one call of ``train``, for SB3's logger; a GPU is read once, at its end."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Log:
     """Scalars by name, one per gradient step; those on a device are left there until ``write``."""
 
     def __init__(self) -> None:
-        """Nothing seen."""
+        """Without entries."""
         self.values: dict[str, list[Tensor | float]] = {}
         self.means: set[str] = {"auxiliary_loss"}
 
     def add(self, **scalars: Tensor) -> None:
-        """Keep one number of each name."""
+        """Append one value to each name's."""
         for name, value in scalars.items():
             seen = value.item() if value.device.type == "cpu" else value.detach().reshape(())
             self.values.setdefault(name, []).append(seen)
 
     def add_report(self, report: GradientReport) -> None:
-        """Keep what happened between the two gradients."""
+        """Append what a rule reports of the two gradients: their cosine, conflicts, ..."""
         logged = report.logged()
         self.means |= logged.keys()
         self.add(**logged)

@@ -20,15 +20,15 @@ from damper.methods import Method, find_method
 from damper.rules._two_vector import Rule
 from damper.sb3.convert import env_spec, norm_obs
 from damper.sb3.inputs import check_inputs
-from damper.sb3.networks import has_modes
+from damper.sb3.networks import differs_in_eval_mode
 from damper.sb3.state import MethodState, exchange_state, is_same_state
 from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
-_FIXED = ("method", "rule", "auxiliary")  # what is built for them stays
+_FIXED = ("method", "rule", "auxiliary")  # cannot be assigned: the model was built for them
 
 
-def named(local: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an ``__init__`` by name, from its ``locals()``; the method's settings stay together."""
+def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an ``__init__`` by name, from its ``locals()``; ``**settings`` as one dictionary."""
     return {name: value for name, value in local.items() if name not in ("self", "__class__")}
 
 
@@ -51,7 +51,7 @@ class SmoothMixin:
     """
 
     method: str | Method
-    _eta = 1.0  # the default of ``eta``
+    _default_eta = 1.0
     # SB3's own, as far as they are used here.
     device: torch.device
     seed: int | None
@@ -77,16 +77,16 @@ class SmoothMixin:
     ) -> None:
         """Settings are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = settings if eta == self._eta else {**settings, "eta": eta}
+        given = settings if eta == self._default_eta else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["method_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
 
     def _setup_model(self) -> None:
         """SB3's set-up, then the method's; ``load`` comes through here too."""
-        given = self._take_overrides()
-        self._method = default_eta(self.method, self._eta)
-        self._use(given)
+        given = self._pop_given_settings()
+        self._method = default_eta(self.method, self._default_eta)
+        self._apply_settings(given)
         self._check_method()
         if isinstance(self.learning_rate, str):
             schedule = as_schedule("learning_rate", self.learning_rate)
@@ -94,9 +94,9 @@ class SmoothMixin:
             self.learning_rate = schedule.function  # SB3 takes a text for the number itself when it loads
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
-        self._prepare_buffer()
-        self._has_modes = has_modes(self._actor)
-        # Of its own, so that SB3's draws stay what they are.
+        self._check_buffer()
+        self._has_modes = differs_in_eval_mode(self._actor)  # saved in zips under this name
+        # A generator of the method's own, so that SB3's draws stay what they are.
         self._generator = torch.Generator(self.device)
         self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
         rule_settings = self._settings["rule"]
@@ -108,23 +108,23 @@ class SmoothMixin:
 
     @property
     def _actor(self) -> nn.Module:
-        """The module that acts."""
+        """The module whose forward pass gives the action: the actor, or PPO's policy."""
         raise NotImplementedError
 
     def _actor_parameters(self) -> list[nn.Parameter]:
-        """What the rule combines gradients of."""
+        """The parameters whose two gradients the rule combines."""
         return [parameter for parameter in self._actor.parameters() if parameter.requires_grad]
 
     def _check_method(self) -> None:
         """Refuse what the method cannot do in this class, before anything is built."""
 
-    def _prepare_buffer(self) -> None:
-        """Refuse a buffer that cannot tell which rows it handed out, where the method needs their neighbours."""
+    def _check_buffer(self) -> None:
+        """Refuse a custom buffer that does not tell its samples' rows, where the method needs their neighbours."""
 
     # --- settings -------------------------------------------------------------------------------------------------
 
-    def _take_overrides(self) -> dict[str, Any]:
-        """The settings given: those in the zip, and what ``load(path, eta=0.5)`` left among the attributes."""
+    def _pop_given_settings(self) -> dict[str, Any]:
+        """The settings given: those of the zip, and those that SB3's ``load(path, eta=0.5)`` made attributes."""
         parts = {name: self.__dict__.pop(name) for name in ("rule", "auxiliary", "critic") if name in self.__dict__}
         self.method = choose(self.method, **parts)
         known = find_method(self.method).settings()
@@ -133,38 +133,40 @@ class SmoothMixin:
         before = self.__dict__.pop("given_settings", self.method_settings)
         return {name: value for name, value in before.items() if name in known} | given
 
-    def _use(self, given: Mapping[str, Any]) -> None:
-        """Take settings of the method, if they are right."""
-        # NumPy's and torch's numbers would be pickled, and a zip's settings are to be read without.
+    def _apply_settings(self, given: Mapping[str, Any]) -> None:
+        """Check the settings given, and let them hold from the next update on."""
+        # Plain numbers: SB3 pickles NumPy's and torch's, and a zip's settings are to be read without unpickling.
         plain = {
             name: value.item() if isinstance(value, np.generic | Tensor) and value.ndim == 0 else value
             for name, value in given.items()
         }
-        known = {name: as_schedule(name, value) for name, value in plain.items()}
+        parsed = {name: as_schedule(name, value) for name, value in plain.items()}
         defaults = self._method.settings()
-        for name in known:
+        for name in parsed:
             if isinstance(defaults[name], int | float):
-                check_number(name, known[name])
-        scheduled = any(isinstance(value, Schedule) for value in known.values())
+                check_number(name, parsed[name])
+        scheduled = any(isinstance(value, Schedule) for value in parsed.values())
         for point in POINTS[::-10] if scheduled else POINTS[:1]:
-            settings = self._routed(known, point)
+            settings = self._settings_by_part(parsed, point)
             check_rule(self._method, settings["rule"])
-        self._settings, self._known = settings, known
-        # Apart, so that a model loaded with another method gets that one's defaults.
+        self._settings, self._parsed_settings = settings, parsed
+        # Without the defaults, so that a model loaded with another method gets that one's.
         self.given_settings = plain
-        self.__dict__["method_settings"] = self._method.settings(known)
+        self.__dict__["method_settings"] = self._method.settings(parsed)
 
-    def _routed(self, settings: Mapping[str, Any], progress_remaining: float = 1.0) -> dict[str, dict[str, Any]]:
-        """Settings by part, schedules by their value at that point."""
+    def _settings_by_part(
+        self, settings: Mapping[str, Any], progress_remaining: float = 1.0
+    ) -> dict[str, dict[str, Any]]:
+        """Settings of the method by its parts ("actor", "critic", "rule"), a schedule by its value at that progress."""
         now = {name: value_at(as_schedule(name, value), progress_remaining) for name, value in settings.items()}
         return self._method.route(now)
 
     def _update_learning_rate(self, optimizers: Any) -> None:
         """SB3's, at the beginning of every ``train``; settings of the method that follow a schedule move with it."""
         super()._update_learning_rate(optimizers)  # type: ignore[misc]
-        schedules = {name: value for name, value in self._known.items() if isinstance(value, Schedule)}
+        schedules = {name: value for name, value in self._parsed_settings.items() if isinstance(value, Schedule)}
         if schedules:
-            self._settings = self._routed(self._known, self._current_progress_remaining)
+            self._settings = self._settings_by_part(self._parsed_settings, self._current_progress_remaining)
         for name, schedule in schedules.items():
             self.logger.record(f"train/{name}", schedule(self._current_progress_remaining))
 
@@ -188,8 +190,8 @@ class SmoothMixin:
         if "_method" in own and name not in own and is_setting(name, self._method):
             check_names(self._method, {name: value})
             given = {**self.given_settings, name: value}
-            check_inputs(self._method, self._routed(given), self)
-            self._use(given)
+            check_inputs(self._method, self._settings_by_part(given), self)
+            self._apply_settings(given)
         else:
             super().__setattr__(name, value)
 
@@ -219,11 +221,11 @@ class SmoothMixin:
             params = exchange_state(params, own)
         super().set_parameters(params, exact_match, device)  # type: ignore[misc]
         if other:
-            self.method_state.follow(self._actor, rate=1.0)
+            self.method_state.update_average(self._actor, rate=1.0)
 
     def _excluded_save_params(self) -> list[str]:
         excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]
-        return [*excluded, "_method", "_settings", "_known", "_generator", "_action_scale", "method_state"]
+        return [*excluded, "_method", "_settings", "_parsed_settings", "_generator", "_action_scale", "method_state"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, tensors = super()._get_torch_save_params()  # type: ignore[misc]

@@ -20,7 +20,7 @@ from damper.sb3.state import MethodState
 
 
 class Policy:
-    """An actor with its present weights; calls on one observation tensor share one forward pass.
+    """An actor as a loss calls it, for one gradient step: calls on the same observation tensor share one forward pass.
 
     Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in for one that a loss
     differentiates.
@@ -32,34 +32,32 @@ class Policy:
         """``eval_mode`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
         self.actor: Any = actor
         self.state, self.eval_mode = state, eval_mode
-        self._kept: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._cache: dict[tuple[str, int], tuple[Any, Any]] = {}  # (obs, value) by kind and id(obs)
         self._joined: Any = None
         self._parts: Sequence[Any] = ()
 
     def join(self, joined: Any, parts: Sequence[Any]) -> None:
-        """Let observations that are equal parts of one batch pass through the actor together."""
+        """Let the equal parts ``[B, ...]`` of one batch of observations pass through the actor together."""
         self._joined, self._parts = joined, parts
 
-    def _shared(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
-        for i, part in enumerate(self._parts):
-            if part is obs:
-                return self._kept_or(kind, self._joined, lambda s: split(compute(s), len(self._parts)))[i]
-        return self._kept_or(kind, obs, compute)
-
-    def _kept_or(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
+    def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
+        """``compute(obs)``, once per kind and observation; the first part of a joined batch computes all of them."""
         # The observation is kept beside the value so that its id cannot be reused while the entry lives.
         key = kind, id(obs)
-        if key in self._kept:
-            return self._kept[key][1]
+        if key in self._cache:
+            return self._cache[key][1]
+        joined = any(part is obs for part in self._parts)
         with eval_mode(self.actor) if self.eval_mode else nullcontext():
-            value = compute(obs)
+            value = compute(self._joined if joined else obs)
+        values = zip(self._parts, split(value, len(self._parts)), strict=True) if joined else [(obs, value)]
+        found = {(kind, id(part)): (part, value) for part, value in values}
         if torch.is_grad_enabled():
-            self._kept[key] = obs, value
-        return value
+            self._cache |= found
+        return found[key][1]
 
     def __call__(self, obs: Any) -> Tensor:
         """``μ(s)`` in [-1, 1]."""
-        action: Tensor = self._shared("action", obs, self.actor)
+        action: Tensor = self._cached("action", obs, self.actor)
         return action
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
@@ -67,14 +65,14 @@ class Policy:
         raise DamperError("this loss needs a stochastic actor: use damper.sb3.SAC.")
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head on the last hidden layer."""
+        """The second head's output, before any tanh: ``[B, A]``."""
         assert self.state is not None
-        prediction: Tensor = self.state.head(self._shared("hidden", obs, lambda s: hidden(self.actor, s)))
+        prediction: Tensor = self.state.head(self._cached("hidden", obs, lambda s: hidden(self.actor, s)))
         return prediction
 
     @torch.no_grad()
     def averaged_prediction(self, obs: Any) -> Tensor:
-        """The same from the Polyak average, without gradient."""
+        """The same of the Polyak average of actor and head, without gradient."""
         assert self.state is not None
         prediction: Tensor = self.state.average_head(hidden(self.state.average, obs))
         return prediction
@@ -88,17 +86,17 @@ class GaussianPolicy(Policy):
     def parameters(self, obs: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Mean before the tanh, logarithm of the deviation, and what gSDE needs beside them."""
         found: tuple[Tensor, Tensor, dict[str, Tensor]]
-        found = self._shared("parameters", obs, self.actor.get_action_dist_params)
+        found = self._cached("parameters", obs, self.actor.get_action_dist_params)
         return found
 
     def __call__(self, obs: Any) -> Tensor:
         """``tanh`` of the mean."""
-        action: Tensor = self._shared("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
+        action: Tensor = self._cached("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
         return action
 
     def sample(self, obs: Any) -> tuple[Tensor, Tensor]:
         """An action and its log-probability, drawn from torch's global generator exactly as SB3 draws it."""
-        found: tuple[Tensor, Tensor] = self._shared("sample", obs, self._sample)
+        found: tuple[Tensor, Tensor] = self._cached("sample", obs, self._sample)
         return found
 
     def _sample(self, obs: Any) -> Any:
@@ -128,7 +126,7 @@ class OnPolicyActor(Policy):
 
     def __call__(self, obs: Any) -> Tensor:
         """The mode: the Gaussian's mean, or its tanh where gSDE squashes."""
-        action: Tensor = self._shared("action", obs, self._mode)
+        action: Tensor = self._cached("action", obs, self._mode)
         return action
 
     def _mode(self, obs: Any) -> Tensor:
@@ -144,7 +142,7 @@ class OnPolicyActor(Policy):
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before any tanh; gSDE's deviation is the one its noise amounts to."""
-        found: tuple[Tensor, Tensor] = self._shared("distribution", obs, self._moments)
+        found: tuple[Tensor, Tensor] = self._cached("distribution", obs, self._moments)
         return found
 
     def _moments(self, obs: Any) -> tuple[Tensor, Tensor]:
@@ -155,13 +153,13 @@ class OnPolicyActor(Policy):
 
 
 def _is_own(policy: Any) -> bool:
-    """Whether a policy makes its distribution as SB3's does."""
+    """Whether a policy's class leaves SB3's methods that make the distribution as they are."""
     names, kind = ("get_distribution", "_get_action_dist_from_latent"), type(policy)
     return all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
 
 
 def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """What the action distribution of PPO's policy depends on: alone, and together with the value function."""
+    """The parameters of PPO's policy that its actions depend on: not shared with the value function, and shared."""
     blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     with eval_mode(policy), torch.enable_grad():
@@ -174,14 +172,14 @@ def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter
 
 
 class Critic:
-    """SB3's critics, values stacked before the batch axis: ``[2, B]``."""
+    """SB3's ``n_critics`` critics as one function, values ``[n_critics, B]``."""
 
     def __init__(self, critic: ContinuousCritic) -> None:
-        """The module with its present weights."""
+        """Of SB3's module, whose weights are not copied."""
         self.critic = critic
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """``Q_j(s, a)``; an action of ``[2, B, A]`` gives each critic its own copy."""
+        """``Q_j(s, a)``, ``[n_critics, B]``; of an action ``[n_critics, B, A]`` each critic gets its own part."""
         values = self.critic(obs, action) if action.ndim == 2 else self._each(obs, action)
         return torch.stack([value.squeeze(-1) for value in values], -2)
 
@@ -191,12 +189,12 @@ class Critic:
         return [q(torch.cat((features, a), 1)) for q, a in zip(self.critic.q_networks, action, strict=True)]
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
-        """``Q_1`` alone."""
+        """``Q_1(s, a)`` alone, ``[B]``."""
         return self.critic.q1_forward(obs, action).squeeze(-1)
 
 
 def hidden(actor: Any, obs: Any) -> Tensor:
-    """The actor's last hidden layer, on which a second head can stand."""
+    """The output of the actor's last hidden layer, ``[B, H]``, which a second head takes."""
     trunk = actor.latent_pi if hasattr(actor, "latent_pi") else actor.mu[:-2]
     features: Tensor = trunk(actor.extract_features(obs, actor.features_extractor))
     return features
@@ -212,15 +210,15 @@ def split(batch: Any, count: int) -> Sequence[Any]:
     return [dict(zip(batch, part, strict=True)) if isinstance(batch, dict) else part for part in parts]
 
 
-def has_modes(module: nn.Module) -> bool:
-    """Whether the module computes something else in training than at evaluation."""
-    moody = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-    return any(isinstance(part, moody) for part in module.modules())
+def differs_in_eval_mode(module: nn.Module) -> bool:
+    """Whether ``train()`` and ``eval()`` mode give different outputs: by batch normalisation or dropout."""
+    mode_dependent = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    return any(isinstance(part, mode_dependent) for part in module.modules())
 
 
 @contextmanager
 def eval_mode(module: BasePolicy) -> Iterator[None]:
-    """Evaluation mode inside, the mode before after."""
+    """``eval()`` mode inside; afterwards the mode that it had before."""
     before = module.training
     module.set_training_mode(False)
     try:

@@ -18,9 +18,9 @@ from damper.errors import DamperError
 from damper.interface import Batch
 from damper.methods import Method
 from damper.rules._two_vector import Rule
-from damper.sb3.buffers import index_rows
+from damper.sb3.buffers import indexed, indexed_class
 from damper.sb3.log import Log
-from damper.sb3.mixin import SmoothMixin, named
+from damper.sb3.mixin import SmoothMixin, init_arguments
 from damper.sb3.networks import OnPolicyActor, actor_parameters, split
 
 
@@ -45,7 +45,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=0.5, n_steps=64).learn(64)
     """
 
-    _eta = 0.0
+    _default_eta = 0.0
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         auxiliary: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**named(locals()))
+        super().__init__(**init_arguments(locals()))
 
     def _check_method(self) -> None:
         method = self._method
@@ -110,9 +110,9 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             space = self.action_space
             self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
 
-    def _prepare_buffer(self) -> None:
+    def _check_buffer(self) -> None:
         if self._method.actor:
-            index_rows(self.rollout_buffer, self._method.name)
+            indexed_class(self.rollout_buffer, self._method.name)
 
     @property
     def _actor(self) -> nn.Module:
@@ -126,7 +126,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         """SB3's; the observations after the last step are kept, for the pairs that they end."""
         going: bool = super().collect_rollouts(*arguments, **keywords)
         if going and self._method.actor:
-            self.rollout_buffer.finish(self._last_obs, self._last_episode_starts)  # type: ignore[attr-defined]
+            with indexed(self.rollout_buffer, self._method.name) as buffer:
+                buffer.finish(self._last_obs, self._last_episode_starts)
         return going
 
     def train(self) -> None:
@@ -135,7 +136,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             super().train()
             return
         log, (own, shared) = Log(), actor_parameters(self.policy)
-        with after_backward([*own, *shared], lambda: self._add_auxiliary(own, shared, log)):
+        add_auxiliary = after_backward([*own, *shared], lambda: self._add_auxiliary(own, shared, log))
+        with indexed(self.rollout_buffer, self._method.name), add_auxiliary:
             super().train()
         log.write(self.logger)
 
@@ -155,7 +157,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             return
         settings = self._settings["rule"]
         report = backward_auxiliary(auxiliary, own, method.rule, state.memory, shared=shared, **settings)
-        state.remember(report.state)
+        state.set_memory(report.state)
         log.add_report(report)
 
     def _loss_settings(self) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from damper.agents import sac
 from damper.methods import Method
 from damper.rules._two_vector import Rule
 from damper.sb3.log import Log
-from damper.sb3.mixin import named
+from damper.sb3.mixin import init_arguments
 from damper.sb3.networks import Critic, GaussianPolicy
 from damper.sb3.off_policy import OffPolicyMixin, UpdateInputs
 
-_NO_NOISE: Any = {"target": None, "policy": None}  # the actor draws for itself
+_NO_NOISE: Any = {"target": None, "policy": None}  # SB3's actor draws by itself
 
 
 class SACMixin(OffPolicyMixin):
@@ -60,14 +60,14 @@ class SACMixin(OffPolicyMixin):
             if step % self.target_update_interval == 0:
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
-            self.method_state.follow(self.actor)
+            self.method_state.update_average(self.actor)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         log.write(self.logger)
 
     def _temperature(self, policy: GaussianPolicy, inputs: UpdateInputs, log: Log) -> Tensor:
         """α for this step, then one step on ``J(log α) = −log α · mean(log π + H̄)`` if it is learned."""
-        _, log_prob = policy.sample(inputs.native.obs)
+        _, log_prob = policy.sample(inputs.native_batch.obs)
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:
             log.add(ent_coef=self.ent_coef_tensor)
             return self.ent_coef_tensor
@@ -80,20 +80,24 @@ class SACMixin(OffPolicyMixin):
         return ent_coef
 
     def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        if self._method.actor and inputs.smooth.next_obs is inputs.native.next_obs and not self._has_modes:
-            policy.parameters(inputs.native.next_obs)  # with its graph: the smoothness loss looks at s' too
+        if (
+            self._method.actor
+            and inputs.smoothness_batch.next_obs is inputs.native_batch.next_obs
+            and not self._has_modes
+        ):
+            policy.parameters(inputs.native_batch.next_obs)  # with its graph: the smoothness loss looks at s' too
         with torch.no_grad():
             return self._bellman(policy, inputs, hparams)
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.target(policy, Critic(self.critic_target), inputs.native, _NO_NOISE, hparams, _sampler)
+        return sac.target(policy, Critic(self.critic_target), inputs.native_batch, _NO_NOISE, hparams, _sampler)
 
     def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.actor_loss(policy, Critic(self.critic), inputs.native, _NO_NOISE, hparams, _sampler)[0]
+        return sac.actor_loss(policy, Critic(self.critic), inputs.native_batch, _NO_NOISE, hparams, _sampler)[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """SB3's own draw."""
+    """Sample as SB3 does, from torch's global generator; ``epsilon`` is not used."""
     return policy.sample(obs)
 
 
@@ -152,4 +156,4 @@ class SAC(SACMixin, stable_baselines3.SAC):
         critic: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**named(locals()))
+        super().__init__(**init_arguments(locals()))

@@ -10,15 +10,18 @@ from stable_baselines3.common.utils import polyak_update
 from torch import Tensor, nn
 
 from damper.errors import DamperError
+from damper.losses.asap import AVERAGE_RATE
 from damper.methods import Method
 from damper.rules import combine_reported, has_memory
 
 Parameters = Mapping[str, Any]
-AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor, moved at every gradient step
 
 
 class MethodState(nn.Module):
-    """A second head with the actor's Polyak average (ASAP), and the memory of a rule that has one (Bloop)."""
+    """A second head with the actor's Polyak average (ASAP), and the memory of a rule that has one (Bloop).
+
+    Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty where the method remembers nothing.
+    """
 
     def __init__(
         self,
@@ -28,15 +31,15 @@ class MethodState(nn.Module):
         rule_settings: dict[str, Any],
         generator: torch.Generator,
     ) -> None:
-        """For a method on these parameters of an SB3 policy; empty where the method remembers nothing."""
+        """For a method whose rule combines the gradients of these parameters of an SB3 policy."""
         super().__init__()
-        self._form: type | None = None
+        self._memory_type: type | None = None
         if method.prediction:
             self._add_head(policy, generator)
         if method.rule is not None and has_memory(method.rule):
             count = sum(p.numel() for p in (*parameters, *self._head_parameters()))
             zeros = torch.zeros(count, device=policy.device)
-            self.remember(combine_reported(method.rule, zeros, zeros, None, **rule_settings)[1].state)
+            self.set_memory(combine_reported(method.rule, zeros, zeros, None, **rule_settings)[1].state)
 
     def _add_head(self, policy: Any, generator: torch.Generator) -> None:
         actor, device = policy.actor, policy.device
@@ -61,33 +64,33 @@ class MethodState(nn.Module):
         for copy in (self.average, self.average_head):
             copy.train(False).requires_grad_(False)
 
-    def trained(self, actor: nn.Module) -> list[nn.Parameter]:
-        """What the actor's update changes: the actor's parameters, and the head's."""
+    def trainable_parameters(self, actor: nn.Module) -> list[nn.Parameter]:
+        """What the actor's optimizer moves: the actor's parameters, and the second head's."""
         return [p for p in (*actor.parameters(), *self._head_parameters()) if p.requires_grad]
 
     def _head_parameters(self) -> Iterable[nn.Parameter]:
         return self.head.parameters() if hasattr(self, "head") else ()
 
-    def follow(self, actor: nn.Module, rate: float = AVERAGE_RATE) -> None:
-        """Move the average towards the actor; all the way at rate 1."""
+    def update_average(self, actor: nn.Module, rate: float = AVERAGE_RATE) -> None:
+        """Move the Polyak average towards the actor; at rate 1 it becomes a copy. Nothing without a second head."""
         if hasattr(self, "head"):
             polyak_update(actor.parameters(), self.average.parameters(), rate)
             polyak_update(self.head.parameters(), self.average_head.parameters(), rate)
 
     @property
     def memory(self) -> Any:
-        """The rule's memory in the rule's own form; None without."""
-        if self._form is None:
+        """The rule's memory as the rule gave it: a tensor, or a named tuple of tensors; None without."""
+        if self._memory_type is None:
             return None
         tensors = [buffer for _, buffer in self.named_buffers(recurse=False)]
-        return tensors[0] if self._form is Tensor else self._form(*tensors)
+        return tensors[0] if self._memory_type is Tensor else self._memory_type(*tensors)
 
-    def remember(self, memory: Any) -> None:
-        """Keep the rule's memory: a tensor, or a named tuple of tensors."""
+    def set_memory(self, memory: Any) -> None:
+        """Keep the rule's memory as buffers ``memory_0``, ``memory_1``, ...; None changes nothing."""
         if memory is None:
             return
-        self._form = Tensor if isinstance(memory, Tensor) else type(memory)
-        for i, tensor in enumerate([memory] if self._form is Tensor else memory):
+        self._memory_type = Tensor if isinstance(memory, Tensor) else type(memory)
+        for i, tensor in enumerate([memory] if self._memory_type is Tensor else memory):
             self.register_buffer(f"memory_{i}", tensor)
 
 

@@ -17,7 +17,7 @@ from damper.agents import td3
 from damper.methods import Method
 from damper.rules._two_vector import Rule
 from damper.sb3.log import Log
-from damper.sb3.mixin import named
+from damper.sb3.mixin import init_arguments
 from damper.sb3.networks import Critic, Policy
 from damper.sb3.off_policy import OffPolicyMixin, UpdateInputs
 
@@ -38,23 +38,23 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
             policy = Policy(self.actor, self.method_state)
             self._update_critic(self._target(inputs), policy, inputs, log)
             if self._n_updates % self.policy_delay == 0:
-                loss, _ = td3.actor_loss(policy, Critic(self.critic), inputs.native, inputs.noise, {})
+                loss, _ = td3.actor_loss(policy, Critic(self.critic), inputs.native_batch, inputs.noise, {})
                 self._update_actor(loss, policy, inputs, log)
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
                 polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
                 polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
-            self.method_state.follow(self.actor)
+            self.method_state.update_average(self.actor)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         log.write(self.logger)
 
     @torch.no_grad()
     def _target(self, inputs: UpdateInputs) -> Tensor:
         # Drawn at its scale, as SB3 does: scaling a standard normal may round differently.
-        noise = {"target": inputs.native.action.clone().normal_(0, self.target_policy_noise)}
+        noise = {"target": inputs.native_batch.action.clone().normal_(0, self.target_policy_noise)}
         hparams: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
         hparams["gamma"] = inputs.gamma
-        return td3.target(Policy(self.actor_target), Critic(self.critic_target), inputs.native, noise, hparams)
+        return td3.target(Policy(self.actor_target), Critic(self.critic_target), inputs.native_batch, noise, hparams)
 
 
 class TD3(TD3Base):
@@ -109,4 +109,4 @@ class TD3(TD3Base):
         critic: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**named(locals()))
+        super().__init__(**init_arguments(locals()))

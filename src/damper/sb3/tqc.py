@@ -13,7 +13,7 @@ from torch import Tensor
 from damper.errors import DamperError, MissingExtraError
 from damper.methods import Method
 from damper.rules._two_vector import Rule
-from damper.sb3.mixin import named
+from damper.sb3.mixin import init_arguments
 from damper.sb3.networks import GaussianPolicy
 from damper.sb3.off_policy import UpdateInputs
 from damper.sb3.sac import SACMixin
@@ -80,7 +80,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         auxiliary: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**named(locals()))
+        super().__init__(**init_arguments(locals()))
 
     def _check_method(self) -> None:
         if self._method.critic is not None:
@@ -93,7 +93,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
-        batch = inputs.native
+        batch = inputs.native_batch
         action, log_prob = policy.sample(batch.next_obs)
         kept = self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
         quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
@@ -103,11 +103,11 @@ class TQC(SACMixin, sb3_contrib.TQC):
         return target
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
-        quantiles = self.critic(inputs.native.obs, inputs.native.action)
+        quantiles = self.critic(inputs.native_batch.obs, inputs.native_batch.action)
         return quantile_huber_loss(quantiles, target.unsqueeze(1), sum_over_quantiles=False)
 
     def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        action, log_prob = policy.sample(inputs.native.obs)
-        value = self.critic(inputs.native.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
+        action, log_prob = policy.sample(inputs.native_batch.obs)
+        value = self.critic(inputs.native_batch.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
         loss: Tensor = (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()
         return loss

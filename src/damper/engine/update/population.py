@@ -23,10 +23,9 @@ from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.update.diagnostics import RULE, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import Batch, NoiseDraws
+from damper.losses.asap import AVERAGE_RATE
 from damper.methods import Method
 from damper.rules import apply_reported, apply_rows, combine_reported, find, has_memory
-
-AVERAGE_RATE = 0.01  # ASAP's Polyak copy of the actor
 
 
 class Population:
