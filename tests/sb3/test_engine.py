@@ -17,6 +17,7 @@ from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
 from damper.methods import Method, find_method
+from damper.sb3.off_policy import UpdateInputs
 from tests.sb3.models import OURS, quiet
 
 OBS, ACT, ARCH, BATCH = 5, 2, (24, 20), 16
@@ -91,7 +92,7 @@ def some_batch() -> Batch:
 def train_once(model: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
     """Our ``train`` on exactly this batch; returns the noise it used."""
     own = {name: kind.draw(batch, model._generator) for name, kind in model._method.noise.items()}
-    draw = type("Fixed", (), {"native": batch, "smooth": batch, "gamma": HYPER["gamma"], "noise": own})()
+    draw = UpdateInputs(batch, batch, HYPER["gamma"], own)
     monkeypatch.setattr(model, "_sample_inputs", lambda batch_size: draw)
     torch.manual_seed(5)
     model.train(gradient_steps=1, batch_size=BATCH)
