@@ -134,8 +134,8 @@ def draw_ppo(runs: Runs, *paths: Path) -> list[Path]:
                 draw_curve(left, records[0]["curve"]["steps"], values, own, title(label), True, strong)
                 points = _means(records, "smoothness"), _means(records, "return")
                 right.plot(*points, own.marker, color=own.colour, label=title(label), alpha=0.8)
-            left.set(title=f"{env}: training", xlabel="environment steps", ylabel="return (with exploration)")
-            right.set(title=f"{env}: mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
+            left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
+            right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
         panels[0, 0].legend(frameon=False, fontsize=8)
         return save(figure, *paths)
 
