@@ -52,7 +52,7 @@ def _on_gpu(jobs: Sequence[Job]) -> bool:
     return any(job.settings.device != "cpu" for job in jobs)
 
 
-def with_env_threads(job: Job, threads: int) -> Job:
+def _with_env_threads(job: Job, threads: int) -> Job:
     """The job with so many threads for EnvPool, unless it asks for a number of its own."""
     if job.settings.backend != "envpool" or job.settings.env_threads is not None:
         return job
@@ -85,7 +85,7 @@ def run_in_workers(
             if on_gpu and not shared and progress:
                 say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
             waiting = {
-                pool.submit(_run_in_own_process, with_env_threads(job, threads), folder, command, threads): job
+                pool.submit(_run_in_own_process, _with_env_threads(job, threads), folder, command, threads): job
                 for job, folder in longest_first
             }
             for done in as_completed(waiting):

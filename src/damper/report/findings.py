@@ -56,12 +56,13 @@ def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]
         judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
     yield "### The paper's claims\n"
     together = f"intervals that hold together, each at {percent(claim_level(), 1)} ([how](statistics.md))"
-    yield f"Verdicts by {together}. Of {len(paper()['claims'])} claims, two are about time.\n"
+    timed = time_verdicts(timings)
+    yield f"Verdicts by {together}. Of {len(paper()['claims'])} claims, {len(timed)} are about time.\n"
     yield markdown_table(["judged by", "verdicts"], [[name, _tally(own)] for name, own in judged.items()])
     yield from _decided(judged)
     yield from _undecided(next(iter(judged.values())))
     yield "Claims about time belong to the machines on which updates were timed:\n"
-    yield claims_table({"verdict": time_verdicts(timings)})
+    yield claims_table({"verdict": timed})
 
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
