@@ -77,12 +77,19 @@ def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_
         assert note.startswith(f"Pendulum td3 {method} ×1 failed")
 
 
-def test_every_worker_steps_its_environments_with_its_share_of_the_cores(tmp_path: Path) -> None:
-    jobs = plan(expand_request(replace(REQUEST, settings={**SMALL, "backend": "envpool"})), tmp_path / "runs")
-    jobs[1] = (replace(jobs[1][0], settings=replace(jobs[1][0].settings, env_threads=1)), jobs[1][1])
-    with patch("damper.experiments.workers.usable_cores", lambda: 6):
+def test_every_population_steps_its_environments_with_its_agents_share_of_the_threads(tmp_path: Path) -> None:
+    def population(method: str, seeds: int, **settings: int) -> tuple[Job, Path]:
+        given = {**SMALL, "backend": "envpool", **settings}
+        ((job, folder),) = plan(
+            expand_request(replace(REQUEST, methods=(method,), seeds=seeds, settings=given)), tmp_path / "runs"
+        )
+        return job, folder
+
+    jobs = [population("plain", 3), population("caps", 1), population("damper", 3, env_threads=1)]
+    with patch("damper.experiments.workers.usable_cores", lambda: 4):
         run_in_workers(jobs, Store(tmp_path / "results"), "damper", progress=False, workers=2)
-    assert [Run(folder).manifest["settings"]["env_threads"] for _, folder in jobs] == [3, 1]
+    # Two of three at once: at most six agents, and six threads on four cores.
+    assert [Run(folder).manifest["settings"]["env_threads"] for _, folder in jobs] == [3, 1, 1]
 
 
 def test_workers_must_be_at_least_one(tmp_path: Path) -> None:

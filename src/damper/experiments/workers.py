@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -26,6 +27,8 @@ from damper.terminal import say
 
 # Eight to eleven populations fill an H200 (57,000 agents' steps per second): more would only share it.
 MOST_ON_A_GPU = 10
+# EnvPool's threads of all populations together, for each core: those of a population sleep while it acts and learns.
+ENV_THREADS_PER_CORE = 1.5
 
 
 def run_jobs(
@@ -52,10 +55,12 @@ def _on_gpu(jobs: Sequence[Job]) -> bool:
     return any(job.settings.device != "cpu" for job in jobs)
 
 
-def _with_env_threads(job: Job, threads: int) -> Job:
-    """The job with so many threads for EnvPool, unless it asks for a number of its own."""
+def _with_env_threads(job: Job, agents_at_once: int) -> Job:
+    """The job with its agents' share of the threads for EnvPool, unless it asks for a number of its own."""
     if job.settings.backend != "envpool" or job.settings.env_threads is not None:
         return job
+    share = len(job.wanted) / agents_at_once
+    threads = math.ceil(ENV_THREADS_PER_CORE * usable_cores() * share)
     return replace(job, settings=replace(job.settings, env_threads=threads))
 
 
@@ -72,12 +77,13 @@ def run_in_workers(
         store: where records go.
         command: what the records say made them.
         progress: say when a population ends.
-        workers: how many processes; each computes and steps its environments with its share of the processor cores.
+        workers: how many processes; each has its share of the processor cores.
     """
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
     longest_first = sorted(jobs, key=lambda job: -job[0].settings.steps * len(job[0].wanted))
     threads = max(1, usable_cores() // workers)
+    agents_at_once = sum(sorted((len(job.wanted) for job, _ in jobs), reverse=True)[:workers])
     pool = ThreadPoolExecutor(workers)
     on_gpu = _on_gpu([job for job, _ in jobs])
     try:
@@ -85,7 +91,7 @@ def run_in_workers(
             if on_gpu and not shared and progress:
                 say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
             waiting = {
-                pool.submit(_run_in_own_process, _with_env_threads(job, threads), folder, command, threads): job
+                pool.submit(_run_in_own_process, _with_env_threads(job, agents_at_once), folder, command, threads): job
                 for job, folder in longest_first
             }
             for done in as_completed(waiting):

@@ -166,7 +166,7 @@ class EngineOptions:
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default("envpool on a GPU for the paper's tasks, else gymnasium", **ENVS)] = None
     """Who steps the environments; envpool does it in C++ threads."""
-    env_threads: Annotated[int | None, default("as many as cores; a worker's share of them")] = None
+    env_threads: Annotated[int | None, default("as many as cores; for a worker, its agents' share")] = None
     """EnvPool's threads."""
     compile: Annotated[bool | None, default("on a GPU, where the run is long enough to pay for it")] = None
     """Run the update through torch.compile."""
