@@ -10,6 +10,7 @@ import pytest
 from damper.bench.interleaved_timing import CLOCKS
 from damper.bench.result import Measurement, read
 from damper.cli import main
+from damper.engine.update.learner import Learner
 from damper.experiments.timings import read_timings
 
 pytestmark = pytest.mark.serial
@@ -90,6 +91,18 @@ def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
         assert min(parts) > 0 and 50 < sum(parts) <= 100
         assert row["updating %"] == max(parts)
         assert row["steps/s"] > 0 and row["simulator µs"] > 0
+
+
+def test_end_to_end_is_timed_where_updates_seldom_wait_for_the_step_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead: list[int] = []
+    learn_ahead = Learner.learn_ahead
+    monkeypatch.setattr(Learner, "learn_ahead", lambda self: (ahead.append(self.replay.stored), learn_ahead(self)))
+    words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "plain", "--steps", "24"]
+    main(["bench", "end-to-end", *words, "--out", str(tmp_path)])
+    runs = len(read(tmp_path / "end-to-end.json").rows)
+    assert len(ahead) > 20 * runs and min(ahead) >= 100_000
 
 
 @pytest.mark.parametrize(

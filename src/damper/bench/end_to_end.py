@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import pairwise, product
 from pathlib import Path
@@ -13,17 +14,18 @@ from typing import Any
 
 from damper.bench.interleaved_timing import wait
 from damper.bench.result import Measurement
-from damper.bench.workloads import MODES, ExecutionMode
+from damper.bench.workloads import MODES, ExecutionMode, fill_replay, random_transitions
 from damper.engine.device.precision import device_context
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
 from damper.errors import DamperError
 
+BEGUN = 100_000  # where in a run is timed: of a short replay most batches hold the newest step, and must wait for it
 SCOPE = (
-    "The real training loop, `authors` protocol, one update per step. Steps/s of each agent: median over stretches "
-    "after learning has begun. Simulator and shares: a second run in which every part waits "
-    "for the device and all environments step at once; µs from actions sent to a step of all received. The rest is "
-    "storing."
+    f"The real training loop, `authors` protocol, one update per step, from step {BEGUN:,} of a million on, with as "
+    "many random transitions in the replay. Steps/s of each agent: median over stretches. Simulator and shares: a "
+    "second run in which every part waits for the device and all environments step at once; µs from actions sent to a "
+    "step of all received. The rest is storing."
 )
 NEEDS = {"LunarLander": "Box2D", "Reacher": "mujoco", "Ant": "mujoco", "Hopper": "mujoco", "Walker": "mujoco"}
 
@@ -57,48 +59,62 @@ def end_to_end(
                 backbone,
                 method,
                 range(agents),
-                steps,
+                10 * BEGUN,
                 "authors",
                 batch_size=how.batch_size,
                 device=how.device,
                 tf32=how.tf32,
                 backend=backend,
                 env_threads=env_threads,
-                learning_starts=steps // 6,
+                buffer_size=BEGUN,
                 log_every=max(1, steps // 12),
                 checkpoint_every=0,
                 **MODES[how.mode],
             )
             row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper(), "method": method}
-            rows.append({**row, "agents": agents, "steps/s": speed(settings), **shares(settings)})
+            rows.append({**row, "agents": agents, "steps/s": speed(settings, steps), **shares(settings, steps)})
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
 
 
-def speed(settings: Settings) -> float:
+class _Enough(Exception):  # noqa: N818  # not an error
+    """Enough steps were timed."""
+
+
+def _train(trainer: Trainer) -> None:
+    """Train from step ``BEGUN`` on, until a line of the log says that it is enough."""
+    fill_replay(trainer.learner.replay, random_transitions(trainer.settings.env))
+    trainer.step = BEGUN
+    with suppress(_Enough):
+        trainer.train()
+
+
+def speed(settings: Settings, steps: int) -> float:
     """Steps per second of every agent, while learning."""
     lines: list[tuple[int, float]] = []
 
     def note(line: dict[str, Any]) -> None:
         lines.append((line["step"], time.perf_counter()))
+        if line["step"] >= BEGUN + steps:
+            raise _Enough
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
-        Trainer(settings, Path(folder) / "run", (note,)).train()
-    # The first stretch with updates holds compilation and graph capture.
-    learning = [line for line in lines if line[0] > settings.learning_starts + settings.log_every]
-    return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(learning))
+        _train(Trainer(settings, Path(folder) / "run", (note,)))
+    # The first stretch holds compilation and graph capture.
+    return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(lines))
 
 
-def shares(settings: Settings) -> dict[str, float]:
+def shares(settings: Settings, steps: int) -> dict[str, float]:
     """The simulator's time for a step of all, and per cent of the time spent stepping, acting and updating."""
     spent = dict.fromkeys(("stepping %", "acting %", "updating %"), 0.0)
-    begun: list[tuple[float, int, dict[str, float]]] = []
+    lines: list[tuple[float, int, dict[str, float]]] = []
 
-    def start(line: dict[str, Any]) -> None:
-        if not begun and line["step"] > settings.learning_starts + settings.log_every:
-            begun.append((time.perf_counter(), line["step"], dict(spent)))
+    def note(line: dict[str, Any]) -> None:
+        lines.append((time.perf_counter(), line["step"], dict(spent)))
+        if line["step"] >= BEGUN + steps:
+            raise _Enough
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
-        trainer = Trainer(settings, Path(folder) / "run", (start,))
+        trainer = Trainer(settings, Path(folder) / "run", (note,))
         setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)
         acting, learner = trainer.acting, trainer.learner
@@ -108,12 +124,11 @@ def shares(settings: Settings) -> dict[str, float]:
             (learner, "learn", "updating %"),
         ):
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
-        trainer.train()
-    at, step, before = begun[0]
-    total = time.perf_counter() - at
-    times = {name: seconds - before[name] for name, seconds in spent.items()}
-    simulator = 1e6 * times["stepping %"] / (settings.steps - step)
-    return {"simulator µs": simulator, **{name: 100.0 * seconds / total for name, seconds in times.items()}}
+        _train(trainer)
+    (start, first, before), (end, last, after) = lines[0], lines[-1]
+    times = {name: after[name] - before[name] for name in spent}
+    simulator = 1e6 * times["stepping %"] / (last - first)
+    return {"simulator µs": simulator, **{name: 100.0 * seconds / (end - start) for name, seconds in times.items()}}
 
 
 def _time_steps(pool: Any, spent: dict[str, float]) -> None:

@@ -95,9 +95,16 @@ def make_learner(
         **settings,
     )
     learner = Learner(made, data.spec)
-    learner.replay.rows.copy_(data.rows.unsqueeze(1))
-    learner.replay.fill(len(data.rows))
+    fill_replay(learner.replay, data)
     return learner
+
+
+def fill_replay(replay: Replay, data: Transitions) -> None:
+    """Every agent's replay full of ``data``, as often as it fits."""
+    times, rest = divmod(replay.capacity, len(data.rows))
+    assert rest == 0, "the capacity is a multiple of the transitions"
+    replay.rows.unflatten(0, (times, -1)).copy_(data.rows.unsqueeze(1))
+    replay.fill(replay.capacity)
 
 
 def whole_update(learner: Learner) -> Workload:
