@@ -14,7 +14,7 @@ from typing import Any
 
 from damper.bench.interleaved_timing import wait
 from damper.bench.result import Measurement
-from damper.bench.workloads import MODES, ExecutionMode, fill_replay, random_transitions
+from damper.bench.workloads import MODES, ExecutionMode, Transitions, fill_replay, random_transitions
 from damper.engine.device.precision import device_context
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
@@ -53,6 +53,7 @@ def end_to_end(
                 f"tasks must be ones that can be stepped here, but {task!r} cannot: pip install "
                 f'"damper-rl[{NEEDS[task].lower()}]".'
             )
+        data = random_transitions(task)
         for backend, backbone, method in product(backends(task), backbones, methods):
             settings = resolve(
                 task,
@@ -72,7 +73,9 @@ def end_to_end(
                 **MODES[how.mode],
             )
             row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper(), "method": method}
-            rows.append({**row, "agents": agents, "steps/s": speed(settings, steps), **shares(settings, steps)})
+            rows.append(
+                {**row, "agents": agents, "steps/s": speed(settings, data, steps), **shares(settings, data, steps)}
+            )
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
 
 
@@ -80,15 +83,15 @@ class _Enough(Exception):  # noqa: N818  # not an error
     """Enough steps were timed."""
 
 
-def _train(trainer: Trainer) -> None:
+def _train(trainer: Trainer, data: Transitions) -> None:
     """Train from step ``BEGUN`` on, until a line of the log says that it is enough."""
-    fill_replay(trainer.learner.replay, random_transitions(trainer.settings.env))
+    fill_replay(trainer.learner.replay, data)
     trainer.step = BEGUN
     with suppress(_Enough):
         trainer.train()
 
 
-def speed(settings: Settings, steps: int) -> float:
+def speed(settings: Settings, data: Transitions, steps: int) -> float:
     """Steps per second of every agent, while learning."""
     lines: list[tuple[int, float]] = []
 
@@ -98,12 +101,12 @@ def speed(settings: Settings, steps: int) -> float:
             raise _Enough
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
-        _train(Trainer(settings, Path(folder) / "run", (note,)))
+        _train(Trainer(settings, Path(folder) / "run", (note,)), data)
     # The first stretch holds compilation and graph capture.
     return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(lines))
 
 
-def shares(settings: Settings, steps: int) -> dict[str, float]:
+def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float]:
     """The simulator's time for a step of all, and per cent of the time spent stepping, acting and updating."""
     spent = dict.fromkeys(("stepping %", "acting %", "updating %"), 0.0)
     lines: list[tuple[float, int, dict[str, float]]] = []
@@ -124,7 +127,7 @@ def shares(settings: Settings, steps: int) -> dict[str, float]:
             (learner, "learn", "updating %"),
         ):
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
-        _train(trainer)
+        _train(trainer, data)
     (start, first, before), (end, last, after) = lines[0], lines[-1]
     times = {name: after[name] - before[name] for name in spent}
     simulator = 1e6 * times["stepping %"] / (last - first)
