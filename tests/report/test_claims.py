@@ -11,6 +11,7 @@ from damper.experiments.timings import Timing
 from damper.report.cells import Setup, setups
 from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import BETTER, FAILS, HOLDS, LEANS, OPEN
+from damper.report.findings import findings
 from tests.experiments.helpers import agents_of, invented
 
 EXPERIMENTS = ("td3-table", "sac-table", "projection-ablation", "pegrad", "scalarization-sweep", "eta-sweep")
@@ -252,6 +253,11 @@ def test_a_costly_update_fails_only_beyond_its_spread() -> None:
     assert [v.verdict for v in noisy] == [LEANS, LEANS]
     cheap = {v.id: v.verdict for v in time_verdicts(both(damper=1.05))}
     assert cheap == {"cost": BETTER, "overhead": BETTER}
+    (row,) = (
+        line for line in findings([world()], both(damper=2.2)).splitlines() if line.startswith("| DAMPER's update is")
+    )
+    _, word, by = row.split(" | ")
+    assert word == "**fails**" and "DAMPER cheaper than CAPS: 1.38×" in by and "PAVE" not in by, "what decided it"
 
 
 def test_too_few_seeds_leave_a_claim_open_and_a_counterexample_settles_it() -> None:

@@ -89,7 +89,8 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
     if timings:
         parts.append("## Update times\n\nMilliseconds per update, and relative to the plain backbone.\n")
         parts += [f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}" for t in rt.cost_tables(timings)]
-        parts.append(claims_table({"verdict": time_verdicts(timings)}))
+        timed = time_verdicts(timings)
+        parts += [claims_table({"verdict": timed}), comparisons_list(timed)]
     return "\n".join(parts)
 
 

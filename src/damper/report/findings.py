@@ -62,7 +62,7 @@ def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]
     yield from _decided(judged)
     yield from _undecided(next(iter(judged.values())))
     yield "Claims about time belong to the machines on which updates were timed:\n"
-    yield claims_table({"verdict": timed})
+    yield markdown_table(["claim", "verdict", "by"], [[one.text, verdict_text(one), _by(one)] for one in timed])
 
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
@@ -71,12 +71,17 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
     for own in zip(*judged.values(), strict=True):
         first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
         if first is not None:
-            by = [check.text for check in first.checks if check.verdict == first.verdict]
             words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
-            rows.append([first.text, *words, f"<small>{'<br>'.join(by)}</small>"])
+            rows.append([first.text, *words, _by(first)])
     if rows:
         yield "Decided, with the numbers that decide the first verdict of the row:\n"
         yield markdown_table(["claim", *judged, "by"], rows)
+
+
+def _by(verdict: Verdict) -> str:
+    """The comparisons that decided a verdict, with their numbers."""
+    texts = [check.text for check in verdict.checks if check.verdict == verdict.verdict != OPEN]
+    return f"<small>{'<br>'.join(texts)}</small>" if texts else ""
 
 
 def _undecided(judged: Sequence[Verdict]) -> Iterator[str]:
