@@ -110,6 +110,16 @@ def test_gradients_are_set_not_added(actor: CountingActor, critic: nn.Module) ->
     np.testing.assert_array_equal(gradient_of(actor), once)
 
 
+def test_a_layer_frozen_between_two_updates_stays_where_it_is(actor: CountingActor, critic: nn.Module) -> None:
+    optimiser = torch.optim.Adam(actor.parameters())
+    damper.backward(*losses(actor, critic), actor.parameters())
+    optimiser.step()
+    frozen: Tensor = actor[0].requires_grad_(False).weight.clone()
+    damper.backward(*losses(actor, critic), actor.parameters())  # no zero_grad is needed
+    optimiser.step()
+    assert torch.equal(actor[0].weight, frozen)
+
+
 OPTIMISERS: list[Callable[[Any], torch.optim.Optimizer]] = [
     lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
     lambda parameters: torch.optim.Adam(parameters, lr=1e-2),
@@ -252,8 +262,12 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(primary, auxiliary, [nn.Parameter(torch.ones(2))])
     with mistake(r"rule must name one of .*, but 'dampr' was given: did you mean 'damper'"):
         damper.backward(primary, auxiliary, parameters, rule="dampr")
+    with mistake(r"rule must name one of .*, but None was given: known are bloop,"):
+        damper.backward(primary, auxiliary, parameters, rule=None)  # type: ignore[arg-type]
     with mistake(r"eta must be in \[0, 1\], but 2 was given"):
         damper.backward(*losses(actor, critic), parameters, eta=2.0)
+    with mistake(r"eta must broadcast over the leading axes \(\), but has shape \(2,\): "):
+        damper.backward(*losses(actor, critic), parameters, eta=torch.tensor([0.1, 0.2]))
     with mistake(r"settings of damper must be its own, but 'weight' was given: it has eta"):
         damper.backward(*losses(actor, critic), parameters, weight=2.0)
     with mistake(r"settings of pegrad must be its own, but 'eta' was given: it has cap"):

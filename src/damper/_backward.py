@@ -41,7 +41,7 @@ def backward(
         primary_loss: the loss that has priority, a scalar.
         auxiliary_loss: the loss to serve where it does not oppose the first, a scalar; may share its graph.
         parameters: what to differentiate with respect to: ``actor.parameters()``, or the actor itself. A parameter
-            unused by one loss counts as zero gradient there; one unused by both keeps ``.grad`` None.
+            unused by one loss counts as zero gradient there; one unused by both, or frozen, gets ``.grad`` None.
         eta: DAMPER's η in [0, 1], 1 by default; only for rules that have it.
         rule: a name in ``damper.rules.RULES`` or a callable with the same interface.
         state: the memory of a rule that has one: the previous call's ``report.state``.
@@ -53,7 +53,8 @@ def backward(
     Returns:
         A ``GradientReport`` of tensors; nothing waits for the device.
     """
-    leaves = _leaves(parameters)
+    given = _tensors(parameters)
+    leaves = _leaves(given)
     group = _group(parameters) if process_group == "auto" else process_group
     rule = find(rule)
     if eta is not None:
@@ -65,7 +66,7 @@ def backward(
     used = [i for i in range(len(leaves)) if primary[i] is not None or auxiliary[i] is not None]
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in (primary, auxiliary))
     combined, report = combine_single(rule, g_R, g_T, state, **settings)
-    for leaf in leaves:
+    for leaf in given:  # a frozen one too: the optimiser would go on with the gradient from before
         leaf.grad = None
     for i, part in zip(used, combined, strict=True):
         leaves[i].grad = part
@@ -99,7 +100,7 @@ def backward_auxiliary(
         process_group: where the auxiliary gradient is averaged; the primary one must have been already.
         **settings: the rule's own settings.
     """
-    own, others = _leaves(parameters), list(shared)
+    own, others = _leaves(_tensors(parameters)), list(shared)
     gradients = _gradients("auxiliary_loss", auxiliary_loss, own + others, retain=False)
     leaves = own + others
     used = [i for i, leaf in enumerate(leaves) if leaf.grad is not None or gradients[i] is not None]
@@ -149,8 +150,8 @@ def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -
             hook.remove()
 
 
-def _leaves(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
-    """The parameters that can have a gradient, each once."""
+def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """The parameters, each once."""
     if isinstance(parameters, nn.Module):
         parameters = parameters.parameters()
     single = isinstance(parameters, Tensor) or not isinstance(parameters, Iterable)
@@ -160,7 +161,12 @@ def _leaves(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
             raise DamperError(
                 f"parameters must be tensors, but a {type(item).__name__} was given: pass module.parameters()."
             )
-    leaves = [leaf for leaf in dict.fromkeys(given) if leaf.requires_grad]
+    return list(dict.fromkeys(given))
+
+
+def _leaves(given: list[Tensor]) -> list[Tensor]:
+    """Those that can have a gradient."""
+    leaves = [leaf for leaf in given if leaf.requires_grad]
     if not leaves:
         raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")
     if len(devices := {leaf.device for leaf in leaves}) > 1:

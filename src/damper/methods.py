@@ -214,6 +214,11 @@ def find_method(method: str | Method) -> Method:
     """The method of that name, composed where the name is, or the object itself; see ``per_agent`` for several."""
     if isinstance(method, Method):
         return method
+    if not isinstance(method, str):
+        raise DamperError(
+            f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was given: 'plain' trains "
+            "without smoothing."
+        )
     if "," in method:
         return per_agent(method.split(","))
     return METHODS[method] if method in METHODS else compose(*_parse(method))

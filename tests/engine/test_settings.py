@@ -76,7 +76,13 @@ def test_what_is_given_wins() -> None:
 
 @pytest.mark.parametrize(
     ("seeds", "protocol", "expected"),
-    [(3, None, (0, 1, 2)), (5, "damper", FIRST_FIVE), (2, "pave", FIRST_FIVE[:2]), ([7, 3], "pave", (7, 3))],
+    [
+        (3, None, (0, 1, 2)),
+        (np.int64(3), None, (0, 1, 2)),
+        (5, "damper", FIRST_FIVE),
+        (2, "pave", FIRST_FIVE[:2]),
+        ([7, 3], "pave", (7, 3)),
+    ],
 )
 def test_seeds(seeds: Any, protocol: str | None, expected: tuple[int, ...]) -> None:
     assert resolve("Pendulum", seeds=seeds, protocol=protocol).seeds == expected
@@ -235,6 +241,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),
     ({"seeds": (1.5,)}, "seeds must be whole numbers"),
+    (
+        {"eta": [0.1, 0.1]},
+        r"eta must have different values, one agent each, but \(0.1, 0.1\) was given: the same agent",
+    ),
+    ({"gamma": [0.9, 0.99, 0.9]}, "gamma must have different values, one agent each"),
+    ({"eta": [[0.1], [0.2]]}, "eta must be a number, or a schedule"),
     ({"seeds": 0}, "seeds must be at least 1, or different integers, but 0 was given"),
     ({"seeds": True}, "seeds must be at least 1, or different integers, but True was given"),
     ({"seeds": 11, "protocol": "pave"}, "seeds must be at most 10 with a protocol"),

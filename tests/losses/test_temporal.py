@@ -120,3 +120,17 @@ def test_mistakes_are_told() -> None:
         damper.temporal_loss(lambda obs: (obs, obs), OBS, NEXT_OBS)  # type: ignore[arg-type,return-value]
     with pytest.raises(DamperError, match=r"^mask must be a tensor, but a list was given: "):
         damper.temporal_loss(double, OBS, NEXT_OBS, [True, True, False])  # type: ignore[arg-type]
+    with pytest.raises(
+        DamperError, match=r"^policy must be a function .*, but a Tensor was given: pass the actor itself"
+    ):
+        damper.temporal_loss(double(OBS), OBS, NEXT_OBS)  # type: ignore[arg-type]
+    with pytest.raises(DamperError, match=r"^policy must return actions of a floating-point dtype, .* torch.int64: "):
+        damper.temporal_loss(lambda obs: obs.long(), OBS, NEXT_OBS)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integer_flags_are_refused_since_their_complement_is_no_logical_not(dtype: torch.dtype) -> None:
+    done = torch.tensor([0, 1, 0], dtype=dtype)
+    with pytest.raises(DamperError, match=rf"^mask must be boolean or of floats, but has {dtype}, .*: give done == 0"):
+        damper.temporal_loss(double, OBS, NEXT_OBS, mask=~done)  # 255 and 254, or -1 and -2
+    assert damper.temporal_loss(double, OBS, NEXT_OBS, mask=done == 0).item() == pytest.approx(9 / 2)

@@ -174,6 +174,12 @@ def test_the_learning_rate_may_be_a_schedule_s_text(name, tmp_path):
     assert OURS[name].load(tmp_path / "model", learning_rate="cosine:1:0").lr_schedule(0.0) == 0.0
 
 
+def test_a_model_has_one_eta():
+    for several in ([0.5], np.array([0.5, 0.6]), torch.tensor([0.1, 0.2])):
+        with pytest.raises(DamperError, match=r"^eta must be a number, or a schedule as linear:0:1, but .* was given"):
+            make(OURS["td3"], eta=several)
+
+
 def test_a_schedule_is_checked_along_its_way():
     for wrong in ("linear:0:1.5", lambda remaining: -remaining):
         with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):

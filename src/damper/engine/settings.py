@@ -9,6 +9,7 @@ import operator
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -368,7 +369,7 @@ def _registered(method: str | Method) -> Method:
 
 def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
     """A number means that many of the protocol's seeds, or 0, 1, ... without one."""
-    if isinstance(seeds, int):
+    if isinstance(seeds, Integral):
         if isinstance(seeds, bool) or seeds < 1:
             raise DamperError(f"seeds must be at least 1, or different integers, but {seeds} was given.")
         if protocol and seeds > len(TRAINING_SEEDS):
@@ -423,6 +424,12 @@ def check(settings: Settings) -> Settings:
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
     _check_method(sampled)
+    for name, value in (*((name, values[name]) for name in PER_AGENT), *settings.method_settings.items()):
+        if len(set(_each(value))) < len(_each(value)):
+            raise DamperError(
+                f"{name} must have different values, one agent each, but {value} was given: the same agent twice is no "
+                "second seed."
+            )
     return settings
 
 

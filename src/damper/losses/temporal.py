@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from damper.errors import DamperError
@@ -22,12 +23,17 @@ def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask
             to be compared; its gradient flows through both states.
         obs: observations s, ``[B, ...]``, or ``[P, B, ...]`` for a population.
         next_obs: their successors s', the true ones: at an episode's end the final observation.
-        mask: True for the pairs to keep, ``[..., B]`` or ``[..., B, 1]``; leave out terminations with
-            ``mask=~done`` (the authors' code does). None keeps all.
+        mask: True (or 1.0) for the pairs to keep, ``[..., B]`` or ``[..., B, 1]``; leave out terminations with
+            ``mask=~done`` (the authors' code does), or ``done == 0`` where done is not boolean. None keeps all.
 
     Returns:
         A scalar, or one value per agent ``[P]``; 0 where no pair is kept.
     """
+    if not callable(policy):
+        raise DamperError(
+            f"policy must be a function from observations to actions, but a {type(policy).__name__} was given: pass "
+            "the actor itself, not its actions."
+        )
     mu_next, mu = policy(next_obs), policy(obs)
     if not isinstance(mu, Tensor):
         raise DamperError(
@@ -44,6 +50,11 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
             "policy must return actions [..., batch, action] of one shape for both states, but returned "
             f"{tuple(mu.shape)} for obs and {tuple(mu_next.shape)} for next_obs: give both the same batch."
         )
+    if not mu.is_floating_point():
+        raise DamperError(
+            f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: only continuous actions "
+            "have a distance to make small."
+        )
     return masked_mean((mu_next - mu).square().sum(-1), mask)
 
 
@@ -53,6 +64,11 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
         return values.mean(-1)
     if not isinstance(mask, Tensor):
         raise DamperError(f"mask must be a tensor, but a {type(mask).__name__} was given: wrap it in torch.as_tensor.")
+    if mask.dtype is not torch.bool and not mask.is_floating_point():
+        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and with a sign turn the loss over.
+        raise DamperError(
+            f"mask must be boolean or of floats, but has {mask.dtype}, whose ~ is no logical not: give done == 0."
+        )
     keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
     if keep.shape != values.shape:
         raise DamperError(

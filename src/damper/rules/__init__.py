@@ -74,10 +74,10 @@ def find(rule: str | Rule) -> Rule:
     """The rule of that name, or the callable itself; of several names with commas between, one rule per agent."""
     if callable(rule):
         return rule
-    if "," in rule:
+    if isinstance(rule, str) and "," in rule:
         return _per_agent(rule)
-    if rule not in RULES:
-        hint = did_you_mean(rule, RULES, f"known are {', '.join(sorted(RULES))}.")
+    if not isinstance(rule, str) or rule not in RULES:
+        hint = did_you_mean(str(rule), RULES, f"known are {', '.join(sorted(RULES))}.")
         raise DamperError(f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}")
     return RULES[rule]
 

@@ -34,7 +34,8 @@ def apply_single(
         **settings: the rule's own.
     """
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
-    if coefficients is None or not _are_simple((*primary, *auxiliary)):
+    several = any(isinstance(value, Tensor) and value.numel() != 1 for value in settings.values())
+    if coefficients is None or several or not _are_simple((*primary, *auxiliary)):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -77,7 +78,7 @@ class SmoothMixin:
     ) -> None:
         """Settings are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = settings if eta == self._default_eta else {**settings, "eta": eta}
+        given = settings if isinstance(eta, Real) and eta == self._default_eta else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["method_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
