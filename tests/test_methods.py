@@ -155,7 +155,7 @@ def test_a_composed_methods_name_leads_back_to_it(auxiliary, rule, critic):
         ("pave+damper", "method must read rule+auxiliary+critic, as in 'damper+grad-caps+pave', but is 'pave+damper'."),
         ("caps+pave+damper", "method must read rule+auxiliary+critic"),
         ("plain+pave", "method must read rule+auxiliary+critic"),
-        (None, "method must be a name in damper.METHODS or a damper.Method, but None was given: 'plain' trains without"),
+        (None, "method must be a name in damper.METHODS or a damper.Method, but None was given: 'plain'"),
     ],
 )  # fmt: skip
 def test_unknown_names_get_one_clear_sentence(name, message):

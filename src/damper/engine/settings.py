@@ -369,12 +369,13 @@ def _registered(method: str | Method) -> Method:
 
 def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
     """A number means that many of the protocol's seeds, or 0, 1, ... without one."""
-    if isinstance(seeds, Integral):
-        if isinstance(seeds, bool) or seeds < 1:
+    if isinstance(seeds, int | Integral):  # NumPy's too
+        count = operator.index(seeds)
+        if isinstance(seeds, bool) or count < 1:
             raise DamperError(f"seeds must be at least 1, or different integers, but {seeds} was given.")
-        if protocol and seeds > len(TRAINING_SEEDS):
+        if protocol and count > len(TRAINING_SEEDS):
             raise DamperError(f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was given.")
-        return TRAINING_SEEDS[:seeds] if protocol else tuple(range(seeds))
+        return TRAINING_SEEDS[:count] if protocol else tuple(range(count))
     try:
         return tuple(operator.index(seed) for seed in seeds)
     except TypeError as error:
