@@ -11,8 +11,8 @@ from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
 from damper.experiments.ray_runner import _connect
 from damper.export.files import _extra
-from damper.report.theory_figures import draw
-from damper.report.traces import pyplot
+from damper.report.style import import_matplotlib
+from damper.report.theory_figures import draw_theory
 
 
 def import_sb3(tmp_path):
@@ -28,8 +28,8 @@ def import_rsl_rl(tmp_path):
     [
         ("envpool", "envpool", lambda _: _import_envpool()),
         ("torch.utils.tensorboard", "tensorboard", lambda path: TensorBoard(None, path)),
-        ("matplotlib", "plot", lambda _: pyplot()),
-        ("matplotlib", "plot", draw),
+        ("matplotlib", "plot", lambda _: import_matplotlib()),
+        ("matplotlib", "plot", draw_theory),
         ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
         ("ray", "ray", lambda _: _connect("local")),
         ("stable_baselines3", "sb3", import_sb3),

@@ -10,8 +10,7 @@ import pytest
 from damper.bench.figures import draw_bench_figures
 from damper.bench.result import Measurement, read
 from damper.errors import DamperError
-from damper.report.style import pyplot
-from tests.pictures import texts
+from tests.pictures import kept_figures, texts
 
 pytest.importorskip("matplotlib")
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,16 +53,16 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
         draw_bench_figures(tmp_path, tmp_path)
 
 
-def test_a_measurement_s_plot_has_values_and_a_panel_per_backbone(tmp_path: Path, monkeypatch) -> None:
-    kept = []
-    monkeypatch.setattr("damper.bench.result.save", lambda figure, path: kept.append(figure) or [path])
+def test_a_measurement_s_plot_has_values_and_a_panel_per_backbone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = kept_figures(monkeypatch)
     rows = [
         {"backbone": b, "method": m, "ms": ms} for b in ("TD3", "SAC") for m, ms in (("plain", 0.5), ("damper", 50))
     ]
     Measurement("update", "Update time", "", rows, ("ms",)).save(tmp_path, "damper bench update")
     axes = kept[0].axes
-    assert [panel.get_title() for panel in axes] == ["TD3", "SAC"]
+    assert [panel.get_title(loc="left") for panel in axes] == ["TD3", "SAC"]
     assert [text.get_text() for text in axes[0].texts] == ["0.500", "50"]
     assert [tick.get_text() for tick in axes[0].get_yticklabels()] == ["plain", "damper"]
     assert axes[0].get_xscale() == "log" and "log" in axes[0].get_xlabel()
-    pyplot().close(kept[0])

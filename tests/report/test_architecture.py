@@ -13,6 +13,7 @@ import pytest
 
 from damper.cli import main
 from damper.report.architecture import WALK, architecture
+from damper.report.style import draw_all
 from tests.pictures import texts
 from tests.test_layout import RANK, ROOM_RANK
 
@@ -56,7 +57,7 @@ def test_the_rooms_stand_in_the_order_of_imports() -> None:
 
 def test_the_published_picture_is_that_of_the_walk(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    architecture(tmp_path / "architecture.svg")
+    draw_all({"architecture": architecture}, tmp_path, ["svg"])
     published = ROOT / "docs" / "figures" / "architecture.svg"
     assert texts(tmp_path / "architecture.svg") == texts(published), "run damper figures --out docs/figures"
     assert "](figures/architecture.svg)" in PAGE

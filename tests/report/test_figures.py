@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure
+
 from damper.report.cells import setups
 from damper.report.figures import _curves, _fronts, draw_figures
-from damper.report.traces import pyplot
 from tests.experiments.helpers import agents_of, invented
 
 
@@ -31,12 +33,12 @@ def test_the_legend_is_inside_the_figure_and_in_the_table_s_order(tasks: tuple[s
     # The first task lacks most methods: the order must not come from it.
     kept = [a for a in agents if a.identity["task"] != tasks[0] or a.identity["method"] in ("plain", "damper", "pave")]
     (setup,) = setups([invented(agent, sm=1.0 + len(agent.identity["method"])) for agent in kept])
-    figure = draw(setup, "td3", tasks)  # type: ignore[operator]
-    figure.canvas.draw()
+    figure = Figure(layout="constrained")
+    draw(setup, "td3", tasks, figure)  # type: ignore[operator]
+    figure.draw_without_rendering()
     (legend,) = figure.legends
     box, whole = legend.get_window_extent(), figure.bbox
     assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0
     words = [text.get_text() for text in legend.get_texts()]
     order = ["TD3", "CAPS", "Grad-CAPS", "ASAP", "L2C2", "PAVE", "DAMPER"]
     assert words == ([w for w in order if w in ("TD3", "PAVE", "DAMPER")] if len(tasks) == 1 else order)
-    pyplot().close(figure)

@@ -45,7 +45,7 @@ def test_every_method_has_the_same_settings_and_seeds_and_says_where_it_comes_fr
 
 def test_the_picture_is_that_of_the_records(runs: Runs, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    (fresh,) = draw_ppo(runs, tmp_path / "ppo.svg")
+    (fresh,) = draw_ppo(runs, tmp_path, ["svg"])
     assert texts(fresh) == texts(PICTURE), "run damper report"
     assert "](results/figures/ppo.svg)" in (ROOT / "docs" / "ppo.md").read_text(encoding="utf-8")
 

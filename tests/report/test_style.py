@@ -6,8 +6,15 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("matplotlib")
+from matplotlib import rcParams
+from matplotlib.image import imread
+
+from damper.errors import DamperError
 from damper.methods import METHODS
-from damper.report.style import DPI, LOOKS, look, pyplot, save, shades
+from damper.report.style import DPI, LOOKS, draw_all, look, saved_figure, shades
 
 SHAPES = {"circle": "o", "square": "s", "up": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X", "left": "<"}
 SHAPES |= {"right": ">", "hexagon": "h", "pentagon": "p"}
@@ -48,11 +55,33 @@ def test_settings_of_one_method_are_shades_of_its_colour() -> None:
 
 def test_pictures_are_sharp_and_the_same_bytes(tmp_path: Path) -> None:
     def draw(name: str) -> bytes:
-        figure, _ = pyplot().subplots(figsize=(2, 1))
-        (path,) = save(figure, tmp_path / name)
-        return path.read_bytes()
+        with saved_figure(tmp_path / name) as figure:
+            figure.set_size_inches(2, 1)
+            figure.subplots()
+        return (tmp_path / name).read_bytes()
 
     assert DPI >= 150
     assert draw("a.png") == draw("b.png")
     assert draw("a.svg") == draw("b.svg")
-    assert pyplot().imread(tmp_path / "a.png").shape[:2] == (DPI, 2 * DPI)
+    assert imread(tmp_path / "a.png").shape[:2] == (DPI, 2 * DPI)
+
+
+def test_drawing_leaves_the_user_s_matplotlib_alone(tmp_path: Path) -> None:
+    before = dict(rcParams)
+    with saved_figure(tmp_path / "a.svg"):
+        assert dict(rcParams) != before
+    assert dict(rcParams) == before
+
+
+@pytest.mark.parametrize("name", ["old.svg", "new.svg"])
+def test_a_figure_that_fails_leaves_the_old_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "old.svg").write_text("old")
+    with pytest.raises(ZeroDivisionError), saved_figure(tmp_path / name):
+        raise ZeroDivisionError
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_an_unknown_format_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DamperError, match="formats must be among svg, png, pdf, but gif was given"):
+        draw_all({"a": lambda _: None}, tmp_path, ["svg", "gif"])
+    assert list(tmp_path.iterdir()) == []

@@ -12,14 +12,14 @@ import pytest
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 from damper.errors import DamperError
-from damper.report import theory_figures
+from damper.report.style import Draw, styled
+from damper.report.theory_figures import FIGURES, FORMULAS, architecture, draw_theory
 
 
 def test_draw_writes_each_figure_in_each_format(tmp_path: Path) -> None:
-    paths = theory_figures.draw(tmp_path / "new" / "folder")
+    paths = draw_theory(tmp_path / "new" / "folder")
     assert [path.name for path in paths] == [
         f"{name}.{suffix}" for name in ("overview", "gain", "metrics", "architecture") for suffix in ("svg", "png")
     ]
@@ -33,28 +33,22 @@ def test_draw_writes_each_figure_in_each_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_the_same_drawing_is_the_same_file(suffix: str, tmp_path: Path) -> None:
-    first, second = (theory_figures.draw(tmp_path / name, formats=[suffix]) for name in ("first", "second"))
+    first, second = (draw_theory(tmp_path / name, formats=[suffix]) for name in ("first", "second"))
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize("name", theory_figures.FIGURES)
-def test_labels_neither_overlap_nor_leave_the_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page: list[Bbox] = []
-    boxes: list[tuple[str, Bbox]] = []
-
-    def measure(figure: Figure, path: Path, **_: object) -> None:
-        figure.draw_without_rendering()
-        page.append(figure.bbox)
-        boxes.extend((text.get_text(), text.get_window_extent()) for text in visible_labels(figure))
-        path.touch()
-
-    monkeypatch.setattr(Figure, "savefig", measure)
-    theory_figures.FIGURES[name](tmp_path / f"{name}.png")
+@pytest.mark.parametrize("draw", [*FIGURES.values(), architecture])
+def test_labels_neither_overlap_nor_leave_the_page(draw: Draw) -> None:
+    with styled(FORMULAS if draw in FIGURES.values() else None):
+        page = Figure(layout="constrained")
+        draw(page)
+        page.draw_without_rendering()
+        boxes = [(text.get_text(), text.get_window_extent()) for text in visible_labels(page)]
     assert len(boxes) > 10
     for text, box in boxes:
-        assert page[0].x0 <= box.x0 < box.x1 <= page[0].x1, text
-        assert page[0].y0 <= box.y0 < box.y1 <= page[0].y1, text
+        assert page.bbox.x0 <= box.x0 < box.x1 <= page.bbox.x1, text
+        assert page.bbox.y0 <= box.y0 < box.y1 <= page.bbox.y1, text
     for (text, box), (other_text, other_box) in itertools.combinations(boxes, 2):
         assert not box.overlaps(other_box), (text, other_text)
 
@@ -73,10 +67,10 @@ def visible_labels(figure: Figure) -> list[Text]:
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(DamperError, match="formats must be among svg, png, pdf, but gif"):
-        theory_figures.draw(tmp_path, formats=["gif"])
+        draw_theory(tmp_path, formats=["gif"])
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DamperError, match=r'pip install "damper-rl\[plot\]"'):
-        theory_figures.overview(tmp_path / "overview.svg")
+        draw_theory(tmp_path)

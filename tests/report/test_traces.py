@@ -12,9 +12,10 @@ from damper.evaluation.evaluate import Evaluation
 from damper.report import traces
 from damper.report.curves import draw_curves
 from damper.report.episodes import first_episodes
-from damper.report.style import look, pyplot
+from damper.report.style import look
 from damper.report.traces import Trace, draw_traces
 from damper.rollout import Episode
+from tests.pictures import kept_figures
 
 
 def trace(*columns: object, method: str = "damper") -> Trace:
@@ -24,12 +25,10 @@ def trace(*columns: object, method: str = "damper") -> Trace:
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch):
-    """The figure instead of a file."""
-    kept = []
-    monkeypatch.setattr(traces, "save", lambda figure, path: kept.append(figure) or [path])
-    yield kept
-    pyplot().close("all")
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The figures instead of files."""
+    monkeypatch.chdir(tmp_path)
+    return kept_figures(monkeypatch)
 
 
 STEPS = np.arange(300)
@@ -91,26 +90,20 @@ class FakeRun:
         return [{"step": step, "return": [step, step + 1], "sm": [1.0, 2.0]} for step in range(10)]
 
 
-def test_labels_of_a_log_axis_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = []
-    monkeypatch.setattr("damper.report.curves.save", lambda figure, path: kept.append(figure) or [path])
+def test_labels_of_a_log_axis_read_alike(drawn) -> None:
 
     class Near(FakeRun):
         def metrics(self) -> list[dict[str, object]]:
             return [{"step": step, "return": [step, step], "sm": [0.09, 0.3]} for step in range(10)]
 
     draw_curves({"plain": Near()}, Path("x.png"))
-    kept[0].canvas.draw()
-    labels = [text.get_text() for text in kept[0].axes[1].yaxis.get_ticklabels(which="both") if text.get_text()]
+    drawn[0].draw_without_rendering()
+    labels = [text.get_text() for text in drawn[0].axes[1].yaxis.get_ticklabels(which="both") if text.get_text()]
     assert {"0.1", "0.2", "0.3"} <= set(labels) and all(float(label) for label in labels)
-    pyplot().close("all")
 
 
-def test_many_shades_give_way_to_the_chosen_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = []
-    monkeypatch.setattr("damper.report.curves.save", lambda figure, path: kept.append(figure) or [path])
+def test_many_shades_give_way_to_the_chosen_ones(drawn) -> None:
     for methods in (["caps", "pave"], ["plain", "caps", "pave", "asap", "damper"]):
-        draw_curves({method: FakeRun() for method in methods}, tmp_path / "x.png")  # type: ignore[dict-item]
-    few, many = ([shade.get_facecolor()[0] for shade in figure.axes[0].collections] for figure in kept)
+        draw_curves({method: FakeRun() for method in methods}, Path("x.png"))  # type: ignore[dict-item]
+    few, many = ([shade.get_facecolor()[0] for shade in figure.axes[0].collections] for figure in drawn)
     assert len(few) == 2 and len(many) == 2
-    pyplot().close("all")

@@ -15,11 +15,10 @@ import damper
 from damper.cli import main
 from damper.errors import DamperError, MissingExtraError
 from damper.report.episodes import film_evaluations, first_episodes
-from damper.report.style import pyplot
 from damper.report.video import DPI, WIDTH, Film, _frames, check_video
 
 pytest.importorskip("pygame")
-pytest.importorskip("matplotlib")
+Figure = pytest.importorskip("matplotlib.figure").Figure
 Image, ImageSequence = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageSequence")
 
 
@@ -57,16 +56,18 @@ def test_the_command_films_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert len(frames(film)) == 3
 
 
-def test_titles_fit_their_columns() -> None:
+def test_titles_fit_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    draw = Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda figure, *given: (drawn.append(figure), draw(figure, *given)))
     evaluation = damper.evaluate(still, "Pendulum-v1", 1)
     trace = first_episodes(evaluation, "damper")["all"]
     shown = Film([np.zeros((8, 8, 3), np.uint8)], 1, trace)
     next(_frames({"damper eta=0.5": shown, "unconditional-projection": shown}, 0.05))
-    figure = pyplot().gcf()
+    figure = drawn[0]
     for axis in figure.axes[:2]:
         box = axis.title.get_window_extent()
         assert box.width < WIDTH * DPI and box.x0 >= 0 and box.x1 <= figure.bbox.width, axis.get_title()
-    pyplot().close("all")
 
 
 def test_mp4(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from damper.bench.result import read
 from damper.errors import DamperError
-from damper.report.style import GREY, LOOKS, look, pyplot, save
+from damper.report.style import GREY, LOOKS, draw_all, look
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Rows = list[dict[str, Any]]
 PAPER, SHADES = "paper", ("#c7c2f5", LOOKS["damper"].colour)
@@ -23,20 +27,16 @@ def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("
     sizes = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/scaling.json"))}
     if not updates or not sizes:
         raise DamperError(f"bench must be a folder of measurements by machine, but {measured} holds none.")
-    paths = []
-    with pyplot().rc_context({"svg.fonttype": "none", "font.size": 9}):
-        paths += save(_cost(updates), *(folder / f"cost.{ending}" for ending in formats))
-        paths += save(_scaling(*list(sizes.items())[-1]), *(folder / f"scaling.{ending}" for ending in formats))
-    return paths
+    figures = {"cost": partial(_cost, updates), "scaling": partial(_scaling, *list(sizes.items())[-1])}
+    return draw_all(figures, folder, formats, {"font.size": 9})
 
 
-def _cost(updates: dict[str, Rows]) -> Any:
+def _cost(updates: dict[str, Rows], figure: Figure) -> None:
     """Times a plain update of the same backbone, by method."""
     first = next(iter(updates.values()))
     backbones = list(dict.fromkeys(row["backbone"] for row in first))
-    figure, panels = pyplot().subplots(
-        1, len(backbones), figsize=(9, 3.6), squeeze=False, sharey=True, layout="constrained"
-    )
+    figure.set_size_inches(9, 3.6)
+    panels = figure.subplots(1, len(backbones), squeeze=False, sharey=True)
     for axes, backbone in zip(panels[0], backbones, strict=True):
         own = {machine: _ratios(rows, backbone, "× plain") for machine, rows in updates.items()}
         own[PAPER] = _ratios(first, backbone, "paper's × plain")
@@ -51,16 +51,16 @@ def _cost(updates: dict[str, Rows]) -> Any:
         axes.margins(x=0.12)
     panels[0, 0].invert_yaxis()
     panels[0, -1].legend(frameon=False, loc="lower right")
-    return figure
 
 
 def _ratios(rows: Rows, backbone: str, column: str) -> dict[str, float]:
     return {row["method"]: row[column] for row in rows if row["backbone"] == backbone and row.get(column)}
 
 
-def _scaling(machine: str, rows: Rows) -> Any:
+def _scaling(machine: str, rows: Rows, figure: Figure) -> None:
     """µs of a whole update per agent, by how many are updated together."""
-    figure, axes = pyplot().subplots(figsize=(5.4, 3.2), layout="constrained")
+    figure.set_size_inches(5.4, 3.2)
+    axes = figure.subplots()
     for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
         own = sorted(
             (row["agents"], row["µs per agent"])
@@ -77,4 +77,3 @@ def _scaling(machine: str, rows: Rows) -> Any:
     axes.set(yticks=shown, yticklabels=shown)
     axes.minorticks_off()
     axes.legend(frameon=False)
-    return figure

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from damper.engine.run.files import write_bytes
 from damper.engine.run.provenance import code, hardware, versions
 from damper.errors import DamperError
-from damper.report.style import FAINT, GREY, LOOKS, pyplot, save
+from damper.report.style import FAINT, GREY, LOOKS, draw_all
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,19 @@ class Measurement:
         record["hardware"] = hardware(str(self.how.get("device", "cpu")))
         path = folder / f"{self.name}.json"
         write_bytes(path, (json.dumps(record, indent=1) + "\n").encode())
-        return [path, *self._plot(folder / f"{self.name}.png")]
+        drawable = find_spec("matplotlib") is not None
+        return [path, *(draw_all({self.name: self._draw}, folder, ["png"]) if drawable else ())]
 
-    def _plot(self, path: Path) -> list[Path]:
+    def _draw(self, figure: Figure) -> None:
         """A row of panels per backbone, a panel per measured column, bars with their values and methods' colours."""
-        if find_spec("matplotlib") is None:
-            return []
         names = [name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"]
         by_backbone: dict[str, list[dict[str, Any]]] = {}
         for row in self.rows:
             by_backbone.setdefault(str(row.get("backbone", "")), []).append(row)
         heights = [1.0 + 0.3 * len(rows) for rows in by_backbone.values()]
-        figure, panels = pyplot().subplots(
-            len(by_backbone), len(self.bars), figsize=(1.0 + 4.0 * len(self.bars), 0.4 + sum(heights)),
-            height_ratios=heights, squeeze=False, sharex="col", layout="constrained",
-        )  # fmt: skip
+        figure.set_size_inches(1.0 + 4.0 * len(self.bars), 0.4 + sum(heights))
+        shape = len(by_backbone), len(self.bars)
+        panels = figure.subplots(*shape, height_ratios=heights, squeeze=False, sharex="col")
         for line, (backbone, rows) in zip(panels, by_backbone.items(), strict=True):
             labels = [" ".join(text(row.get(name)) for name in names) for row in rows]
             colours = [_colour(label) for label in labels]
@@ -91,7 +92,6 @@ class Measurement:
                     axes.set(xscale="log", xlabel=f"{column} (log scale)")
                 axes.invert_yaxis()
         figure.suptitle(self.title)
-        return save(figure, path)
 
 
 def _colour(label: str) -> str:

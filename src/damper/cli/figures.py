@@ -5,8 +5,8 @@ from __future__ import annotations
 from damper.bench.figures import draw_bench_figures
 from damper.cli.options.figures import Figures
 from damper.engine.run.files import check_folder
-from damper.report import theory_figures
 from damper.report.method_pictures import draw_method_pictures
+from damper.report.theory_figures import draw_theory
 from damper.terminal import quoted, say
 
 
@@ -18,6 +18,6 @@ def run(options: Figures) -> None:
     elif options.methods:
         paths = draw_method_pictures(options.results, options.out, options.formats)
     else:
-        paths = theory_figures.draw(options.out, options.formats)
+        paths = draw_theory(options.out, options.formats)
     for path in paths:
         say(quoted(path))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from damper.report.canvas import GUIDE, INK, canvas
+from damper.report.style import GUIDE, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class Module(NamedTuple):
@@ -108,24 +108,24 @@ CARD = "#F7F7FA"
 ARROW: dict[str, Any] = {"color": "#8A8F98", "lw": 1.4}
 
 
-def architecture(path: Path) -> None:
+def architecture(figure: Figure) -> None:
     """The way of one transition through the code: a card for each stage, a line for each module on it."""
     height = sum(_height(stage) for stage in WALK) + GAP * (len(WALK) - 1) + 2
-    # Words stay words in an SVG: they can be searched, and the page's reader can hear them.
-    with canvas(path, WIDTH / 72, height / 72, svg_fonttype="none", savefig_facecolor="none") as figure:
-        figure.set_layout_engine("none")
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, WIDTH), ylim=(height, 0))
-        axes.axis("off")
-        top, tops = 1.0, []
-        for stage in WALK:
-            tops.append(top)
-            _draw_card(axes, stage, top)
-            top += _height(stage)
-            if stage.leaves:
-                _draw_arrow(axes, stage.leaves, top)
-            top += GAP
-        _draw_loop(axes, tops[0] + HEAD / 2, tops[2] + HEAD / 2)
+    figure.set_size_inches(WIDTH / 72, height / 72)
+    figure.set_facecolor("none")
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+    axes.axis("off")
+    top, tops = 1.0, []
+    for stage in WALK:
+        tops.append(top)
+        _draw_card(axes, stage, top)
+        top += _height(stage)
+        if stage.leaves:
+            _draw_arrow(axes, stage.leaves, top)
+        top += GAP
+    _draw_loop(axes, tops[0] + HEAD / 2, tops[2] + HEAD / 2)
 
 
 def _height(stage: Stage) -> float:

@@ -42,9 +42,8 @@ def write_report(
     results, out = Path(results), Path(out)
     found, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
     folders = slugs(found)
-    pictures = {s.key: draw_figures(s, out / "figures" / folders[s.key], formats) for s in found if formats}
-    if ppo and formats:
-        pictures["ppo"] = draw_ppo(ppo, *(out / "figures" / f"ppo.{ending}" for ending in formats))
+    pictures = {s.key: draw_figures(s, out / "figures" / folders[s.key], formats) for s in found}
+    pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
     files = {
         "report.html": page(page_data(found, timings)),
         "tables.md": _markdown(found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from damper.engine.run.folder import Run
 from damper.engine.run.seed_groups import group_by_settings
-from damper.report.style import draw_curve, pyplot, save, shades
+from damper.report.style import draw_curve, saved_figure, shades
 
 PANELS = {"return": "return", "sm": "sm (training)"}
 EMPHASISED = ("plain", "damper")  # whose seeds' range is shaded where shades of all would hide each other
@@ -26,27 +26,29 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
         path: where to write; the ending chooses the format.
         title: what task this is.
     """
-    figure, axes = pyplot().subplots(1, len(PANELS), figsize=(9, 3.4), layout="constrained")
     lines = []
     for method, run in runs.items():
         own = group_by_settings(run.agents)
         for (label, members), look in zip(own.items(), shades(method, len(own)), strict=True):
             lines.append((method, run, members, f"{method} {label}".removesuffix(" all"), look))
-    for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
-        for method, run, members, label, look in lines:
-            steps, values = _series(run, measure, members)
-            few = len(lines) <= MAX_SHADED
-            if len(steps):
-                draw_curve(axis, steps, values, look, label, few or method in EMPHASISED, few or method in EMPHASISED)
-        axis.set(xlabel="step", ylabel=words)
-        axis.xaxis.set_major_formatter("{x:,.0f}")
-    axes[-1].set_yscale("log")
-    axes[-1].yaxis.set_major_formatter("{x:g}")
-    axes[-1].yaxis.set_minor_formatter(_minor_labels())
-    if handles := axes[0].get_legend_handles_labels()[0]:
-        figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
-    figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
-    return save(figure, path)[0]
+    with saved_figure(path) as figure:
+        figure.set_size_inches(9, 3.4)
+        axes = figure.subplots(1, len(PANELS))
+        for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
+            for method, run, members, label, look in lines:
+                steps, values = _series(run, measure, members)
+                strong = len(lines) <= MAX_SHADED or method in EMPHASISED
+                if len(steps):
+                    draw_curve(axis, steps, values, look, label, strong, strong)
+            axis.set(xlabel="step", ylabel=words)
+            axis.xaxis.set_major_formatter("{x:,.0f}")
+        axes[-1].set_yscale("log")
+        axes[-1].yaxis.set_major_formatter("{x:g}")
+        axes[-1].yaxis.set_minor_formatter(_minor_labels())
+        if handles := axes[0].get_legend_handles_labels()[0]:
+            figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+        figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
+    return path
 
 
 def _minor_labels() -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +15,11 @@ from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
 from damper.report.page_data import cell_curve
 from damper.report.statistics import normalised, pareto
-from damper.report.style import FAINT, GREY, LOOKS, draw_curve, look, pyplot, save
+from damper.report.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look
 from damper.tasks import PAPER_TASKS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ACCENT, BEST = LOOKS["damper"].colour, LOOKS["pave"].colour
 ENTRY_INCHES = 1.4  # of a legend
@@ -25,7 +27,7 @@ ENTRY_INCHES = 1.4  # of a legend
 
 def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
     """Every figure that the setup has records for, in each format."""
-    figures: dict[str, Callable[[], Any]] = {}
+    figures: dict[str, Draw] = {}
     for backbone in ("td3", "sac"):
         tasks = [task for task in setup.tasks(backbone) if setup.find(backbone, task, "damper")]
         if tasks:
@@ -40,49 +42,38 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
     walkers = {b: cells for b in ("td3", "sac") if len(cells := _walkers(setup, b)) == 2}
     if walkers:
         figures["walker-variation"] = partial(_variation, walkers)
-    paths = []
-    for name, draw in figures.items():
-        paths += save(draw(), *(folder / f"{name}.{ending}" for ending in formats))
-    return paths
+    return draw_all(figures, folder, formats)
 
 
-@contextmanager
-def _panels(count: int, height: float = 2.5, columns: int = 3) -> Iterator[tuple[Any, list[Any]]]:
-    """A figure with so many panels, three in a row; the unused ones are hidden."""
-    rows = -(-count // columns)
-    figure, axes = pyplot().subplots(
-        rows,
-        min(columns, count),
-        figsize=(3.3 * min(columns, count), height * rows),
-        squeeze=False,
-        layout="constrained",
-    )
-    flat = list(axes.flat)
-    for axis in flat[count:]:
+def _panels(figure: Figure, count: int) -> list[Any]:
+    """So many panels, three in a row."""
+    rows, columns = -(-count // 3), min(count, 3)
+    figure.set_size_inches(3.3 * columns, 2.5 * rows)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[count:]:
         axis.set_visible(False)
-    yield figure, flat
+    return axes[:count]
 
 
-def _fronts(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
+def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
     """Seeds and means of every method, and the front of the means that none beats in both measures."""
-    with _panels(len(tasks)) as (figure, axes):
-        for task, axis in zip(tasks, axes, strict=False):
-            means = []
-            for method in TABLE_METHODS:
-                cell = setup.find(backbone, task, method)
-                if cell is None:
-                    continue
-                colour, marker, _ = look(method)
-                sm, re = cell.means("smoothness"), cell.means("return")
-                axis.plot(sm, re, marker, color=colour, alpha=0.3, markersize=3)
-                axis.plot(sm.mean(), re.mean(), marker, color=colour, label=title(method, backbone), markersize=7)
-                means.append((float(re.mean()), float(sm.mean())))
-            front = [means[i] for i in pareto(means)]
-            axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
-            axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
-            _plain_log_ticks(axis.xaxis)
-        _legend(figure, axes[: len(tasks)], backbone)
-    return figure
+    axes = _panels(figure, len(tasks))
+    for task, axis in zip(tasks, axes, strict=True):
+        means = []
+        for method in TABLE_METHODS:
+            cell = setup.find(backbone, task, method)
+            if cell is None:
+                continue
+            colour, marker, _ = look(method)
+            sm, re = cell.means("smoothness"), cell.means("return")
+            axis.plot(sm, re, marker, color=colour, alpha=0.3, markersize=3)
+            axis.plot(sm.mean(), re.mean(), marker, color=colour, label=title(method, backbone), markersize=7)
+            means.append((float(re.mean()), float(sm.mean())))
+        front = [means[i] for i in pareto(means)]
+        axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
+        axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
+        _plain_log_ticks(axis.xaxis)
+    _legend(figure, axes, backbone)
 
 
 def _plain_log_ticks(axis: Any) -> None:
@@ -96,7 +87,7 @@ def _plain_log_ticks(axis: Any) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def _legend(figure: Any, axes: Sequence[Any], backbone: str) -> None:
+def _legend(figure: Figure, axes: Sequence[Any], backbone: str) -> None:
     """One legend for all panels, below them, in the table's order and no wider than they are."""
     found = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     labels = [label for method in TABLE_METHODS if (label := title(method, backbone)) in found]
@@ -105,29 +96,27 @@ def _legend(figure: Any, axes: Sequence[Any], backbone: str) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def _curves(setup: Setup, backbone: str, tasks: Sequence[str]) -> Any:
+def _curves(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
     """Training return over steps: every method's mean, and the range of the seeds for plain and DAMPER."""
-    with _panels(len(tasks)) as (figure, axes):
-        for task, axis in zip(tasks, axes, strict=False):
-            for method in TABLE_METHODS:
-                cell = setup.find(backbone, task, method)
-                curve = cell_curve(cell.records) if cell else {}
-                if "return" not in curve:
-                    continue
-                steps = np.array(curve["step"])
-                values, strong = np.array(curve["return"], dtype=np.float64), method in ("plain", "damper")
-                draw_curve(axis, steps, values, look(method), title(method, backbone), strong, strong)
-            axis.set(title=task, xlabel="thousand steps", ylabel="training return")
-            axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
-        _legend(figure, axes[: len(tasks)], backbone)
-    return figure
+    axes = _panels(figure, len(tasks))
+    for task, axis in zip(tasks, axes, strict=True):
+        for method in TABLE_METHODS:
+            cell = setup.find(backbone, task, method)
+            curve = cell_curve(cell.records) if cell else {}
+            if "return" not in curve:
+                continue
+            steps = np.array(curve["step"])
+            values, strong = np.array(curve["return"], dtype=np.float64), method in ("plain", "damper")
+            draw_curve(axis, steps, values, look(method), title(method, backbone), strong, strong)
+        axis.set(title=task, xlabel="thousand steps", ylabel="training return")
+        axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
+    _legend(figure, axes, backbone)
 
 
-def _weights(setup: Setup, tasks: Sequence[str]) -> Any:
+def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     """Smoothness and return of the fixed weights; DAMPER dashed, the smoothest weight highlighted."""
-    figure, axes = pyplot().subplots(
-        2, len(tasks), figsize=(2.5 * len(tasks), 4.4), squeeze=False, sharex=True, layout="constrained"
-    )
+    figure.set_size_inches(2.5 * len(tasks), 4.4)
+    axes = figure.subplots(2, len(tasks), squeeze=False, sharex=True)
     for column, task in zip(axes.T, tasks, strict=True):
         cells = setup.sweep(task)
         best, ours = min(cells, key=lambda w: cells[w].mean("smoothness")), setup.find("td3", task, "damper")
@@ -139,24 +128,18 @@ def _weights(setup: Setup, tasks: Sequence[str]) -> Any:
             axis.set_ylabel(label)
         column[0].set_title(task)
         column[1].set_xlabel("λ")
-    return figure
 
 
-def _etas(setup: Setup, tasks: Sequence[str]) -> Any:
+def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     """Smoothness over η, normalised per task as in the paper."""
-    figure, axis = pyplot().subplots(figsize=(4.6, 3.2), layout="constrained")
+    figure.set_size_inches(4.6, 3.2)
+    axis = figure.subplots()
     for task, colour, marker in zip(tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False):
         cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
-        axis.plot(
-            ETAS,
-            normalised([cell.mean("smoothness") for cell in cells if cell]),
-            f"{marker}-",
-            color=colour,
-            label=task,
-        )
+        means = normalised([cell.mean("smoothness") for cell in cells if cell])
+        axis.plot(ETAS, means, f"{marker}-", color=colour, label=task)
     axis.set(xlabel="η", ylabel="normalised sm")
     axis.legend(frameon=False)
-    return figure
 
 
 def _walkers(setup: Setup, backbone: str) -> list[Cell]:
@@ -164,23 +147,16 @@ def _walkers(setup: Setup, backbone: str) -> list[Cell]:
     return [cell for cell in cells if cell is not None and any(record.trace for record in cell.records)]
 
 
-def _variation(cells: dict[str, list[Cell]]) -> Any:
+def _variation(cells: dict[str, list[Cell]], figure: Figure) -> None:
     """How far the action moves per step along one episode: the longest on record of each policy."""
-    figure, axes = pyplot().subplots(
-        1, len(cells), figsize=(4.6 * len(cells), 2.9), squeeze=False, sharey=True, layout="constrained"
-    )
+    figure.set_size_inches(4.6 * len(cells), 2.9)
+    axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)
     for axis, (backbone, pair) in zip(axes.flat, cells.items(), strict=True):
         for cell in pair:
             traces = [unpack_trace(record.trace) for record in cell.records if record.trace]
             moves = np.linalg.norm(np.diff(max(traces, key=len), axis=0), axis=1)
-            axis.plot(
-                np.arange(1, len(moves) + 1),
-                moves,
-                color=look(cell.method).colour,
-                linewidth=0.7,
-                label=title(cell.method, backbone),
-            )
+            steps, label = np.arange(1, len(moves) + 1), title(cell.method, backbone)
+            axis.plot(steps, moves, color=look(cell.method).colour, linewidth=0.7, label=label)
         axis.set(title=f"Walker, {backbone.upper()}", xlabel="step")
         axis.legend(frameon=False, ncols=2, loc="upper right")
     axes[0, 0].set_ylabel("‖aₜ − aₜ₋₁‖")
-    return figure

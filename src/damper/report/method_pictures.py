@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from damper.experiments.store import Record, Store
 from damper.methods import METHODS
 from damper.metrics import smoothness
 from damper.report.cells import Setup, setups
-from damper.report.style import look, pyplot, save
+from damper.report.style import draw_all, look
 from damper.report.traces import Trace, draw_trace
 from damper.tasks import find_task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TASK = "Pendulum"
 Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a record per method
@@ -38,9 +42,8 @@ def draw_method_pictures(results: str | Path, folder: Path, formats: Sequence[st
             f"results must hold traced {TASK} records of plain and damper, but {str(results)!r} does not: "
             "run damper reproduce first."
         )
-    # Words stay words in the file: small, and found by whoever searches the page.
-    with pyplot().rc_context({"svg.fonttype": "none", "font.size": 8}):
-        return [path for method, rows in chosen.items() for path in _draw(rows, folder / method, formats)]
+    figures = {method: partial(_draw, rows) for method, rows in chosen.items()}
+    return draw_all(figures, folder, formats, {"font.size": 8})
 
 
 def compared(found: Sequence[Setup], method: str) -> list[Row]:
@@ -64,12 +67,11 @@ def _traced(setup: Setup, backbone: str, method: str) -> dict[str, Record]:
     return {name: own[seeds[0]] for name, own in by_seed.items()} if seeds else {}
 
 
-def _draw(rows: Sequence[Row], stem: Path, formats: Sequence[str]) -> list[Path]:
+def _draw(rows: Sequence[Row], figure: Figure) -> None:
     """A row per backbone, a panel per method."""
-    figure = pyplot().figure(figsize=(8.4, 1.75 * len(rows)), layout="constrained")
-    for part, row in zip(np.atleast_1d(figure.subfigures(len(rows), 1)), rows, strict=True):
+    figure.set_size_inches(8.4, 1.75 * len(rows))
+    for part, row in zip(figure.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
         _panels(part, *row)
-    return save(figure, *(stem.with_name(f"{stem.name}.{ending}") for ending in formats))
 
 
 def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record]) -> None:
@@ -79,7 +81,7 @@ def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record
         trace = record.trace or {}
         actions, low, high = unpack_trace(trace), np.array(trace["low"]), np.array(trace["high"])
         draw_trace(axis, Trace(actions, low, high, look(method)), period=period)
-        axis.set_title(f"{title(method, backbone)}   sm {smoothness(actions):.3f}", loc="left", fontsize=8)
+        axis.set_title(f"{title(method, backbone)}   sm {smoothness(actions):.3f}", fontsize=8)
         axis.set(xlabel="time (s)", ylabel="action" if axis is axes[0] else "")
     seeds = f"training seed {record.identity['seed']}, episode seed {trace['seed']}"
     words = f"{TASK}, {backbone.upper()}, protocol {setup.protocol}, {seeds}{setup.unlike}"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from damper.errors import DamperError
 from damper.report.statistics import Interval, difference, summarise
-from damper.report.style import Look, draw_curve, look, pyplot, save, shades
+from damper.report.style import Look, draw_all, draw_curve, look, shades
 from damper.report.tables import markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FOLDER = "ppo"  # in the folder of results
 MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|"}
@@ -121,23 +125,26 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return texts
 
 
-def draw_ppo(runs: Runs, *paths: Path) -> list[Path]:
+def draw_ppo(runs: Runs, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """``ppo`` in each format; nothing where there are no runs."""
+    return draw_all({"ppo": partial(_draw, runs)} if runs else {}, folder, formats, {"font.size": 9})
+
+
+def _draw(runs: Runs, figure: Figure) -> None:
     """Per environment the training return with the range of the seeds, and each seed's return over its ``sm``."""
-    with pyplot().rc_context({"svg.fonttype": "none", "font.size": 9}):
-        size = (8.4, 2.9 * len(runs))
-        figure, panels = pyplot().subplots(len(runs), 2, figsize=size, squeeze=False, layout="constrained")
-        for (env, labels), (left, right) in zip(runs.items(), panels, strict=True):
-            for label, own in _looks(labels).items():
-                records, strong = labels[label], own.colour == look("damper").colour
-                seen = np.array([record["curve"]["return"] for record in records], np.float64)
-                values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
-                draw_curve(left, records[0]["curve"]["steps"], values, own, title(label), True, strong)
-                points = _means(records, "smoothness"), _means(records, "return")
-                right.plot(*points, own.marker, color=own.colour, label=title(label), alpha=0.8)
-            left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
-            right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
-        panels[0, 0].legend(frameon=False, fontsize=8)
-        return save(figure, *paths)
+    figure.set_size_inches(8.4, 2.9 * len(runs))
+    panels = figure.subplots(len(runs), 2, squeeze=False)
+    for (env, labels), (left, right) in zip(runs.items(), panels, strict=True):
+        for label, own in _looks(labels).items():
+            records, strong = labels[label], own.colour == look("damper").colour
+            seen = np.array([record["curve"]["return"] for record in records], np.float64)
+            values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
+            draw_curve(left, records[0]["curve"]["steps"], values, own, title(label), True, strong)
+            points = _means(records, "smoothness"), _means(records, "return")
+            right.plot(*points, own.marker, color=own.colour, label=title(label), alpha=0.8)
+        left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
+        right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
+    panels[0, 0].legend(frameon=False, fontsize=8)
 
 
 def _looks(labels: Sequence[str] | Mapping[str, Any]) -> dict[str, Look]:

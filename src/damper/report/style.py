@@ -1,4 +1,4 @@
-"""Figures of results: one colour, marker and dash per method in every figure, written byte for byte reproducibly.
+"""All figures: one style, one colour, marker and dash per method, written atomically and byte for byte reproducibly.
 
 Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), markers and dashes also in grey.
 """
@@ -6,16 +6,89 @@ Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), m
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.errors import MissingExtraError
+from damper.engine.run.files import write_bytes
+from damper.errors import DamperError, MissingExtraError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Draw = Callable[["Figure"], None]  # sets the size of an empty figure and fills it
+INK, GREY, FAINT, GUIDE = "#2b2b2b", "#475569", "#94a3b8", "#d8dde3"  # text, axes and notes, lines, lines behind others
 DPI = 150
-GREY, FAINT = "#475569", "#94a3b8"
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "text.color": INK,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "lines.solid_capstyle": "round",
+    "savefig.dpi": DPI,
+    "svg.fonttype": "none",  # words stay words: small, found by a search, and heard by who cannot see them
+    "svg.hashsalt": "damper",
+}
+# Nothing in a file may depend on when or by which release it was drawn.
+METADATA: dict[str, dict[str, None]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def import_matplotlib() -> Any:
+    """Matplotlib, or the sentence that says how to get it."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtraError('figures need matplotlib: pip install "damper-rl[plot]".') from error
+    return matplotlib
+
+
+def styled(rc: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
+    """A block in which ``STYLE``, and over it ``rc``, are matplotlib's settings."""
+    settings: dict[str, Any] = {**STYLE, **(rc or {})}
+    context: AbstractContextManager[None] = import_matplotlib().rc_context(settings)
+    return context
+
+
+@contextmanager
+def saved_figure(*paths: Path, rc: Mapping[str, Any] | None = None) -> Iterator[Figure]:
+    """An empty figure, ``styled``, that is written to every path when the block ends; their endings are the formats."""
+    formats = [path.suffix.removeprefix(".") for path in paths]
+    if unknown := [name for name in formats if name not in METADATA]:
+        raise DamperError(f"formats must be among {', '.join(METADATA)}, but {unknown[0]} was given.")
+    with styled(rc):
+        from matplotlib.figure import Figure
+
+        figure = Figure(layout="constrained")
+        yield figure
+        for path, name in zip(paths, formats, strict=True):
+            file = BytesIO()
+            figure.savefig(file, format=name, metadata=METADATA[name])
+            write_bytes(path, file.getvalue())
+
+
+def draw_all(
+    figures: Mapping[str, Draw], folder: Path, formats: Sequence[str], rc: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write each figure to ``<folder>/<name>.<format>``, in every format (none draws none); the paths."""
+    files = {name: [folder / f"{name}.{ending}" for ending in formats] for name in figures}
+    for name, paths in files.items() if formats else ():
+        with saved_figure(*paths, rc=rc) as figure:
+            figures[name](figure)
+    return [path for paths in files.values() for path in paths]
 
 
 class Look(NamedTuple):
@@ -68,36 +141,6 @@ def shades(method: str, count: int) -> list[Look]:
 def _towards_white(colour: str, share: float) -> str:
     channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(c + share * (255 - c)):02x}" for c in channels)
-
-
-def pyplot() -> Any:
-    """Matplotlib without a screen, or the sentence that says how to get it."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError('pictures need matplotlib: pip install "damper-rl[plot]".') from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    matplotlib.rcParams.update({"svg.hashsalt": "damper", "axes.spines.top": False, "axes.spines.right": False})
-    return plt
-
-
-# Nothing in a file may depend on when or by which release it was drawn.
-_METADATA: dict[str, dict[str, None]] = {
-    ".svg": {"Date": None, "Creator": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    ".png": {"Software": None},
-}
-
-
-def save(figure: Any, *paths: Path) -> list[Path]:
-    """Write a figure, the same bytes for the same drawing, and forget it."""
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DPI, metadata=_METADATA.get(path.suffix))
-    pyplot().close(figure)
-    return list(paths)
 
 
 def draw_curve(

@@ -5,7 +5,7 @@ Together with the map of the code they are all that is drawn without a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper import metrics, theory
-from damper.errors import DamperError
 from damper.report.architecture import architecture
-from damper.report.canvas import AXIS, GUIDE, INK, METADATA, PROJECTED, RETURN, TEMPORAL, canvas
+from damper.report.style import GREY, GUIDE, INK, Draw, draw_all
 from damper.rules import combine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+RETURN, TEMPORAL, PROJECTED = "#332288", "#CC6677", "#44AA99"  # the paper's colours
+FORMULAS = {"svg.fonttype": "path", "mathtext.fontset": "cm", "axes.titlesize": 11, "axes.labelsize": 12}
 ETAS = (0.0, 0.2, 0.5, 0.8, 1.0)
 WEIGHTS = (1.0, 0.1)
 DASHES = (0, (4, 2.5))
@@ -34,15 +36,15 @@ SHOWN = (
 )
 
 
-def overview(path: Path) -> None:
+def overview(figure: Figure) -> None:
     """The rule in one picture: a conflicting pair, an aligned pair, and the length the temporal part is given."""
-    with canvas(path, 11, 4.0) as figure:
-        conflict, aligned, length = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
-        _draw_pair(conflict, torch.tensor([0.28, -0.17], dtype=torch.float64))
-        _draw_pair(aligned, torch.tensor([0.28, 0.17], dtype=torch.float64))
-        conflict.set_title("Conflict: drop what opposes $g_R$")
-        aligned.set_title("Aligned: keep all of $g_T$")
-        _draw_length(length)
+    figure.set_size_inches(11, 4.0)
+    conflict, aligned, length = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
+    _draw_pair(conflict, torch.tensor([0.28, -0.17], dtype=torch.float64))
+    _draw_pair(aligned, torch.tensor([0.28, 0.17], dtype=torch.float64))
+    conflict.set_title("Conflict: drop what opposes $g_R$")
+    aligned.set_title("Aligned: keep all of $g_T$")
+    _draw_length(length)
 
 
 def _draw_pair(axes: Axes, g_T: Tensor) -> None:
@@ -73,7 +75,7 @@ def _draw_projection(axes: Axes, g_R: Tensor, g_T: Tensor, g: Tensor) -> None:
     kept, target = g_T - (g_R @ g_T) * g_R, g_R + g_T / g_T.norm()
     _arrow(axes, kept, PROJECTED)
     for start, end in ((g_T, kept), (target, g)):
-        axes.plot(*torch.stack([start, end]).T, color=AXIS, lw=1, ls=":")
+        axes.plot(*torch.stack([start, end]).T, color=GREY, lw=1, ls=":")
     axes.plot(*target, "o", ms=4.5, mfc="white", mec=TEMPORAL)
     _label(axes, g_T, "$g_T$", TEMPORAL, (6, -4), ha="left")
     _label(axes, kept, r"$\widetilde{g}_T$", PROJECTED, (6, 2), ha="left")
@@ -87,33 +89,33 @@ def _draw_length(axes: Axes) -> None:
         axes.loglog(ratio, w, color=_shade(eta), lw=2.2)
         _label_start(axes, ratio, w, rf"$\eta={eta:g}$", _shade(eta))
     axes.axvline(1, color=GUIDE, lw=1, zorder=0)
-    axes.text(1.15, 7.5e-4, "capped", color=AXIS, size=9)
+    axes.text(1.15, 7.5e-4, "capped", color=GREY, size=9)
     axes.set(xlim=(8e-5, 14), ylim=(6e-4, 1.8), xlabel=r"$n_T\,/\,n_R$", ylabel=r"$s_\eta\,/\,n_R$")
     _trim(axes, (1e-3, 1e-2, 1e-1, 1, 10))
     axes.set_title(r"Length: $s_\eta=n_R\,\min(n_T/n_R,\,1)^{1-\eta}$")
 
 
-def gain(path: Path) -> None:
+def gain(figure: Figure) -> None:
     """𝒢 against q at a cosine of −½: lines are the closed forms, dots the definition evaluated on vectors."""
     c, q = -0.5, torch.logspace(-4, 0, 201, dtype=torch.float64)
     g_T = q[::25, None] * torch.tensor([c, (1 - c * c) ** 0.5], dtype=torch.float64)
     g_R = torch.tensor([1.0, 0.0], dtype=torch.float64).expand_as(g_T)
-    with canvas(path, 7.2, 4.6) as figure:
-        axes = figure.subplots()
-        # η = 0 and λ = 1 agree at small q: their labels stand one above the other.
-        for eta in ETAS:
-            closed, direction = theory.damper_gain(q, c, eta), combine(g_R, g_T, eta=eta)
-            _draw_gain(axes, q, closed, theory.matched_gain(direction, g_R, g_T), _shade(eta))
-            _label_start(axes, q, closed, rf"$\eta={eta:g}$, slope {2 - eta:g}", _shade(eta), 7 if eta == 0 else 0)
-        for weight in WEIGHTS:
-            closed, direction = theory.scalarization_gain(q, c, weight), g_R + weight * g_T
-            _draw_gain(axes, q, closed, theory.matched_gain(direction, g_R, g_T), TEMPORAL, ls=DASHES)
-            _label_start(axes, q, closed, rf"$\lambda={weight:g}$, slope 2", TEMPORAL, -7 if weight == 1 else 0)
-        axes.set(xscale="log", yscale="log", xlim=(4e-6, 1.5))
-        _trim(axes, (1e-4, 1e-3, 1e-2, 1e-1, 1))
-        axes.set(xlabel=r"norm ratio $q = n_T\,/\,n_R$", ylabel=r"matched temporal gain $\mathcal{G}$")
-        axes.set_title(r"The weaker the temporal gradient, the more $\eta$ gains over any fixed weight")
-        _gain_legend(axes)
+    figure.set_size_inches(7.2, 4.6)
+    axes = figure.subplots()
+    # η = 0 and λ = 1 agree at small q: their labels stand one above the other.
+    for eta in ETAS:
+        closed, direction = theory.damper_gain(q, c, eta), combine(g_R, g_T, eta=eta)
+        _draw_gain(axes, q, closed, theory.matched_gain(direction, g_R, g_T), _shade(eta))
+        _label_start(axes, q, closed, rf"$\eta={eta:g}$, slope {2 - eta:g}", _shade(eta), 7 if eta == 0 else 0)
+    for weight in WEIGHTS:
+        closed, direction = theory.scalarization_gain(q, c, weight), g_R + weight * g_T
+        _draw_gain(axes, q, closed, theory.matched_gain(direction, g_R, g_T), TEMPORAL, ls=DASHES)
+        _label_start(axes, q, closed, rf"$\lambda={weight:g}$, slope 2", TEMPORAL, -7 if weight == 1 else 0)
+    axes.set(xscale="log", yscale="log", xlim=(4e-6, 1.5))
+    _trim(axes, (1e-4, 1e-3, 1e-2, 1e-1, 1))
+    axes.set(xlabel=r"norm ratio $q = n_T\,/\,n_R$", ylabel=r"matched temporal gain $\mathcal{G}$")
+    axes.set_title(r"The weaker the temporal gradient, the more $\eta$ gains over any fixed weight")
+    _gain_legend(axes)
 
 
 def _draw_gain(axes: Axes, q: Tensor, closed: Tensor, evaluated: Tensor, color: str, ls: Any = "-") -> None:
@@ -128,26 +130,26 @@ def _label_start(axes: Axes, x: Tensor, y: Tensor, text: str, color: str, shift:
 def _gain_legend(axes: Axes) -> None:
     axes.plot([], [], color=_shade(1), lw=2, label=r"damper $g_\eta$, closed form")
     axes.plot([], [], color=TEMPORAL, lw=2, ls=DASHES, label=r"scalarization $g_R+\lambda g_T$, closed form")
-    axes.plot([], [], "o", color=AXIS, ms=4.5, label=r"the definition of $\mathcal{G}$ on vectors")
+    axes.plot([], [], "o", color=GREY, ms=4.5, label=r"the definition of $\mathcal{G}$ on vectors")
     axes.legend(loc="lower right", frameon=False, fontsize=9, title="cosine $c=-1/2$", alignment="left")
 
 
-def measures(path: Path) -> None:
+def measures(figure: Figure) -> None:
     """Four signals and what three measures make of them: the paper's score ranks them as no actuator would."""
     signals = example_signals()
     scores = {name: metrics.summary(actions, -1, 1) for name, actions in signals.items()}
-    with canvas(path, 11, 4.0) as figure:
-        rows = figure.subplots(2, 4, height_ratios=(1.25, 1))
-        for column, (name, actions) in enumerate(signals.items()):
-            trace, bars = rows[0, column], rows[1, column]
-            T = len(actions)
-            trace.plot(actions, color=INK, lw=1.3 if T <= 200 else 0.4)
-            trace.set(title=name, xlim=(0, T), ylim=(-1.12, 1.12), xticks=(0, T), yticks=(-1, 0, 1))
-            trace.set_xlabel("steps", labelpad=-9, size=10, color=AXIS)
-            trace.tick_params(labelleft=column == 0)
-            for tick, side in zip(trace.get_xticklabels(), ("left", "right"), strict=True):
-                tick.set_horizontalalignment(side)
-            _draw_scores(bars, scores[name], list(scores.values()), labelled=column == 0)
+    figure.set_size_inches(11, 4.0)
+    rows = figure.subplots(2, 4, height_ratios=(1.25, 1))
+    for column, (name, actions) in enumerate(signals.items()):
+        trace, bars = rows[0, column], rows[1, column]
+        T = len(actions)
+        trace.plot(actions, color=INK, lw=1.3 if T <= 200 else 0.4)
+        trace.set(title=name, xlim=(0, T), ylim=(-1.12, 1.12), xticks=(0, T), yticks=(-1, 0, 1))
+        trace.set_xlabel("steps", labelpad=-9, size=10, color=GREY)
+        trace.tick_params(labelleft=column == 0)
+        for tick, side in zip(trace.get_xticklabels(), ("left", "right"), strict=True):
+            tick.set_horizontalalignment(side)
+        _draw_scores(bars, scores[name], list(scores.values()), labelled=column == 0)
 
 
 def example_signals() -> dict[str, NDArray[np.float64]]:
@@ -197,22 +199,10 @@ def _label(axes: Axes, at: Tensor, text: str, color: str, offset: tuple[float, f
     axes.annotate(text, tuple(at.tolist()), offset, color=color, size=12, **place)
 
 
-FIGURES: dict[str, Callable[[Path], None]] = {
-    "overview": overview,
-    "gain": gain,
-    "metrics": measures,
-    "architecture": architecture,
-}
+FIGURES: dict[str, Draw] = {"overview": overview, "gain": gain, "metrics": measures}
 
 
-def draw(out: Path | str, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
-    """Draw every figure of this module in every format into the folder ``out``; the files written, in order."""
-    out = Path(out)
-    unknown = sorted(set(formats) - set(METADATA))
-    if unknown:
-        raise DamperError(f"formats must be among {', '.join(METADATA)}, but {unknown[0]} was given.")
-    out.mkdir(parents=True, exist_ok=True)
-    paths = [out / f"{name}.{suffix}" for name in FIGURES for suffix in formats]
-    for path in paths:
-        FIGURES[path.stem](path)
-    return paths
+def draw_theory(folder: Path, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
+    """Draw ``FIGURES`` and the map of the code in every format; the files written."""
+    drawn = draw_all(FIGURES, folder, formats, FORMULAS)
+    return [*drawn, *draw_all({"architecture": architecture}, folder, formats)]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from damper.metrics import mean_change, spectrum
-from damper.report.style import FAINT, GREY, Look, pyplot, save
+from damper.report.style import FAINT, GREY, Look, saved_figure
 
 WINDOW = 200  # steps drawn; longer traces are unreadable
 FLOOR = 1e-4  # of the action's range: amplitudes below it are not told apart
@@ -37,20 +37,21 @@ def draw_traces(traces: Mapping[str, Trace], path: Path, title: str = "", period
         period: seconds per step, for axes in seconds and hertz.
     """
     count, dimension = len(traces), busiest_dimension(list(traces.values()))
-    figure, axes = pyplot().subplots(count, 2, figsize=(9, 1.1 + 1.6 * count), squeeze=False, sharex="col",
-                                     sharey="col", width_ratios=(2.2, 1), layout="constrained")  # fmt: skip
-    for (label, trace), (left, right) in zip(traces.items(), axes, strict=True):
-        moved = mean_change(trace.actions, trace.low, trace.high)
-        draw_trace(left, trace, dimension, period)
-        left.set_title(f"{label}: moves {100 * moved:.1f} % of its range per step", loc="left", fontsize=10)
-        _draw_spectrum(right, trace, dimension, period)
-    size, longest = len(trace.low), max(len(trace.actions) for trace in traces.values())
-    part = f", first {WINDOW} of {longest:,} steps" if longest > WINDOW else ""
-    axes[-1][0].set_xlabel(("time (s)" if period else "step") + part)
-    axes[-1][1].set_xlabel("frequency (Hz)" if period else "frequency (cycles per step)")
-    chosen = f"; action {dimension + 1} of {size}, which moves most" if size > 1 else ""
-    figure.suptitle(title + chosen, x=0.01, ha="left", fontsize=11)
-    return save(figure, path)[0]
+    with saved_figure(path) as figure:
+        figure.set_size_inches(9, 1.1 + 1.6 * count)
+        axes = figure.subplots(count, 2, squeeze=False, sharex="col", sharey="col", width_ratios=(2.2, 1))
+        for (label, trace), (left, right) in zip(traces.items(), axes, strict=True):
+            moved = mean_change(trace.actions, trace.low, trace.high)
+            draw_trace(left, trace, dimension, period)
+            left.set_title(f"{label}: moves {100 * moved:.1f} % of its range per step", fontsize=10)
+            _draw_spectrum(right, trace, dimension, period)
+        size, longest = len(trace.low), max(len(trace.actions) for trace in traces.values())
+        part = f", first {WINDOW} of {longest:,} steps" if longest > WINDOW else ""
+        axes[-1][0].set_xlabel(("time (s)" if period else "step") + part)
+        axes[-1][1].set_xlabel("frequency (Hz)" if period else "frequency (cycles per step)")
+        chosen = f"; action {dimension + 1} of {size}, which moves most" if size > 1 else ""
+        figure.suptitle(title + chosen, x=0.01, ha="left", fontsize=11)
+    return path
 
 
 def busiest_dimension(traces: Sequence[Trace]) -> int:

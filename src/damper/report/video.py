@@ -16,7 +16,7 @@ from damper.engine.envs import EnvLike
 from damper.engine.envs.gymnasium_pool import make_env
 from damper.errors import DamperError, MissingExtraError
 from damper.metrics import mean_change
-from damper.report.style import pyplot
+from damper.report.style import import_matplotlib, styled
 from damper.report.traces import Trace, busiest_dimension, draw_trace
 from damper.rollout import Episode
 from damper.tasks import find_task
@@ -43,7 +43,7 @@ def check_video(path: Path) -> None:
     """Refuse what cannot be written, before anything runs."""
     if path.suffix not in ENDINGS:
         raise DamperError(f"video must end in {' or '.join(ENDINGS)}, but {str(path)!r} was given.")
-    pyplot()
+    import_matplotlib()
     if path.suffix == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401
@@ -140,24 +140,27 @@ def write_video(films: Mapping[str, Film], path: Path, period: float | None = No
     rate = 1.0 / (stride * period) if period else RATE
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.part{path.suffix}")
-    (_write_gif if path.suffix == ".gif" else _write_mp4)(_frames(films, period), part, rate)
+    with styled():
+        (_write_gif if path.suffix == ".gif" else _write_mp4)(_frames(films, period), part, rate)
     part.replace(path)
     return path
 
 
 def _frames(films: Mapping[str, Film], period: float | None) -> Iterator[NDArray[np.uint8]]:
     """One picture of everything per moment."""
-    plt, unit = pyplot(), period or 1.0
-    figure, axes = plt.subplots(2, len(films), figsize=(WIDTH * len(films), HEIGHT + BELOW), dpi=DPI, squeeze=False,
-                                height_ratios=(HEIGHT, BELOW), layout="constrained")  # fmt: skip
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure, unit = Figure((WIDTH * len(films), HEIGHT + BELOW), DPI, layout="constrained"), period or 1.0
+    canvas: Any = FigureCanvasAgg(figure)
+    axes = figure.subplots(2, len(films), squeeze=False, height_ratios=(HEIGHT, BELOW))
     dimension = busiest_dimension([film.trace for film in films.values()])
     length, stride = max(len(film.pictures) for film in films.values()), next(iter(films.values())).stride
     moving = []
     for (label, film), (above, below) in zip(films.items(), axes.T, strict=True):
         actions, low, high, _ = film.trace
-        above.set_title(
-            f"{label}\nmoves {100 * mean_change(actions, low, high):.1f} % of its range per step", fontsize=9
-        )
+        moved = f"moves {100 * mean_change(actions, low, high):.1f} % of its range per step"
+        above.set_title(f"{label}\n{moved}", loc="center", fontsize=9)  # which may be wider than its picture
         above.axis("off")
         draw_trace(below, film.trace._replace(actions=actions[:1]), dimension, period)
         below.set(xlim=(0, length * stride * unit), xlabel="time (s)" if period else "step")
@@ -169,11 +172,10 @@ def _frames(films: Mapping[str, Film], period: float | None) -> Iterator[NDArray
             picture.set_data(film.pictures[min(moment, len(film.pictures) - 1)])
             done = film.trace.actions[: (moment + 1) * stride, dimension]
             line.set_data(np.arange(len(done)) * unit, done)
-        figure.canvas.draw()
+        canvas.draw()
         if moment == 0:
             figure.set_layout_engine("none")  # nothing moves but the film
-        yield np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
-    plt.close(figure)
+        yield np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def _write_gif(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> None:
