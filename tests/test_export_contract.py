@@ -122,6 +122,25 @@ def test_a_zip_without_its_statistics_is_refused(trust, tmp_path):
         export(TD3.load(tmp_path / "model.zip", device="cpu"), tmp_path / "q.onnx")
 
 
+def test_a_model_trained_with_statistics_needs_them_in_any_environment(tmp_path):
+    env = VecNormalize(DummyVecEnv([pendulum]))
+    model = TD3("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=3).learn(20)
+    model.save(tmp_path / "model")
+    expected = damper.evaluate(model, episodes=1).summary()
+    elsewhere = TD3.load(tmp_path / "model", env=pendulum())
+    elsewhere.save(tmp_path / "again")
+    for source in (elsewhere, tmp_path / "again"):
+        with pytest.raises(DamperError, match="was trained on observations that VecNormalize normalised"):
+            damper.evaluate(source, episodes=1)
+        assert damper.evaluate(source, episodes=1, vecnormalize=env).summary()["all"]["return"] == pytest.approx(
+            expected["all"]["return"], rel=1e-5, nan_ok=True
+        )
+    with pytest.raises(DamperError, match="VecNormalize must hold the statistics of the training, but has seen no obs"):
+        damper.evaluate(TD3.load(tmp_path / "model", env=VecNormalize(DummyVecEnv([pendulum]))), episodes=1)
+    elsewhere.learn(1)  # from here on it learns from observations as they are
+    damper.evaluate(elsewhere, episodes=1)
+
+
 def test_rewards_alone_need_no_statistics(tmp_path):
     save(tmp_path / "model.zip", TD3, VecNormalize(DummyVecEnv([pendulum]), norm_obs=False))
     assert export(tmp_path / "model.zip", tmp_path / "p.onnx", episodes=1)["smoothness"]["env"] == "Pendulum-v1"

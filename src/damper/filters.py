@@ -53,10 +53,10 @@ Filter = LowPass | SlewRate
 def parse_filter(text: str) -> Filter:
     """``low-pass:0.3`` or ``slew-rate:0.1``."""
     kinds: dict[str, type[LowPass] | type[SlewRate]] = {"low-pass": LowPass, "slew-rate": SlewRate}
-    kind, _, number = text.partition(":")
     try:
+        kind, _, number = text.partition(":")
         return kinds[kind](float(number))
-    except (KeyError, ValueError) as error:
+    except (AttributeError, KeyError, ValueError) as error:
         if isinstance(error, DamperError):
             raise
         raise DamperError(f"filter must read low-pass:ALPHA or slew-rate:LIMIT, but {text!r} was given.") from error

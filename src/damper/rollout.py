@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -60,8 +62,9 @@ class Episode:
 
 def evaluation_seeds(episodes: int) -> tuple[int, ...]:
     """The protocol's ten fixed seeds, then 1,000,000, 1,000,001, ... for more episodes."""
-    if episodes < 1:
-        raise DamperError(f"episodes must be at least 1, but {episodes} was given.")
+    if not isinstance(episodes, int | Integral) or episodes < 1:
+        raise DamperError(f"episodes must be at least 1, a whole number, but {episodes!r} was given.")
+    episodes = operator.index(episodes)
     extra = range(1_000_000, 1_000_000 + max(0, episodes - len(EVALUATION_SEEDS)))
     return (*EVALUATION_SEEDS[:episodes], *extra)
 
@@ -111,6 +114,21 @@ def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
         )
 
 
+def _as_array(actions: Any) -> NDArray[Any]:
+    """What a policy gave as an array; a callable of the user's may give anything."""
+    try:
+        array = np.asarray(actions)
+    except (TypeError, ValueError, RuntimeError):  # parts of different shapes; a tensor on a GPU, or with a gradient
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        hint = "predict(obs)[0]" if isinstance(actions, tuple) else "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
+        raise DamperError(
+            f"the policy must return its actions as one array [N, A], but returned a {type(actions).__name__}: wrap "
+            f"it, as in lambda obs: {hint}."
+        )
+    return array
+
+
 def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, ...]:
     spec, obs = pool.spec, pool.reset()
     low, high = spec.low, spec.high
@@ -125,7 +143,7 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
                 "max_episode_steps or gymnasium.wrappers.TimeLimit.",
                 *(spec.id, f"{LONG:,}"),
             )
-        actions = np.asarray(act(obs))
+        actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):
             raise DamperError(
                 f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, shape "

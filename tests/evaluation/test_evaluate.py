@@ -141,11 +141,51 @@ def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
     assert caplog.text.count("no end after 50 steps") == 1 and "TimeLimit" in caplog.text
 
 
+def _with_a_graph(obs):
+    return torch.zeros(len(obs), 1, requires_grad=True)
+
+
+def test_numbers_may_be_numpy_s(run):
+    evaluation = damper.evaluate(run, seeds=np.arange(2))
+    assert [type(record["seed"]) for record in evaluation.records()[:2]] == [int, int]
+    assert len(damper.evaluate(run, episodes=np.int64(2)).episodes[0]) == 2
+    np.testing.assert_array_equal(damper.load(run.path, agent=np.int64(1)).row, run.policy(1).row)
+
+
+def half_as_strong():
+    return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1.0), np.float32(1.0))
+
+
+def test_another_action_range_is_told(run, caplog, tmp_path):
+    from damper.export import export
+
+    pytest.importorskip("onnxruntime")
+    export(run, tmp_path / "p.onnx", episodes=0)
+    for source in (run, run.policy(), tmp_path / "p.onnx"):
+        damper.evaluate(source, episodes=1)
+        assert not caplog.text
+        damper.evaluate(source, half_as_strong, episodes=1)
+        assert r"the policy acts from [-2.0] to [2.0], but" in caplog.text and "not rescaled" in caplog.text
+        caplog.clear()
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda run: damper.evaluate(lambda obs: obs), "env must be given"),
         (lambda run: damper.evaluate(run, episodes=0), "episodes must be at least 1"),
+        (
+            lambda run: damper.evaluate(run, episodes=2.5),
+            "episodes must be at least 1, a whole number, but 2.5 was given",
+        ),
+        (
+            lambda run: damper.evaluate(run, seeds=5),
+            "seeds must be the environments' seeds, .* but 5 was given: episodes",
+        ),
+        (lambda run: damper.evaluate(run, filter=0.3), "filter must read low-pass:ALPHA .*, but 0.3 was given"),
+        (lambda run: damper.evaluate(run.policy().predict, "Pendulum-v1"), r"returned a tuple: .* predict\(obs\)\[0\]"),
+        (lambda run: damper.evaluate(_with_a_graph, "Pendulum-v1"), r"returned a Tensor: .*\.detach\(\)"),
+        (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is loaded already"),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
         (lambda run: run.policy(9), "agent must be 0 to 3"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save
 
 from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike
 from damper.engine.envs.env_spec_json import to_json
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_bytes, write_json
 from damper.engine.run.folder import Run
@@ -126,7 +128,7 @@ def evaluate(
         envs: the old name of ``backend``.
     """
     backend = envs or backend
-    chosen = parse_filter(filter) if isinstance(filter, str) else filter
+    chosen = filter if filter is None or callable(filter) else parse_filter(filter)
     actor = _actor(run_or_policy, env, backend, vecnormalize, trust)
     env = env if env is not None else actor.env
     if env is None:
@@ -134,12 +136,22 @@ def evaluate(
         raise DamperError(
             f"env must be given, because {what} does not tell its environment: name it or give its maker (env=, --env)."
         )
-    seeds = tuple(seeds) if seeds is not None else evaluation_seeds(episodes)
+    seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
     with threads(1):  # a product per step is too small to share
         every = [seed for _ in actor.agents for seed in seeds]
         found, spec = rollout(actor.act, env, every, backend, env_threads, chosen, actor.sizes)
+    _compare_ranges(actor.bounds, spec)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
     return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
+
+
+def _check_seeds(seeds: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(seed) for seed in seeds)
+    except TypeError as error:
+        raise DamperError(
+            f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: episodes says how many."
+        ) from error
 
 
 class Actor(NamedTuple):
@@ -151,6 +163,20 @@ class Actor(NamedTuple):
     sizes: tuple[int, int] | None = None
     steps: int | None = None
     method: str | None = None
+    bounds: tuple[ArrayLike, ArrayLike] | None = None
+
+
+def _compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> None:
+    """Warn where the policy acts in another range than the environment's: the same number means another force there."""
+    if bounds is None:
+        return
+    own, its = np.array([np.ravel(bound) for bound in bounds], float), np.array([spec.low, spec.high])
+    if own.shape == its.shape and np.isfinite(own).all() and not np.allclose(own, its):
+        logging.getLogger("damper").warning(
+            "the policy acts from %s to %s, but %s takes actions from %s to %s: they were cut to that range, not "
+            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to take that range.",
+            *(*own.tolist(), spec.id, *its.tolist()),
+        )
 
 
 def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool) -> Actor:
@@ -159,7 +185,8 @@ def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, tr
     if isinstance(source, Path | Source) or is_model(source):
         opened = open_source(source, 0, env, vecnormalize, trust, backend)
         seed, steps, method = (opened.facts.get(name) for name in ("seed", "steps", "method"))
-        return Actor(opened.act, [{"seed": -1 if seed is None else seed}], opened.env, opened.sizes, steps, method)
+        agents, bounds = [{"seed": -1 if seed is None else seed}], (opened.low, opened.high)
+        return Actor(opened.act, agents, opened.env, opened.sizes, steps, method, bounds)
     if vecnormalize is not None:
         raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):
@@ -176,7 +203,8 @@ def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, tr
 
 def _of_policies(policies: list[Policy], agents: list[dict[str, Any]]) -> Actor:
     first = policies[0]
-    return Actor(_stacked(policies), agents, first.env_spec, first.sizes, first.info.steps, first.info.method)
+    info, bounds = first.info, (first.info.low, first.info.high)
+    return Actor(_stacked(policies), agents, first.env_spec, first.sizes, info.steps, info.method, bounds)
 
 
 def _stacked(policies: list[Policy]) -> Act:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+import os
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +93,11 @@ def open_source(
     """
     wanted = spec_of(env, backend) if env is not None else None
     opened = _open(source, agent, wanted, _normaliser(vecnormalize, trust), trust)
+    if opened.facts.get("steps") and opened.normaliser is not None and opened.normaliser.is_initial:
+        raise DamperError(
+            "VecNormalize must hold the statistics of the training, but has seen no observation: give the file that "
+            "its save() wrote (vecnormalize=), or the environment that VecNormalize.load(path, venv) makes of it."
+        )
     if wanted is not None:
         check_fit(wanted, opened.sizes)
         return replace(opened, env=env)
@@ -105,6 +113,10 @@ def _fits(env: EnvSpec, sizes: tuple[int, int] | None) -> bool:
 
 def find_path(path: str | Path) -> Path:
     """The path, or where it has no such file but ``path.zip`` exists that one, as SB3's ``load`` does."""
+    if not isinstance(path, str | os.PathLike):
+        raise DamperError(
+            f"path must be a file or folder, but a {type(path).__name__} was given: it is loaded already."
+        )
     path = Path(path)
     zipped = Path(f"{path}.zip")
     return zipped if not path.exists() and zipped.is_file() else path
@@ -150,8 +162,8 @@ def best_agent(run: Run, env: EnvSpec | None = None) -> int:
 
 def chosen_agent(run: Run, agent: int | str, env: EnvSpec | None = None) -> int:
     """The number of an agent that was given as a number or as "best"."""
-    if isinstance(agent, int):
-        return agent
+    if isinstance(agent, int | Integral):
+        return operator.index(agent)
     if agent != "best":
         raise DamperError(f"agent must be 0 to {len(run.agents) - 1} or 'best', but {agent!r} was given.")
     return best_agent(run, env)
@@ -228,7 +240,10 @@ def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: 
     from damper.sb3.archive import load_zip, read_zip, saved_norm_obs, saved_versions
 
     if saved_norm_obs(path) and normaliser is None:
-        raise _needs_statistics(str(path))
+        raise DamperError(
+            f"{path} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
+            "(vecnormalize=), without which the policy sees other observations."
+        )
     if trust:
         opened = _model(load_zip(path), normaliser)
     else:
@@ -236,23 +251,13 @@ def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: 
     return replace(opened, facts={**opened.facts, "versions": saved_versions(path)})
 
 
-def _needs_statistics(what: str) -> DamperError:
-    return DamperError(
-        f"{what} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
-        "(vecnormalize=), without which the policy sees other observations."
-    )
-
-
 def _model(model: Any, normaliser: Normaliser | None) -> Source:
     """An SB3 model as it predicts; its network if it is made of linear layers."""
-    from damper.sb3.convert import backbone, check_boxes, env_spec, method_name, method_settings, norm_obs, read_actor
+    from damper.sb3.convert import backbone, check_boxes, env_spec, method_name, method_settings, read_actor, statistics
 
     check_boxes(model)
-    inside = getattr(model, "_vec_normalize_env", None)
-    if normaliser is None and norm_obs(model):
-        if inside is None:
-            raise _needs_statistics("the model")
-        normaliser = Normaliser.of(inside)
+    if normaliser is None:
+        normaliser = statistics(model)
     space, seen = model.action_space, model.observation_space
     low, high = np.ravel(space.low), np.ravel(space.high)
     network, refusal = None, None
@@ -310,7 +315,8 @@ def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:
     env = EnvSpec.from_json(recorded) if recorded else spec_from_id(name) if name else None
     shapes = [contract[part]["shape"][1] for part in ("observation", "action") if part in contract]
     sizes = (shapes[0], shapes[1]) if shapes else None
-    return Source(act, env, facts, smoothness=contract.get("smoothness"), sizes=sizes)
+    low, high = (contract.get("action", {}).get(name) or () for name in ("low", "high"))
+    return Source(act, env, facts, low=low, high=high, smoothness=contract.get("smoothness"), sizes=sizes)
 
 
 def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:

@@ -134,11 +134,30 @@ def env_spec(model: Any) -> EnvSpec:
 
 
 def norm_obs(model: Any) -> bool:
-    """Whether the model sees observations through VecNormalize, or did when it was saved."""
-    if model.get_env() is None:
-        return bool(getattr(model, "norm_obs", False))
+    """Whether the model learned from observations through VecNormalize; of SB3's own classes, whether it sees so now.
+
+    A model of ours notes it where it learns: one loaded into another environment still needs what it learned with.
+    """
+    noted = getattr(model, "norm_obs", None)
+    return sees_normalised(model) if noted is None else bool(noted)
+
+
+def sees_normalised(model: Any) -> bool:
+    """Whether the model's environment, if it has one, normalises observations by VecNormalize."""
     inside = model.get_vec_normalize_env()
     return inside is not None and bool(inside.norm_obs)
+
+
+def statistics(model: Any) -> Normaliser | None:
+    """What normalises the observations that the model learned from; None where nothing did."""
+    if not norm_obs(model):
+        return None
+    if not sees_normalised(model):
+        raise DamperError(
+            "the model was trained on observations that VecNormalize normalised, and its statistics are not with it: "
+            "give them with --vecnormalize (vecnormalize=), or give it that environment with set_env."
+        )
+    return Normaliser.of(model.get_vec_normalize_env())
 
 
 def check_boxes(model: Any) -> None:
@@ -169,12 +188,7 @@ def from_sb3(model: Any) -> Policy:
     pickle, and evaluated by ``damper.evaluate``. VecNormalize's statistics go inside: it takes observations as the
     environment gives them.
     """
-    statistics = model.get_vec_normalize_env() if norm_obs(model) else None
-    if norm_obs(model) and statistics is None:
-        raise DamperError(
-            "the model was trained on observations that VecNormalize normalised, and its statistics are not with it: "
-            "give it that environment with set_env first."
-        )
+    normaliser = statistics(model)
     actor = read_actor(model)
     if actor.clip_mean is not None:
         raise DamperError("use_sde bounds the mean, which a policy file does not hold: use damper.export instead.")
@@ -187,7 +201,7 @@ def from_sb3(model: Any) -> Policy:
         "seed": model.seed if model.seed is not None else -1,
         "steps": int(model.num_timesteps),
         "settings": method_settings(model),
-        "normaliser": Normaliser.of(statistics).plain() if statistics else None,
+        "normaliser": normaliser.plain() if normaliser else None,
     }
     return make_policy(actor, model.action_space.low, model.action_space.high, facts)
 

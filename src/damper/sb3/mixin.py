@@ -19,7 +19,7 @@ from damper.errors import DamperError
 from damper.method_args import check_names, check_rule, choose, default_eta, is_setting
 from damper.methods import Method, find_method
 from damper.rules._two_vector import Rule
-from damper.sb3.convert import env_spec, norm_obs
+from damper.sb3.convert import env_spec, norm_obs, sees_normalised
 from damper.sb3.inputs import check_inputs
 from damper.sb3.networks import differs_in_eval_mode
 from damper.sb3.state import MethodState, exchange_state, is_same_state
@@ -195,6 +195,11 @@ class SmoothMixin:
             self._apply_settings(given)
         else:
             super().__setattr__(name, value)
+
+    def _setup_learn(self, *arguments: Any, **keywords: Any) -> Any:
+        """SB3's; whether observations come through VecNormalize is noted, for whoever uses the policy later."""
+        self.norm_obs = sees_normalised(self)
+        return super()._setup_learn(*arguments, **keywords)  # type: ignore[misc]
 
     # --- saving ---------------------------------------------------------------------------------------------------
 

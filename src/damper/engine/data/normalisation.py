@@ -25,6 +25,11 @@ class Normaliser(NamedTuple):
         statistics = normalise.obs_rms
         return cls(statistics.mean, 1.0 / np.sqrt(statistics.var + normalise.epsilon), float(normalise.clip_obs))
 
+    @property
+    def is_initial(self) -> bool:
+        """Whether it is as a ``VecNormalize`` begins, mean 0 and variance 1, before it has seen anything."""
+        return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
+
     def plain(self) -> dict[str, Any]:
         """As JSON holds it, every digit."""
         return {"mean": self.mean.tolist(), "scale": self.scale.tolist(), "clip": self.clip}
