@@ -9,9 +9,9 @@ from damper.experiments.paper import paper, printed
 from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, AgentSpec
 from damper.experiments.timings import Timing
 from damper.report.cells import Setup, setups
-from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import BETTER, FAILS, HOLDS, LEANS, OPEN
 from damper.report.findings import findings
+from damper.report.verdicts import Verdict, time_verdicts, verdicts
 from tests.experiments.helpers import agents_of, invented
 
 EXPERIMENTS = ("td3-table", "sac-table", "projection-ablation", "pegrad", "scalarization-sweep", "eta-sweep")

@@ -12,8 +12,9 @@ import pytest
 
 from damper.errors import DamperError
 from damper.experiments.store import Store
+from damper.report.numbers import with_interval
 from damper.report.ppo import Runs, draw_ppo, ppo_tables, read_ppo
-from damper.report.statistics import difference
+from damper.report.statistics import difference, mean_interval
 from tests.pictures import texts
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +106,11 @@ def test_what_the_page_says_of_hopper_holds(runs: Runs) -> None:
         2 * smooth.mean(), rel=0.1
     )
     assert means(runs, env, "DAMPER 1").max() < 150 and means(runs, env, "DAMPER 1", "mean_change").max() < 1e-4
+
+
+def test_numbers_read_as_in_the_other_tables(runs: Runs) -> None:
+    plain = means(runs, "Pendulum-v1", "plain", "smoothness")
+    assert with_interval(plain.mean(), mean_interval(plain), "smoothness") in ppo_tables(runs)
 
 
 def test_the_store_does_not_take_them_for_its_own() -> None:

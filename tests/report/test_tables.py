@@ -7,6 +7,7 @@ import pytest
 from damper.experiments.paper import Printed
 from damper.experiments.timings import Timing
 from damper.report.cells import Setup, setups
+from damper.report.numbers import number
 from damper.report.result_tables import (
     Entry,
     Table,
@@ -17,7 +18,6 @@ from damper.report.result_tables import (
     cost_tables,
     eta_rows,
     main_tables,
-    number,
     speed_rows,
     sweep_rows,
 )

@@ -16,6 +16,8 @@ from damper.tasks import PAPER_TASKS, find_task, task_name
 Variants = Mapping[str, Mapping[str, tuple[float, ...]]]
 
 TABLE_METHODS = ("plain", "caps", "grad-caps", "asap", "l2c2", "pave", "damper")
+RIVALS = tuple(method for method in TABLE_METHODS if method not in ("plain", "damper"))
+BACKBONES = ("td3", "sac")
 ABLATION_TASKS = ("LunarLander", "Hopper", "Walker")
 WEIGHTS = tuple(round(0.05 * k, 2) for k in range(1, 21))
 ETAS = tuple(round(0.2 * k, 1) for k in range(6))
@@ -62,15 +64,15 @@ EXPERIMENTS: dict[str, Experiment] = {
     "eta-sweep": Experiment("η from 0 to 1", ("td3",), ABLATION_TASKS, {"damper": {"eta": ETAS}}),
     "one-eta": Experiment(
         "DAMPER with η = 1 everywhere: one setting for all tasks",
-        ("td3", "sac"),
+        BACKBONES,
         PAPER_TASKS,
         {"damper": {"eta": (ONE_ETA,)}},
     ),
     "walker-variation": Experiment(
-        "action changes along a Walker episode", ("td3", "sac"), ("Walker",), _plainly("plain", "damper"), seeds=1
+        "action changes along a Walker episode", BACKBONES, ("Walker",), _plainly("plain", "damper"), seeds=1
     ),
     "update-time": Experiment(
-        "time of one update", ("td3", "sac"), ("Hopper",), _plainly(*TABLE_METHODS), seeds=1, trained=False
+        "time of one update", BACKBONES, ("Hopper",), _plainly(*TABLE_METHODS), seeds=1, trained=False
     ),
 }
 

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from damper.engine.run.files import write_bytes
 from damper.experiments.identity import digest
 
@@ -70,6 +72,12 @@ class Timing:
         """As JSON; what an older timing lacks is left out."""
         content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
+    """Our time over another's, round by round: the median between the bounds of the middle nine tenths."""
+    low, middle, high = np.quantile(np.divide(ours, base), [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)
 
 
 def timing_path(results: Path, timing: Timing) -> Path:

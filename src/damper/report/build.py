@@ -12,7 +12,6 @@ from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
 from damper.report import result_tables as rt
 from damper.report.cells import MEASURES, Setup, setups
-from damper.report.claims import time_verdicts, verdicts
 from damper.report.figures import draw_figures
 from damper.report.findings import claims_table, comparisons_list, findings
 from damper.report.headline import headline
@@ -21,6 +20,7 @@ from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.ppo import draw_ppo, ppo_tables, read_ppo
 from damper.report.tables import latex_results, markdown_results, markdown_table
+from damper.report.verdicts import time_verdicts, verdicts
 
 PAGES = (Path("README.md"), Path("docs/results.md"), Path("docs/ppo.md"))
 

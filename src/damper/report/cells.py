@@ -26,6 +26,7 @@ MEASURES = {
     "spectral_roughness": "roughness",
     "length": "length",
 }
+COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
 
 
 @dataclass(frozen=True, eq=False)

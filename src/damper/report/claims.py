@@ -1,23 +1,17 @@
-"""The paper's claims, each taken apart into comparisons (``report.comparisons``) and judged by the records.
+"""The paper's claims about trained policies, each taken apart into comparisons (``report.comparisons``).
 
 Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands for it here is near
-the paper's own and in the comparison's text. Claims about time are judged apart: they belong to the machine on which
-updates were timed, not to a setup of training.
+the paper's own and in the comparison's text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from damper.experiments.paper import paper, printed, title
-from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, TABLE_METHODS, WEIGHTS
-from damper.experiments.timings import Timing
-from damper.report.cells import Setup
+from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, RIVALS, WEIGHTS
 from damper.report.comparisons import (
     BETTER,
     CLOSE_MARGIN,
@@ -34,13 +28,11 @@ from damper.report.comparisons import (
     compare,
     conjunction,
     extreme,
-    percent,
     place_name,
 )
+from damper.report.numbers import percent
 from damper.tasks import PAPER_TASKS
 
-BACKBONES = ("td3", "sac")
-RIVALS = tuple(method for method in TABLE_METHODS if method not in ("plain", "damper"))
 LOWEST_SM = {
     "td3": ("LunarLander", "Ant", "Hopper", "Walker"),
     "sac": ("LunarLander", "Reacher", "Ant", "Walker"),
@@ -57,40 +49,9 @@ BEATEN_BY_WEIGHT = {
 SMOOTHER_THAN_WEIGHT = {"LunarLander": ("caps",), "Pendulum": ("caps", "pave")}
 SMOOTHEST_WEIGHT = {"Reacher": 0.95, "Walker": 0.95}
 WEAK_RATIO, FREQUENT_CONFLICT = 1.0, 0.25
-PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
-
-
-class Verdict(NamedTuple):
-    """A claim of the paper and what the records say about it."""
-
-    id: str
-    text: str
-    verdict: str
-    checks: list[Check]
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether it fails by means alone: every interval that it fails by includes zero."""
-        return self.verdict == FAILS and not any(check.sure for check in self.checks if check.verdict == FAILS)
 
 
 Checks = Iterator[Check]
-
-
-def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
-    """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
-    return _verdicts({name: partial(judge, Evidence(setup, eta)) for name, judge in _CLAIMS.items()})
-
-
-def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
-    """The claims about update times."""
-    return _verdicts({"cost": lambda: _cost(timings), "overhead": lambda: _overhead(timings)})
-
-
-def _verdicts(judges: dict[str, Callable[[], Checks]]) -> list[Verdict]:
-    found = {claim["id"]: list(judges[claim["id"]]()) for claim in paper()["claims"] if claim["id"] in judges}
-    texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
-    return [Verdict(id, texts[id], conjunction(c.verdict for c in checks), checks) for id, checks in found.items()]
 
 
 # --- the main tables ----------------------------------------------------------------------------------------------
@@ -264,10 +225,10 @@ def _best_weight(e: Evidence) -> Checks:
         found = _beats(e, task, WEIGHTS)
         words = {weight: conjunction(check.verdict for check in checks) for weight, checks in found.items()}
         verdict = next(word for word in (HOLDS, LEANS, OPEN, FAILS) if word in words.values())
-        verdicts = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
+        beating = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
         known = len(WEIGHTS) - len(_with(words, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
-        text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(verdicts) or 'none'}"
+        text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(beating) or 'none'}"
         best = min(WEIGHTS, key=lambda weight: (HOLDS, LEANS, FAILS, OPEN).index(words[weight]))
         gaps = "; ".join(check.text for check in found[best]) if known else ""
         sure = all(any(check.sure and check.verdict == verdict for check in checks) for checks in found.values())
@@ -298,16 +259,15 @@ def _limits(e: Evidence) -> Checks:
     for task, methods in SMOOTHER_THAN_WEIGHT.items():
         weight = _weight(e, task, PAPER_WEIGHTS[task], "smoothness")
         for method in methods:
-            yield compare(
-                place_name("td3", task, "smoothness"), e.side("td3", task, method, "smoothness"), weight, "lower"
-            )
+            theirs = e.side("td3", task, method, "smoothness")
+            yield compare(place_name("td3", task, "smoothness"), theirs, weight, "lower")
     for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("smoothness", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
             yield extreme(place_name("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
 
 
-_CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
+CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
     "lower-sm-all": _lower_everywhere,
     "lowest-sm-eight": _lowest,
     "walker-changes": _walker_changes,
@@ -328,68 +288,3 @@ _CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
     "scalarization-limits": _limits,
     "eta-monotone": _eta,
 }
-
-
-# --- time ---------------------------------------------------------------------------------------------------------
-
-
-class Clocked(NamedTuple):
-    """The table's methods as timed on one machine, one way: milliseconds per round, in the order of the rounds."""
-
-    machine: str
-    rounds: dict[str, Sequence[float]]
-
-
-def clocked(timings: Sequence[Timing], backbone: str) -> dict[str, Clocked]:
-    """Per kind of device, the measurement of the most methods in turns; one without its rounds has no spread."""
-    found: dict[str, dict[str, Clocked]] = {}
-    for timing in timings:
-        if timing.backbone == backbone and timing.rounds:
-            place = found.setdefault(str(timing.how.get("device", "cpu")), {})
-            place.setdefault(timing.setting, Clocked(timing.machine, {})).rounds[timing.method] = timing.rounds
-    return {device: max(place.values(), key=lambda one: len(one.rounds)) for device, place in found.items()}
-
-
-def _by_machine(timings: Sequence[Timing], backbone: str) -> Iterator[tuple[str, Clocked | None]]:
-    """GPU and CPU; None where not all the table's methods were timed together with their spread."""
-    found = clocked(timings, backbone)
-    for device, words in {"cuda": "GPU", "cpu": "CPU"}.items():
-        one = found.get(device)
-        whole = one is not None and set(TABLE_METHODS) <= set(one.rounds) and len({*map(len, one.rounds.values())}) == 1
-        yield f"{backbone.upper()}, {one.machine if one else words}", one if whole else None
-
-
-def _cost(timings: Sequence[Timing]) -> Checks:
-    for backbone in BACKBONES:
-        for place, one in _by_machine(timings, backbone):
-            for rival in RIVALS if one else ():
-                cheaper = backbone == "td3" and rival == "grad-caps"  # the paper's one exception
-                words = f"DAMPER {'dearer' if cheaper else 'cheaper'} than {title(rival)}"
-                yield _ratio(f"{place}: {words}", one, rival, 1.0, "higher" if cheaper else "lower", cheaper)
-            if one is None:
-                yield Check(f"{place}: update times of all methods with their spread: not yet measured", OPEN)
-
-
-def _overhead(timings: Sequence[Timing]) -> Checks:
-    for backbone, overhead in PAPER_OVERHEAD.items():
-        most = 1 + overhead * (2 - REACHED_SHARE)
-        for place, one in _by_machine(timings, backbone):
-            words = f"{place}: cost over plain (the paper's {1 + overhead:.3f}×, up to {most:.2f}× counts)"
-            if one is None:
-                yield Check(f"{words}: not yet measured with its spread", OPEN)
-                continue
-            check = _ratio(words, one, "plain", most, "lower")
-            least = _ratio("", one, "plain", 1 + overhead * REACHED_SHARE, "lower")
-            yield check._replace(verdict=BETTER) if least.verdict == HOLDS else check
-
-
-def _ratio(words: str, one: Clocked | None, base: str, bound: float, expect: str, concession: bool = False) -> Check:
-    """DAMPER's time relative to another's, round by round; what lies within the middle nine tenths of them is a tie."""
-    assert one is not None
-    ratios = np.array(one.rounds["damper"]) / np.array(one.rounds[base])
-    low, middle, high = np.quantile(ratios, [0.05, 0.5, 0.95])
-    sides = {"lower": (high < bound, low > bound), "higher": (low > bound, high < bound)}
-    agrees, contradicts = sides[expect]
-    verdict = HOLDS if agrees else (BETTER if concession else FAILS) if contradicts else LEANS
-    tie = ", a tie within the spread" if verdict == LEANS else ""
-    return Check(f"{words}: {middle:.2f}× [{low:.2f}, {high:.2f}]{tie}", verdict, bool(agrees or contradicts))

@@ -20,6 +20,7 @@ import numpy as np
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import paper, title
 from damper.report.cells import MEASURES, Cell, Setup
+from damper.report.numbers import four_digits, percent, span
 from damper.report.statistics import LEVEL, Array, Interval, difference, mean_interval, nan_for_none
 
 HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
@@ -146,8 +147,8 @@ def compare(
     sign = 1 if expect == "lower" else -1
     turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
     verdict, sure = judge(sign * gap, turned, concession)
-    text = f"{place}: {ours.name} {number(ours.mean)}, {theirs.name} {number(theirs.mean)}{_note(words)}; "
-    text += ("gap " if not by else f"gap to {number(float(np.mean(bound)))} ") + span(gap, interval)
+    text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
+    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))} ") + span(gap, interval)
     return Check(text + _doubt(verdict, sure), verdict, sure)
 
 
@@ -163,7 +164,7 @@ def close(place: str, ours: Side, theirs: Side) -> Check:
     if abs(gap) <= margin:
         sure = -margin <= interval.low and interval.high <= margin
         verdict = HOLDS if sure else LEANS
-    text = f"{place}: {ours.name} {number(ours.mean)}, {theirs.name} {number(theirs.mean)}{words}; "
+    text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{words}; "
     return Check(text + f"gap {span(gap, interval)}" + _doubt(verdict, sure), verdict, sure)
 
 
@@ -193,24 +194,6 @@ def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower
     missing = len(rivals) - len(known)
     rest = f" (nearest of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
     return worst._replace(text=worst.text + rest, verdict=conjunction(check.verdict for check in checks))
-
-
-# --- numbers in words ---------------------------------------------------------------------------------------------
-
-
-def number(value: float) -> str:
-    """Four digits."""
-    return (f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
-
-
-def span(value: float, interval: Interval) -> str:
-    """A value with its bounds."""
-    return f"{number(value)} [{number(interval.low)}, {number(interval.high)}]"
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share in per cent."""
-    return f"{100 * share:.{digits}f} %".replace("-", "−")
 
 
 def _note(words: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from damper.experiments.paper import title
-from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, TABLE_METHODS
+from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
 from damper.report.page_data import cell_curve
@@ -28,7 +28,7 @@ ENTRY_INCHES = 1.4  # of a legend
 def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
     """Every figure that the setup has records for, in each format."""
     figures: dict[str, Draw] = {}
-    for backbone in ("td3", "sac"):
+    for backbone in BACKBONES:
         tasks = [task for task in setup.tasks(backbone) if setup.find(backbone, task, "damper")]
         if tasks:
             figures[f"fronts-{backbone}"] = partial(_fronts, setup, backbone, tasks)
@@ -39,7 +39,7 @@ def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "p
     etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]
     if etas:
         figures["eta"] = partial(_etas, setup, etas)
-    walkers = {b: cells for b in ("td3", "sac") if len(cells := _walkers(setup, b)) == 2}
+    walkers = {b: cells for b in BACKBONES if len(cells := _walkers(setup, b)) == 2}
     if walkers:
         figures["walker-variation"] = partial(_variation, walkers)
     return draw_all(figures, folder, formats)

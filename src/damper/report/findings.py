@@ -7,18 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from damper.experiments.paper import paper, printed, title
-from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS
+from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
-from damper.report.cells import MEASURES, Cell, Setup
-from damper.report.claims import Verdict, time_verdicts, verdicts
-from damper.report.comparisons import MIN_SEEDS, OPEN, VERDICTS, claim_level, percent, span
+from damper.report.cells import COMPARED, MEASURES, Cell, Setup
+from damper.report.comparisons import MIN_SEEDS, OPEN, VERDICTS, claim_level
 from damper.report.headline import comparison_table, main_setups
-from damper.report.result_tables import code, number
+from damper.report.numbers import number, percent, span, with_interval
+from damper.report.result_tables import code
 from damper.report.statistics import difference, mean_interval, starts_error
 from damper.report.tables import markdown_table
+from damper.report.verdicts import Verdict, time_verdicts, verdicts
 from damper.tasks import PAPER_TASKS
-
-COMPARED = ("return", "smoothness", "mean_change")
 
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
@@ -150,17 +149,11 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
                 continue
             for measure in COMPARED:
                 place = f"`{setup.protocol}` {task}, TD3, {MEASURES[measure]}"
-                rows.append([place, *(_with_interval(cell, measure) for cell in cells)])
+                seeds = [cell.means(measure) for cell in cells]
+                rows.append([place, *(with_interval(own.mean(), mean_interval(own), measure) for own in seeds)])
     if rows:
         yield "### What η did\n\nMeans of the seeds with their 95 % intervals.\n"
         yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
-
-
-def _with_interval(cell: Cell, measure: str) -> str:
-    mean, interval = cell.mean(measure), mean_interval(cell.means(measure))
-    assert interval is not None
-    low, high = (number(bound, measure, mean) for bound in interval)
-    return f"{number(mean, measure)}<br><small>{low} to {high}</small>"
 
 
 def _protocols(main: Sequence[Setup]) -> Iterator[str]:
@@ -287,7 +280,7 @@ def _code(main: Sequence[Setup]) -> str:
     lines = [
         f"- `{setup.protocol}`, {task}, {backbone.upper()}: {code(cells)}"
         for setup in main
-        for backbone in ("td3", "sac")
+        for backbone in BACKBONES
         for task in setup.tasks(backbone)
         if (cells := [cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)])
     ]

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from damper.experiments.paper_experiments import ONE_ETA
+from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
 from damper.report.cells import MEASURES, Cell, Setup
-from damper.report.comparisons import percent
-from damper.report.result_tables import number
+from damper.report.numbers import number, signed
 from damper.report.statistics import Interval, relative_change
 from damper.report.tables import markdown_table
 
@@ -41,7 +40,7 @@ def headline(found: Sequence[Setup]) -> str:
 
 def _both(setup: Setup) -> Iterator[Pair]:
     """Every task and backbone that has plain and DAMPER, with its name."""
-    for backbone in ("td3", "sac"):
+    for backbone in BACKBONES:
         for task in setup.tasks(backbone):
             plain, ours = (setup.find(backbone, task, method) for method in ("plain", "damper"))
             if plain is not None and ours is not None:
@@ -104,18 +103,9 @@ def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
 def change(plain: Cell, ours: Cell, measure: str) -> str:
     """The change of the mean in per cent of plain's, with its interval."""
     value, interval = _change(plain, ours, measure)
-    return signed(value) + (bounds(interval) if interval else "")
+    bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""
+    return signed(value) + bounds
 
 
 def _change(plain: Cell, ours: Cell, measure: str) -> tuple[float, Interval | None]:
     return relative_change({"": ours.means(measure)}, {"": plain.means(measure)}, np.mean)
-
-
-def signed(share: float) -> str:
-    """A change in per cent; a small one to a tenth."""
-    return ("+" if share > 0 else "") + percent(share, 1 if abs(share) < 0.095 else 0)
-
-
-def bounds(interval: Interval) -> str:
-    """An interval of changes, in per cent."""
-    return " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval))

@@ -11,6 +11,7 @@ import numpy as np
 
 from damper.errors import DamperError
 from damper.experiments.paper import title
+from damper.experiments.paper_experiments import BACKBONES
 from damper.experiments.records import unpack_trace
 from damper.experiments.store import Record, Store
 from damper.methods import METHODS
@@ -49,7 +50,7 @@ def draw_method_pictures(results: str | Path, folder: Path, formats: Sequence[st
 def compared(found: Sequence[Setup], method: str) -> list[Row]:
     """Per backbone the first setup and seed with an episode of plain, the method and DAMPER: all made alike."""
     rows = []
-    for backbone in ("td3", "sac"):
+    for backbone in BACKBONES:
         candidates = ((setup, _traced(setup, backbone, method)) for setup in found)
         row = next(((setup, backbone, records) for setup, records in candidates if records), None)
         if row is not None:

@@ -13,12 +13,11 @@ import numpy as np
 from damper.errors import DamperError
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import printed, title
-from damper.experiments.paper_experiments import ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
+from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.records import DIAGNOSTIC_CURVES, round_digits
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.cells import MEASURES, Cell, Setup
-from damper.report.claims import Verdict, time_verdicts, verdicts
 from damper.report.comparisons import claim_level
 from damper.report.result_tables import (
     COST_HEADER,
@@ -30,6 +29,7 @@ from damper.report.result_tables import (
     speed_rows,
 )
 from damper.report.statistics import Array, nan_for_none
+from damper.report.verdicts import Verdict, time_verdicts, verdicts
 
 SHOWN_CURVE_POINTS = 60
 
@@ -77,7 +77,7 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
                 task: code(c for c in setup.cells if (c.backbone, c.task) == (backbone, task) and c.published)
                 for task in setup.tasks(backbone)
             }
-            for backbone in ("td3", "sac")
+            for backbone in BACKBONES
         },
         "aggregates": [
             {

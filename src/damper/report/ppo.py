@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from damper.errors import DamperError
-from damper.report.statistics import Interval, difference, summarise
+from damper.report.cells import COMPARED, MEASURES
+from damper.report.numbers import four_digits, percent, with_interval
+from damper.report.statistics import difference, mean_interval
 from damper.report.style import Look, draw_all, draw_curve, look, shades
 from damper.report.tables import markdown_table
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FOLDER = "ppo"  # in the folder of results
-MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean|Δa|"}
 GRADIENTS = ("conflict_rate", "cosine", "norm_ratio", "weight")
 
 # Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order of the seeds.
@@ -48,7 +49,7 @@ def read_ppo(results: Path) -> Runs:
     }
 
 
-def title(label: str) -> str:
+def _title(label: str) -> str:
     """A label as a table prints it."""
     name, _, eta = label.partition(" ")
     return f"{name}, η = {eta}" if eta else name
@@ -59,9 +60,9 @@ def ppo_tables(runs: Runs) -> str:
     parts = []
     for env, labels in runs.items():
         parts.append(f"### {env}\n\n{_facts(labels)}\n")
-        header = ["method", *MEASURES.values(), "return less plain's"]
-        parts.append(markdown_table(header, [[title(label), *_measures(labels, label)] for label in labels]))
-        rows = [[title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
+        header = ["method", *(MEASURES[measure] for measure in COMPARED), "return less plain's"]
+        parts.append(markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels]))
+        rows = [[_title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
         header = ["method", "opposed", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
         parts.append(f"Between the two gradients, means over the whole training:\n\n{markdown_table(header, rows)}")
     return "\n".join(parts)
@@ -91,26 +92,12 @@ def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.flo
 
 
 def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> list[str]:
-    cells = [summarise([record["measures"][name] for record in labels[label]]) for name in MEASURES]
-    texts = [_with_interval(cell.mean, cell.interval) for cell in cells]
+    seeds = {measure: _means(labels[label], measure) for measure in COMPARED}
+    texts = [with_interval(own.mean(), mean_interval(own), measure) for measure, own in seeds.items()]
     if label == "plain" or "plain" not in labels:
         return [*texts, ""]
-    ours, plain = _means(labels[label], "return"), _means(labels["plain"], "return")
-    return [*texts, _with_interval(*difference(ours, plain))]
-
-
-def _with_interval(value: float, interval: Interval | None) -> str:
-    bounds = f" ({_number(interval.low)} to {_number(interval.high)})" if interval else ""
-    return _number(value) + bounds
-
-
-def _number(value: float) -> str:
-    """Three digits, as people write them."""
-    size = abs(value)
-    text = (
-        f"{value:,.0f}" if size >= 100 else f"{value:.3g}" if size >= 1e-3 else f"{value:.0e}" if size > 1e-9 else "0"
-    )
-    return text.replace("-", "−")
+    gap, interval = difference(seeds["return"], _means(labels["plain"], "return"))
+    return [*texts, with_interval(gap, interval, "return")]
 
 
 def _has_gradients(records: Sequence[Mapping[str, Any]]) -> bool:
@@ -121,7 +108,7 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
     texts = []
     for name in GRADIENTS:
         mean = float(np.mean([value for record in records for value in record["curve"][name] if value is not None]))
-        texts.append(f"{mean:.0%}" if name == "conflict_rate" else _number(mean))
+        texts.append(percent(mean) if name == "conflict_rate" else four_digits(mean))
     return texts
 
 
@@ -139,9 +126,9 @@ def _draw(runs: Runs, figure: Figure) -> None:
             records, strong = labels[label], own.colour == look("damper").colour
             seen = np.array([record["curve"]["return"] for record in records], np.float64)
             values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
-            draw_curve(left, records[0]["curve"]["steps"], values, own, title(label), True, strong)
+            draw_curve(left, records[0]["curve"]["steps"], values, own, _title(label), True, strong)
             points = _means(records, "smoothness"), _means(records, "return")
-            right.plot(*points, own.marker, color=own.colour, label=title(label), alpha=0.8)
+            right.plot(*points, own.marker, color=own.colour, label=_title(label), alpha=0.8)
         left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
         right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
     panels[0, 0].legend(frameon=False, fontsize=8)

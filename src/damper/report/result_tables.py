@@ -10,9 +10,10 @@ import numpy as np
 
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import Printed, paper, printed, title
-from damper.experiments.paper_experiments import ABLATION_TASKS, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
-from damper.experiments.timings import Timing
-from damper.report.cells import MEASURES, Cell, Setup
+from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
+from damper.experiments.timings import Timing, ratio_of_rounds
+from damper.report.cells import COMPARED, MEASURES, Cell, Setup
+from damper.report.numbers import number
 from damper.report.statistics import Summary, probability_of_improvement, relative_change
 from damper.tasks import PAPER_TASKS
 
@@ -53,7 +54,7 @@ ONE_ETA_LABEL = f"DAMPER, η = {ONE_ETA:g} everywhere"
 def main_tables(setup: Setup) -> list[Table]:
     """Per backbone and measure: every published method on every task."""
     tables = []
-    for backbone in ("td3", "sac"):
+    for backbone in BACKBONES:
         cells = [cell for cell in setup.cells if cell.backbone == backbone and cell.published]
         methods = [m for m in TABLE_METHODS if any(cell.method == m for cell in cells)]
         methods += sorted({cell.method for cell in cells} - {*TABLE_METHODS, *ABLATION, "scalarization"})
@@ -70,7 +71,7 @@ def main_tables(setup: Setup) -> list[Table]:
 def ablation_tables(setup: Setup) -> list[Table]:
     """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
     tables = []
-    for backbone in ("td3", "sac"):
+    for backbone in BACKBONES:
         found = {task: [m for m in ABLATION if setup.find(backbone, task, m)] for task in setup.tasks(backbone)}
         tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
         methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
@@ -191,8 +192,8 @@ def aggregates(setup: Setup) -> list[Aggregate]:
     Over the tasks on which both have several seeds: from one seed there is no probability.
     """
     out = []
-    for backbone in ("td3", "sac"):
-        for measure in ("return", "smoothness", "mean_change"):
+    for backbone in BACKBONES:
+        for measure in COMPARED:
             sign = 1.0 if measure == "return" else -1.0
             scores = {m: _by_task(setup, backbone, m, measure) for m in TABLE_METHODS}
             for method in TABLE_METHODS:
@@ -242,7 +243,7 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     rows = []
     for name, theirs in paper()["update_time_ms"].items():
         row = [name]
-        for backbone in ("td3", "sac"):
+        for backbone in BACKBONES:
             own, plain = (times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain"))
             row += [f"{own.milliseconds:.3g}" if own else "", _times_plain(own, plain) if own and plain else ""]
             row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
@@ -256,7 +257,7 @@ def _times_plain(own: Timing, plain: Timing) -> str:
     """Relative to plain; with the middle nine tenths of the rounds where they were kept."""
     if not own.rounds or len(own.rounds) != len(plain.rounds):
         return f"{own.milliseconds / plain.milliseconds:.2f}"
-    low, middle, high = np.quantile(np.divide(own.rounds, plain.rounds), [0.05, 0.5, 0.95])
+    low, middle, high = ratio_of_rounds(own.rounds, plain.rounds)
     return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if own is not plain else "1.00"
 
 
@@ -279,13 +280,3 @@ def speed_rows(setup: Setup) -> list[list[str]]:
 
 
 SPEED_HEADER = ["task", "backbone", "method", "agents at once", "machine", "steps/s of each agent"]
-
-
-def number(value: float, measure: str, like: float | None = None) -> str:
-    """A value as the paper writes it: returns by their size, smoothness to three digits; a spread ``like`` its mean."""
-    if measure in ("return", "length"):
-        size = abs(value if like is None else like)
-        form = "{:.0f}" if size >= 1000 else "{:.1f}" if size >= 20 else "{:.2f}"
-    else:
-        form = "{:.3f}" if measure == "smoothness" else "{:.4f}"
-    return form.format(value).replace("-", "−")

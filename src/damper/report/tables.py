@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from damper.report.result_tables import Entry, Table, number
+from damper.report.numbers import number
+from damper.report.result_tables import Entry, Table
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
