@@ -16,6 +16,7 @@ from damper.report.figures import draw_figures
 from damper.report.findings import claims_table, comparisons_list, findings
 from damper.report.headline import headline
 from damper.report.marked import insert
+from damper.report.numbers import minus
 from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.ppo import draw_ppo, ppo_tables, read_ppo
@@ -114,10 +115,10 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
 def _aggregate_rows(setup: Setup) -> list[list[str]]:
     rows = []
     for a in rt.aggregates(setup):
-        change = "{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change) if a.change else ""
+        change = minus("{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change)) if a.change else ""
         better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.improvement else ""
-        words = (title(a.method, a.backbone), a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change)
-        rows.append([word.replace("-", "−") if i > 3 else word for i, word in enumerate(words)])
+        name = title(a.method, a.backbone)
+        rows.append([name, a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change])
     return rows
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from damper.errors import DamperError
 from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
+from damper.experiments.records import CURVE_COLUMNS
 from damper.experiments.store import Record
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics import Array, Summary, nan_for_none, summarise
@@ -26,6 +27,7 @@ MEASURES = {
     "spectral_roughness": "roughness",
     "length": "length",
 }
+SHOWN_CURVE_POINTS = 60
 COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
 
 
@@ -75,6 +77,22 @@ class Cell:
         """The cell's mean, NaN if unknown."""
         means = self.means(measure)
         return float(means.mean()) if len(means) else float("nan")
+
+    def curves(self) -> tuple[list[int], dict[str, Array]]:
+        """Training: some steps of the longest curve, and per column the seeds' mean, lowest and highest ``[3, steps]``.
+
+        A seed counts between its own first and last step; where none does there is a NaN.
+        """
+        longest = max((record.curve["step"] for record in self.records), key=len)
+        places = np.unique(np.linspace(0, len(longest) - 1, min(SHOWN_CURVE_POINTS, len(longest))).astype(int))
+        steps = [longest[i] for i in places]
+        curves = {}
+        for name in CURVE_COLUMNS if steps else ():
+            seeds = [_interpolated(steps, record.curve, name) for record in self.records if name in record.curve]
+            if seeds:
+                table = np.ma.masked_invalid(seeds)
+                curves[name] = np.ma.stack([table.mean(0), table.min(0), table.max(0)]).filled(np.nan)
+        return steps, curves
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +160,15 @@ class Setup:
         return list(dict.fromkeys(cell.task for cell in self.cells if backbone in (None, cell.backbone)))
 
 
+def _interpolated(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
+    """A seed's values at other steps, between its own ones; NaN outside them."""
+    own, values = np.array(curve["step"], dtype=np.float64), nan_for_none(curve[name])
+    sound = np.isfinite(values)
+    if not sound.any():
+        return np.full(len(steps), np.nan)
+    return np.asarray(np.interp(steps, own[sound], values[sound], left=np.nan, right=np.nan))
+
+
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return "×".join(str(item) for item in value)
@@ -159,6 +186,15 @@ def setups(records: Iterable[Record]) -> list[Setup]:
         families.setdefault(key, []).append(record)
     found = [setup for family in families.values() for setup in _by_physics(family)]
     return sorted(found, key=lambda setup: (bool(setup.deviations), -setup.agents, setup.title))
+
+
+def main_setups(found: Sequence[Setup]) -> list[Setup]:
+    """The fullest setup of each protocol, of those that keep to it."""
+    first: dict[str | None, Setup] = {}
+    for setup in found:
+        if setup.protocol and not setup.deviations:
+            first.setdefault(setup.protocol, setup)
+    return list(first.values())
 
 
 def _by_physics(family: Sequence[Record]) -> list[Setup]:

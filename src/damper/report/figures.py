@@ -13,7 +13,6 @@ from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from damper.experiments.records import unpack_trace
 from damper.report.cells import Cell, Setup
-from damper.report.page_data import cell_curve
 from damper.report.statistics import normalised, pareto
 from damper.report.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look
 from damper.tasks import PAPER_TASKS
@@ -102,12 +101,10 @@ def _curves(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
     for task, axis in zip(tasks, axes, strict=True):
         for method in TABLE_METHODS:
             cell = setup.find(backbone, task, method)
-            curve = cell_curve(cell.records) if cell else {}
-            if "return" not in curve:
-                continue
-            steps = np.array(curve["step"])
-            values, strong = np.array(curve["return"], dtype=np.float64), method in ("plain", "damper")
-            draw_curve(axis, steps, values, look(method), title(method, backbone), strong, strong)
+            steps, curves = cell.curves() if cell else ([], {})
+            strong = method in ("plain", "damper")
+            if "return" in curves:
+                draw_curve(axis, steps, curves["return"], look(method), title(method, backbone), strong, strong)
         axis.set(title=task, xlabel="thousand steps", ylabel="training return")
         axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
     _legend(figure, axes, backbone)

@@ -9,9 +9,9 @@ import numpy as np
 from damper.experiments.paper import paper, printed, title
 from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
-from damper.report.cells import COMPARED, MEASURES, Cell, Setup
+from damper.report.cells import COMPARED, MEASURES, Cell, Setup, main_setups
 from damper.report.comparisons import MIN_SEEDS, OPEN, VERDICTS, claim_level
-from damper.report.headline import comparison_table, main_setups
+from damper.report.headline import comparison_table
 from damper.report.numbers import number, percent, span, with_interval
 from damper.report.result_tables import code
 from damper.report.statistics import difference, mean_interval, starts_error
@@ -162,10 +162,9 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
         return
     one, other = main[:2]
     rows: list[list[str]] = []
-    for cell in one.cells:
-        if cell.published and cell.method in ("plain", "damper"):
-            twin = other.find(cell.backbone, cell.task, cell.method)
-            rows += _gaps(one, cell, twin) if twin else []
+    for cell in _plain_and_damper(one):
+        twin = other.find(cell.backbone, cell.task, cell.method)
+        rows += _gaps(one, cell, twin) if twin else []
     if rows:
         yield (
             "### Where the protocols disagree\n\nThe same method under both published settings; difference with its "
@@ -217,6 +216,11 @@ def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
         yield [place, *values, span(gap, interval) if interval else number(gap, measure)]
 
 
+def _plain_and_damper(setup: Setup) -> list[Cell]:
+    """The cells that the page comments on: both methods at their published settings."""
+    return [cell for cell in setup.cells if cell.published and cell.method in ("plain", "damper")]
+
+
 def _place(setup: Setup, cell: Cell) -> str:
     """Protocol, task, backbone and, unless it is plain, the method."""
     method = "" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}"
@@ -227,17 +231,13 @@ def _starts(main: Sequence[Setup]) -> str:
     """What other start states could do to a mean, beside its distance from the paper's."""
     rows = []
     for setup in main:
-        for cell in setup.cells:
+        for cell in _plain_and_damper(setup):
             theirs = printed(cell.backbone, cell.method, cell.task, "return")
-            if cell.method not in ("plain", "damper") or not cell.published or theirs is None:
-                continue
             error, mean = starts_error(cell.scores("return")), cell.mean("return")
-            place = _place(setup, cell)
-            if error is not None:
-                values = (mean, theirs.mean, mean - theirs.mean)
-                rows.append(
-                    [place, *(number(value, "return", mean) for value in values), f"±{number(error, 'return', mean)}"]
-                )
+            if theirs is not None and error is not None:
+                values = (mean, theirs.mean, mean - theirs.mean, error)
+                *texts, spread = (number(value, "return", mean) for value in values)
+                rows.append([_place(setup, cell), *texts, f"±{spread}"])
     return (
         "### Beside the paper's returns\n\nAll intervals are conditional on the ten fixed starts, which every policy "
         "here sees and the paper's did not. The last column is the standard error that ten starts give a mean by "
@@ -250,12 +250,11 @@ def _end_of_training(main: Sequence[Setup]) -> str:
     """One policy per seed is evaluated, the last one; whether it is a fair sample shows in the training before it."""
     rows = []
     for setup in main:
-        for cell in setup.cells:
+        for cell in _plain_and_damper(setup):
             late = [late_return(record.curve) for record in cell.records]
-            if cell.method not in ("plain", "damper") or not cell.published or None in late:
+            if None in late:
                 continue
-            trained = np.array(late, float)
-            evaluated = cell.means("return")
+            trained, evaluated = np.array(late, float), cell.means("return")
             scale = float(np.abs(evaluated).max())
             seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
             means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))

@@ -7,22 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
-from damper.report.cells import MEASURES, Cell, Setup
+from damper.report.cells import MEASURES, Cell, Setup, main_setups
 from damper.report.numbers import number, signed
 from damper.report.statistics import Interval, relative_change
 from damper.report.tables import markdown_table
 
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
-Pair = tuple[str, Cell, Cell]
-
-
-def main_setups(found: Sequence[Setup]) -> list[Setup]:
-    """The fullest setup of each protocol, of those that keep to it."""
-    first: dict[str | None, Setup] = {}
-    for setup in found:
-        if setup.protocol and not setup.deviations:
-            first.setdefault(setup.protocol, setup)
-    return list(first.values())
 
 
 def headline(found: Sequence[Setup]) -> str:
@@ -38,7 +28,7 @@ def headline(found: Sequence[Setup]) -> str:
     return "No records yet.\n"
 
 
-def _both(setup: Setup) -> Iterator[Pair]:
+def _both(setup: Setup) -> Iterator[tuple[str, Cell, Cell]]:
     """Every task and backbone that has plain and DAMPER, with its name."""
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
@@ -91,16 +81,16 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
 def _means(plain: Cell, ours: Cell, measure: str) -> str:
     """Both means and the change."""
     means = (number(cell.mean(measure), measure) for cell in (plain, ours))
-    return "{} → **{}**, {}".format(*means, change(plain, ours, measure))
+    return "{} → **{}**, {}".format(*means, _change_text(plain, ours, measure))
 
 
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
     if one is None:
         return "not yet trained"
-    return ", ".join(f"{MEASURES[measure]} {change(plain, one, measure)}" for measure in measures)
+    return ", ".join(f"{MEASURES[measure]} {_change_text(plain, one, measure)}" for measure in measures)
 
 
-def change(plain: Cell, ours: Cell, measure: str) -> str:
+def _change_text(plain: Cell, ours: Cell, measure: str) -> str:
     """The change of the mean in per cent of plain's, with its interval."""
     value, interval = _change(plain, ours, measure)
     bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""

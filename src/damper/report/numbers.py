@@ -12,7 +12,7 @@ def number(value: float, measure: str, like: float | None = None) -> str:
         form = "{:.0f}" if size >= 1000 else "{:.1f}" if size >= 20 else "{:.2f}"
     else:
         form = "{:.3f}" if measure == "smoothness" else "{:.4f}"
-    return _minus(form.format(value))
+    return minus(form.format(value))
 
 
 def with_interval(value: float, interval: Interval | None, measure: str) -> str:
@@ -25,7 +25,7 @@ def with_interval(value: float, interval: Interval | None, measure: str) -> str:
 
 def four_digits(value: float) -> str:
     """Four significant digits."""
-    return _minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}")
+    return minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}")
 
 
 def span(value: float, interval: Interval) -> str:
@@ -35,7 +35,7 @@ def span(value: float, interval: Interval) -> str:
 
 def percent(share: float, digits: int = 0) -> str:
     """A share in per cent."""
-    return _minus(f"{100 * share:.{digits}f} %")
+    return minus(f"{100 * share:.{digits}f} %")
 
 
 def signed(share: float) -> str:
@@ -43,5 +43,6 @@ def signed(share: float) -> str:
     return ("+" if share > 0 else "") + percent(share, 1 if abs(share) < 0.095 else 0)
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
+    """A number's text with a minus sign in the place of a hyphen."""
     return text.replace("-", "−")

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from damper.errors import DamperError
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import printed, title
@@ -28,10 +26,8 @@ from damper.report.result_tables import (
     cost_tables,
     speed_rows,
 )
-from damper.report.statistics import Array, nan_for_none
+from damper.report.statistics import nan_for_none
 from damper.report.verdicts import Verdict, time_verdicts, verdicts
-
-SHOWN_CURVE_POINTS = 60
 
 
 def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
@@ -116,7 +112,7 @@ def _cell(setup: Setup, cell: Cell, sources: list[dict[str, Any]]) -> dict[str, 
         },
         "paper": {name: list(value) for name, value in papers.items() if value and cell.published},
         "agents": [_agent(record, sources) for record in cell.records],
-        "curve": cell_curve(cell.records),
+        "curve": _curve(cell),
         "traces": [trace for record in cell.records if cell.published and (trace := _trace(record)) is not None],
     }
 
@@ -161,45 +157,13 @@ def _mean(values: Sequence[Any]) -> float | None:
     return rounded(float(numbers.mean())) if len(numbers) else None
 
 
-def cell_curve(records: Sequence[Record]) -> dict[str, Any]:
-    """Training of a cell on common steps: mean, lowest and highest seed; diagnostics as means."""
-    grids = [record.curve["step"] for record in records if record.curve["step"]]
-    if not grids:
+def _curve(cell: Cell) -> dict[str, Any]:
+    """The cell's curves as JSON; of diagnostics the mean alone."""
+    steps, curves = cell.curves()
+    if not steps:
         return {}
-    steps = _thin(max(grids, key=len))
-    out: dict[str, Any] = {"step": steps}
-    for name in ("return", "sm", "change", "length", *DIAGNOSTIC_CURVES):
-        table = np.array([_on(steps, record.curve, name) for record in records if name in record.curve])
-        if not len(table):
-            continue
-        columns = [column[np.isfinite(column)] for column in table.T]
-        out[name] = [
-            [rounded(f(column)) if len(column) else None for column in columns] for f in (_average, *_EXTREMES)
-        ]
-        if name in DIAGNOSTIC_CURVES:
-            out[name] = out[name][:1]
-    return out
-
-
-def _average(values: Array) -> float:
-    return float(values.mean())
-
-
-_EXTREMES = (lambda values: float(values.min()), lambda values: float(values.max()))
-
-
-def _thin(steps: Sequence[int]) -> list[int]:
-    places = np.unique(np.linspace(0, len(steps) - 1, min(SHOWN_CURVE_POINTS, len(steps))).astype(int))
-    return [steps[i] for i in places]
-
-
-def _on(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
-    """A seed's values at other steps, between its own ones; unknown outside them."""
-    own, values = np.array(curve["step"], dtype=np.float64), nan_for_none(curve[name])
-    sound = np.isfinite(values)
-    if not sound.any():
-        return np.full(len(steps), np.nan)
-    return np.asarray(np.interp(steps, own[sound], values[sound], left=np.nan, right=np.nan))
+    shown = {name: values[:1] if name in DIAGNOSTIC_CURVES else values for name, values in curves.items()}
+    return {"step": steps, **{name: [rounded(row.tolist()) for row in rows] for name, rows in shown.items()}}
 
 
 def _trace(record: Record) -> dict[str, Any] | None:

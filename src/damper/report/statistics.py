@@ -163,10 +163,9 @@ def relative_change(
         return value, None
     variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
     low, high = _student(value, float(variance), smallest - 1, level)
-    lowest = (
-        -1.0 if min(stratum.min() for stratum in strata) >= 0 else -np.inf
-    )  # what is never negative loses 100 % at most
-    return value, Interval(max(low, lowest), high)
+    if min(stratum.min() for stratum in strata) >= 0:  # what is never negative loses 100 % at most
+        low = max(low, -1.0)
+    return value, Interval(low, high)
 
 
 def starts_error(scores: Array) -> float | None:

@@ -134,23 +134,30 @@ def shades(method: str, count: int) -> list[Look]:
     own, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
     if count == 1:
         return [own]
-    mixed = [_towards_white(own.colour, 0.6 * (1 - i / (count - 1))) for i in range(count)]
+    mixed = [mix(own.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
     return [Look(colour, own.marker, dashes[(i - count) % len(dashes)]) for i, colour in enumerate(mixed)]
 
 
-def _towards_white(colour: str, share: float) -> str:
-    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(c + share * (255 - c)):02x}" for c in channels)
+def mix(one: str, other: str, share: float) -> str:
+    """The colour that is the other one by a share, 0 to 1; all ``#rrggbb``."""
+    channels = zip(bytes.fromhex(one[1:]), bytes.fromhex(other[1:]), strict=True)
+    return "#" + "".join(f"{round((1 - share) * a + share * b):02x}" for a, b in channels)
 
 
 def draw_curve(
-    axis: Any, steps: NDArray[Any], values: NDArray[Any], look: Look, label: str, band: bool, strong: bool
+    axis: Any,
+    steps: Sequence[int] | NDArray[Any],
+    values: NDArray[Any],
+    look: Look,
+    label: str,
+    band: bool,
+    strong: bool,
 ) -> None:
     """A line of means with a few markers, and the range of the seeds behind it where ``band`` says so.
 
     Args:
         axis: where to draw.
-        steps: ``[T]``.
+        steps: of the points, T of them.
         values: mean, lowest and highest, ``[3, T]``.
         look: of the line.
         label: for the legend.

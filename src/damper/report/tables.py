@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from damper.report.comparisons import MIN_SEEDS
 from damper.report.numbers import number
 from damper.report.result_tables import Entry, Table
 
@@ -53,7 +54,7 @@ def _each(entry: Entry, measure: str) -> str:
 def _seeds(entry: Entry) -> str:
     """Say where a cell does not rest on five sound seeds."""
     assert entry.ours is not None
-    notes = [] if entry.ours.seeds == 5 else [f"n={entry.ours.seeds}"]
+    notes = [] if entry.ours.seeds == MIN_SEEDS else [f"n={entry.ours.seeds}"]
     notes += ["†"] if entry.frozen else []
     return f" {' '.join(notes)}" if notes else ""
 

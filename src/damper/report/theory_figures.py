@@ -16,7 +16,7 @@ from torch import Tensor
 
 from damper import metrics, theory
 from damper.report.architecture import architecture
-from damper.report.style import GREY, GUIDE, INK, Draw, draw_all
+from damper.report.style import GREY, GUIDE, INK, Draw, draw_all, mix
 from damper.rules import combine
 
 if TYPE_CHECKING:
@@ -185,8 +185,7 @@ def _trim(axes: Axes, ticks: tuple[float, ...]) -> None:
 
 def _shade(eta: float) -> str:
     """η's colour, from the projected gradient's at 0 to the return gradient's at 1."""
-    channels = zip(bytes.fromhex(PROJECTED[1:]), bytes.fromhex(RETURN[1:]), strict=True)
-    return "#" + "".join(f"{round((1 - eta) * a + eta * b):02x}" for a, b in channels)
+    return mix(PROJECTED, RETURN, eta)
 
 
 def _arrow(axes: Axes, tip: Tensor, color: str, width: float = 2.6) -> None:
