@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,6 +20,13 @@ from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
 from damper.schedules import KINDS as SCHEDULE_KINDS
 
 T = TypeVar("T")
+
+
+class _LeftOut(tuple[Any, ...]):
+    """No values, because the option was left out: an option given without any is a mistake, told apart by this."""
+
+
+LEFT_OUT = _LeftOut()
 KINDS = ConstructorRegistry()
 FILE = Path(__file__).with_name("methods.json")  # of what is written in torch, and written there by cli/method_help.py
 DESCRIBED = json.loads(FILE.read_text(encoding="utf-8"))
@@ -76,7 +83,20 @@ def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
             "--overlap must be left out: it was removed, since updates run while the environments step anyway."
         )
     forms = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
-    return tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
+    options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
+    _check_values(options)
+    return options
+
+
+def _check_values(options: Any) -> None:
+    """Refuse an option without its values, as ``--eta $ETA`` where nothing set ETA: it is not the default."""
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if is_dataclass(value):
+            _check_values(value)
+        elif one.default is LEFT_OUT and value == () and value is not LEFT_OUT:
+            flag = f"--{one.name.replace('_', '-')}"
+            raise DamperError(f"{flag} must have at least one value, but none was given: leave it out for the default.")
 
 
 def default(words: str, **more: Any) -> Any:
@@ -132,16 +152,16 @@ _ACTIVATION = f"Hidden layers' activation: {listed(DESCRIBED['activations'], 'or
 class EngineOptions:
     """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train an agent each."""
 
-    learning_rate: Annotated[Schedules, published("learning_rate", help=_LEARNING_RATE)] = ()
+    learning_rate: Annotated[Schedules, published("learning_rate", help=_LEARNING_RATE)] = LEFT_OUT
     buffer_size: Annotated[int | None, published("buffer_size")] = None
     """Transitions kept per agent."""
     learning_starts: Annotated[int | None, published("learning_starts")] = None
     """Steps with random actions before learning."""
     batch_size: Annotated[int | None, published("batch_size")] = None
     """Transitions per gradient step."""
-    tau: Annotated[Numbers, published("tau")] = ()
+    tau: Annotated[Numbers, published("tau")] = LEFT_OUT
     """Polyak rate of the targets."""
-    gamma: Annotated[Numbers, published("gamma")] = ()
+    gamma: Annotated[Numbers, published("gamma")] = LEFT_OUT
     """Discount."""
     train_freq: Annotated[int | None, published("train_freq")] = None
     """Steps between rounds of gradient steps."""
@@ -149,15 +169,15 @@ class EngineOptions:
     """Gradient steps per round."""
     policy_delay: Annotated[int | None, published("policy_delay")] = None
     """TD3: critic steps per actor step."""
-    target_policy_noise: Annotated[Numbers, published("target_policy_noise")] = ()
+    target_policy_noise: Annotated[Numbers, published("target_policy_noise")] = LEFT_OUT
     """TD3: noise on the target action."""
-    target_noise_clip: Annotated[Numbers, published("target_noise_clip")] = ()
+    target_noise_clip: Annotated[Numbers, published("target_noise_clip")] = LEFT_OUT
     """TD3: its bound."""
-    action_noise: Annotated[Numbers, published("action_noise")] = ()
+    action_noise: Annotated[Numbers, published("action_noise")] = LEFT_OUT
     """TD3: exploration noise."""
-    ent_coef: Annotated[tuple[str, ...], published("ent_coef")] = ()
+    ent_coef: Annotated[tuple[str, ...], published("ent_coef")] = LEFT_OUT
     """SAC: the temperature, or "auto"."""
-    net_arch: Annotated[tuple[int, ...], published("net_arch")] = ()
+    net_arch: Annotated[tuple[int, ...], published("net_arch")] = LEFT_OUT
     """Sizes of the hidden layers."""
     activation: Annotated[str | None, published("activation", help=_ACTIVATION)] = None
     norm_obs: bool = False

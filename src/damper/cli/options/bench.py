@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import default
+from damper.cli.options import LEFT_OUT, default
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Bench:
     """Matrix products in TF32 on a GPU."""
     backbones: Annotated[
         tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...], default("td3 sac, and ppo too for sb3")
-    ] = ()
+    ] = LEFT_OUT
     """Which backbones; sb3 also takes ddpg and tqc."""
-    methods: Annotated[tuple[str, ...], default("the paper's seven for update, plain and damper elsewhere")] = ()
+    methods: Annotated[tuple[str, ...], default("the paper's seven for update, plain and damper elsewhere")] = LEFT_OUT
     """Which methods."""
     iterations: Annotated[int | None, default("1000 (the paper's number) on a GPU, 100 on a CPU")] = None
     """Timed updates of each subject."""
@@ -43,7 +43,7 @@ class Bench:
     """How often the subjects take turns."""
     clock: Literal["wall", "processor"] = "wall"
     """On a CPU that others use too, processor time (of all threads together) is what they hardly move."""
-    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 1 5 35 100 on a GPU; 1 for floor")] = ()
+    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 1 5 35 100 on a GPU; 1 for floor")] = LEFT_OUT
     """Population sizes."""
     task: str = "Hopper"
     """Whose random transitions the updates see."""
@@ -62,5 +62,5 @@ class Bench:
     results: Annotated[Path | None, default("not kept")] = None
     """Also keep update times in this store of records, from which `damper report` makes the paper's cost table."""
 
-    show: Annotated[tuple[Path, ...], default("measure")] = ()
+    show: Annotated[tuple[Path, ...], default("measure")] = LEFT_OUT
     """Print these saved measurements as Markdown, and measure nothing."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import EngineOptions, Env, Protocol, SeedList, Steps, default
+from damper.cli.options import LEFT_OUT, EngineOptions, Env, Protocol, SeedList, Steps, default
 from damper.cli.options.method import METHOD_LIST, METHOD_SETTINGS, MethodOptions
 
 
@@ -26,7 +26,7 @@ class Compare:
     """The actor-critic algorithm."""
     seeds: int = 3
     """How many seeds for each method: the protocol's first ones, or 0, 1, ..."""
-    seed_list: SeedList = ()
+    seed_list: SeedList = LEFT_OUT
     """Which seeds, instead."""
     steps: Steps = None
     """Environment steps per agent."""

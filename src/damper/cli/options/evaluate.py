@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import default
+from damper.cli.options import LEFT_OUT, default
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Evaluate:
     """The environment, where the source does not tell it or another one is wanted."""
     episodes: int = 10
     """How many, on the protocol's fixed seeds."""
-    seed_list: Annotated[tuple[int, ...], default("the first --episodes fixed ones", aliases=("--seed",))] = ()
+    seed_list: Annotated[tuple[int, ...], default("the first --episodes fixed ones", aliases=("--seed",))] = LEFT_OUT
     """Which seeds, instead."""
     filter: Annotated[str | None, default("none")] = None
     """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
@@ -31,7 +31,7 @@ class Evaluate:
     """Where to write."""
     video: Annotated[Path | None, default("none")] = None
     """Film the first episode of each setting's first agent, the action trace below: a .gif, or an .mp4."""
-    beside: Annotated[tuple[Path, ...], default("nothing")] = ()
+    beside: Annotated[tuple[Path, ...], default("nothing")] = LEFT_OUT
     """Other sources to show beside it in the video."""
     video_steps: int = 500
     """The most steps that a video shows."""

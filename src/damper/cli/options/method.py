@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field, make_dataclass
 from typing import Annotated, Any
 
-from damper.cli.options import DESCRIBED, SCHEDULES, Schedules, default
+from damper.cli.options import DESCRIBED, LEFT_OUT, SCHEDULES, Schedules, default
 
 _TYPES: dict[str, tuple[Any, Any]] = {
-    "numbers": (Schedules, ()),
+    "numbers": (Schedules, LEFT_OUT),
     "word": (str | None, None),
     "switch": (bool | None, None),
 }

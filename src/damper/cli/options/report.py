@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from damper.cli.options import default
+from damper.cli.options import LEFT_OUT, default
 
 
 @dataclass
@@ -21,5 +21,5 @@ class Report:
     """Formats of the figures; none draws none."""
     pages: Annotated[tuple[Path, ...] | None, default("of results/, README.md and docs/results.md")] = None
     """Markdown files whose marked places are filled."""
-    merge: Annotated[tuple[Path, ...], default("none")] = ()
+    merge: Annotated[tuple[Path, ...], default("none")] = LEFT_OUT
     """First copy into the store what these other stores have and it lacks."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import ENVS, PROTOCOL, Backend, EngineOptions, SeedList, default
+from damper.cli.options import ENVS, LEFT_OUT, PROTOCOL, Backend, EngineOptions, SeedList, default
 
 
 @dataclass
@@ -30,15 +30,15 @@ class Reproduce:
     """Which, by the names that --list shows."""
     list: bool = False
     """Show the experiments with what is done, what is missing and how long that takes."""
-    tasks: Annotated[tuple[str, ...], default("all")] = ()
+    tasks: Annotated[tuple[str, ...], default("all")] = LEFT_OUT
     """Only these tasks (or other environments)."""
-    methods: Annotated[tuple[str, ...], default("all")] = ()
+    methods: Annotated[tuple[str, ...], default("all")] = LEFT_OUT
     """Only these methods."""
-    backbones: Annotated[tuple[Literal["td3", "sac"], ...], default("all")] = ()
+    backbones: Annotated[tuple[Literal["td3", "sac"], ...], default("all")] = LEFT_OUT
     """Only these backbones."""
     seeds: Annotated[int | None, default("the experiment's own number")] = None
     """How many of the protocol's seeds."""
-    seed_list: SeedList = ()
+    seed_list: SeedList = LEFT_OUT
     """Which seeds, instead."""
     protocol: Annotated[str, tyro.conf.arg(metavar=PROTOCOL)] = "pave"
     """Published settings."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import EngineOptions, Env, Protocol, SeedList, Steps, default
+from damper.cli.options import LEFT_OUT, EngineOptions, Env, Protocol, SeedList, Steps, default
 from damper.cli.options.method import METHOD_LIST, METHOD_SETTINGS, MethodOptions
 
 
@@ -32,7 +32,7 @@ class Train:
     """The smoothness loss on the critic: pave, l2c2."""
     seeds: int = 1
     """How many agents that differ in the seed alone: the protocol's first seeds, or 0, 1, ..."""
-    seed_list: SeedList = ()
+    seed_list: SeedList = LEFT_OUT
     """Which seeds, instead."""
     steps: Steps = None
     """Environment steps per agent."""
