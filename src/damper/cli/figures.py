@@ -5,7 +5,7 @@ from __future__ import annotations
 from damper.bench.figures import draw_bench_figures
 from damper.cli.options.figures import Figures
 from damper.engine.run.files import check_folder
-from damper.report.method_pictures import draw_method_pictures
+from damper.report.method_figures import draw_method_figures
 from damper.report.theory_figures import draw_theory
 from damper.terminal import quoted, say
 
@@ -16,7 +16,7 @@ def run(options: Figures) -> None:
     if options.bench is not None:
         paths = draw_bench_figures(options.bench, options.out, options.formats)
     elif options.methods:
-        paths = draw_method_pictures(options.results, options.out, options.formats)
+        paths = draw_method_figures(options.results, options.out, options.formats)
     else:
         paths = draw_theory(options.out, options.formats)
     for path in paths:

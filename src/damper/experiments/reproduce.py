@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -117,8 +117,7 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
         if not experiment.trained:
             rows.append(_measured(name, experiment, request.protocol, Path(results)))
             continue
-        one = Request(**{**vars(request), "experiments": (name,)})
-        agents = expand_request(one)
+        agents = expand_request(replace(request, experiments=(name,)))
         missing = [agent for agent in agents if not store.has(agent.identity)]
         jobs = pack(missing)
         rows.append(

@@ -12,7 +12,6 @@ from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
 from damper.report import result_tables as rt
 from damper.report.cells import MEASURES, Setup, setups
-from damper.report.figures import draw_figures
 from damper.report.findings import claims_table, comparisons_list, findings
 from damper.report.headline import headline
 from damper.report.marked import insert
@@ -20,6 +19,7 @@ from damper.report.numbers import minus
 from damper.report.page import page
 from damper.report.page_data import page_data
 from damper.report.ppo import draw_ppo, ppo_tables, read_ppo
+from damper.report.result_figures import draw_result_figures
 from damper.report.tables import latex_results, markdown_results, markdown_table
 from damper.report.verdicts import time_verdicts, verdicts
 
@@ -43,7 +43,7 @@ def write_report(
     results, out = Path(results), Path(out)
     found, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
     folders = slugs(found)
-    pictures = {s.key: draw_figures(s, out / "figures" / folders[s.key], formats) for s in found}
+    pictures = {s.key: draw_result_figures(s, out / "figures" / folders[s.key], formats) for s in found}
     pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
     files = {
         "report.html": page(page_data(found, timings)),

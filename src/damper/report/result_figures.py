@@ -24,7 +24,7 @@ ACCENT, BEST = LOOKS["damper"].colour, LOOKS["pave"].colour
 ENTRY_INCHES = 1.4  # of a legend
 
 
-def draw_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
+def draw_result_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
     """Every figure that the setup has records for, in each format."""
     figures: dict[str, Draw] = {}
     for backbone in BACKBONES:

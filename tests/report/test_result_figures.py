@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
 from damper.report.cells import setups
-from damper.report.figures import _curves, _fronts, draw_figures
+from damper.report.result_figures import _curves, _fronts, draw_result_figures
 from tests.experiments.helpers import agents_of, invented
 
 
@@ -18,7 +18,7 @@ def drawn(folder: Path, weights: tuple[float, ...]) -> set[str]:
     agents = agents_of("td3-table", "scalarization-sweep", tasks=("Hopper",), methods=("damper", "scalarization"))
     chosen = [a for a in agents if a.identity["method_settings"].get("weight", weights[0]) in weights]
     (setup,) = setups([invented(agent) for agent in chosen])
-    return {path.stem for path in draw_figures(setup, folder, ("svg",))}
+    return {path.stem for path in draw_result_figures(setup, folder, ("svg",))}
 
 
 def test_one_weight_is_no_sweep(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ TASK = "Pendulum"
 Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a record per method
 
 
-def draw_method_pictures(results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+def draw_method_figures(results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
     """``<method>.svg`` for every method whose agents are on record; the same records give the same pictures.
 
     Args:

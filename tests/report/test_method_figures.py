@@ -12,7 +12,7 @@ from damper.experiments.store import Store
 from damper.methods import METHODS
 from damper.metrics import smoothness
 from damper.report.cells import setups
-from damper.report.method_pictures import compared, draw_method_pictures
+from damper.report.method_figures import compared, draw_method_figures
 from tests.pictures import texts
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ PUBLISHED = ROOT / "docs" / "figures" / "methods"
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pytest.importorskip("matplotlib")
-    paths = draw_method_pictures(ROOT / "results", tmp_path_factory.mktemp("methods"))
+    paths = draw_method_figures(ROOT / "results", tmp_path_factory.mktemp("methods"))
     return {path.stem: path for path in paths}
 
 
@@ -59,4 +59,4 @@ def test_each_page_shows_its_picture_and_names_the_records(fresh: dict[str, Path
 
 def test_without_records_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DamperError, match=r"^results must hold traced Pendulum records .* run damper reproduce first"):
-        draw_method_pictures(tmp_path, tmp_path / "out")
+        draw_method_figures(tmp_path, tmp_path / "out")
