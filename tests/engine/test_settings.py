@@ -193,6 +193,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"learning_rate": "linear:1:2"}, r"learning_rate must be a number in \[0, 1\], .*, but 1.001 was given"),
     ({"gamma": "linear:0.9:1"}, r"gamma must be a number in \[0, 1\], but 'linear:0.9:1' was given"),
     ({"mask_terminal": "linear:0:1"}, "mask_terminal must be"),
+    ({"mask_terminal": "no"}, "mask_terminal must be True or False, .*, but 'no' was given"),
     ({"eta": float("nan")}, r"eta must be in \[0, 1\], but nan was given"),
     ({"eta": ()}, "must have at least one value"),
     ({"method": "scalarization", "weight": (1.0, -1.0)}, "weight must be finite and at least 0, but -1 was given"),

@@ -180,6 +180,11 @@ def test_a_model_has_one_eta():
             make(OURS["td3"], eta=several)
 
 
+def test_a_switch_is_no_number():
+    with pytest.raises(DamperError, match="^squared must be True or False, .*, but 'no' was given"):
+        make(OURS["td3"], squared="no")
+
+
 def test_a_schedule_is_checked_along_its_way():
     for wrong in ("linear:0:1.5", lambda remaining: -remaining):
         with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):

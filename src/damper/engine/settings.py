@@ -521,7 +521,7 @@ def _check_method(settings: Settings) -> None:
         for one in _each(value):
             if isinstance(one, Schedule) and not is_number(defaults[name]):
                 raise DamperError(f"{name} must be one value for the whole run, but the schedule {one!r} was given.")
-            if isinstance(defaults[name], int | float):
+            if is_number(defaults[name]):
                 check_number(name, one)
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")

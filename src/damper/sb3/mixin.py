@@ -15,6 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor, nn
 
 from damper.engine.envs.env_spec_json import to_json
+from damper.engine.settings import is_number
 from damper.errors import DamperError
 from damper.method_args import check_names, check_rule, choose, default_eta, is_setting
 from damper.methods import Method, find_method
@@ -144,7 +145,7 @@ class SmoothMixin:
         parsed = {name: as_schedule(name, value) for name, value in plain.items()}
         defaults = self._method.settings()
         for name in parsed:
-            if isinstance(defaults[name], int | float):
+            if is_number(defaults[name]):
                 check_number(name, parsed[name])
         scheduled = any(isinstance(value, Schedule) for value in parsed.values())
         for point in POINTS[::-10] if scheduled else POINTS[:1]:
