@@ -181,7 +181,7 @@ def test_a_model_has_one_eta():
 
 
 def test_a_switch_is_no_number():
-    with pytest.raises(DamperError, match="^squared must be True or False, .*, but 'no' was given"):
+    with pytest.raises(DamperError, match=r"^squared must be True or False, .*, but 'no' was given"):
         make(OURS["td3"], squared="no")
 
 
