@@ -32,6 +32,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
     "axes.labelcolor": INK,
+    "axes.formatter.useoffset": False,
     "xtick.color": GREY,
     "ytick.color": GREY,
     "lines.solid_capstyle": "round",
