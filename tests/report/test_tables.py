@@ -167,3 +167,10 @@ def test_latex_is_escaped_and_whole() -> None:
 def test_a_bar_within_a_cell_does_not_end_it() -> None:
     lines = markdown_table(["method", "mean|Δa|"], [["plain", "0.1\n(0; 0)"]]).splitlines()
     assert lines == ["| method | mean\\|Δa\\| |", "| --- | ---: |", "| plain | 0.1 (0; 0) |"]
+
+
+def test_numbers_stand_on_the_right_and_words_on_the_left() -> None:
+    rows = [["1 task", "0.1 (0; 0)", "−3 → **2**", "fails", "–"], ["other", "**12**", "the same", "leans, 2 of 3", "5"]]
+    rows += [["third", "<small>paper 4</small>", "+7", "", ""]]
+    rule = markdown_table(["a", "b", "c", "d", "e"], rows).splitlines()[1]
+    assert rule == "| --- | ---: | ---: | --- | ---: |"

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from damper.report.comparisons import MIN_SEEDS
 from damper.report.numbers import number
 from damper.report.result_tables import Entry, Table
 
+NUMBER = re.compile(r"(\*\*|<small>|paper )*[−+±]?\d")
+
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, first column left and the others right; a bar within a cell, as in |Δa|, would end the cell."""
-    rule = ["---", *("---:" for _ in header[1:])]
+    """Markdown, columns of numbers right and of words left; a bar within a cell, as in |Δa|, would end the cell."""
+    rule = ["---:" if i and _are_numbers([row[i] for row in rows]) else "---" for i in range(len(header))]
     cells = ([cell.replace("\n", " ").replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
     lines = ("| " + " | ".join(row) + " |" for row in cells)
     return "\n".join(lines) + "\n"
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether more than half of the cells that say something begin with a number."""
+    said = [cell for cell in cells if cell.strip("– ")]
+    return 2 * sum(bool(NUMBER.match(cell)) for cell in said) > len(said)
 
 
 def markdown_results(table: Table) -> str:
