@@ -218,3 +218,49 @@ def test_an_inexact_replay_is_refused() -> None:
     play(pool, 20)
     with pytest.raises(DamperError, match="'Diary' must draw all its randomness from np_random"):
         resumed.restore(pool.state())  # the diary counts its episodes on, whatever the seed
+
+
+class GymReset(PendulumEnv):
+    """Gym's older API: the observation alone, whose first number would fill the row."""
+
+    def reset(self, **options: Any) -> Any:
+        return super().reset(**options)[0]
+
+
+class GymStep(PendulumEnv):
+    """Gym's older API: one flag for both ends of an episode."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+class ShortObs(PendulumEnv):
+    """Fewer numbers than its space says, which broadcasting would repeat."""
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = super().step(action)
+        return obs[:1], *rest
+
+
+class Unseeded(PendulumEnv):
+    """Gym's older API: no seed."""
+
+    def reset(self) -> Any:
+        return super().reset()
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        (GymReset, r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API"),
+        (GymStep, r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values"),
+        (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
+        (Unseeded, r"must take a seed, reset\(seed=...\), .*, but its reset has none"),
+    ],
+)
+def test_what_is_no_gymnasium_environment_is_refused_at_its_first_step(env: Any, told: str) -> None:
+    with pytest.raises(DamperError, match=told):  # noqa: PT012
+        pool = make_pool(env, [0, 1])
+        pool.reset()
+        pool.step(np.zeros((2, 1)))

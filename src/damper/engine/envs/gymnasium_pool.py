@@ -34,6 +34,7 @@ from damper.errors import DamperError, MissingExtraError
 from damper.tasks import find_task
 
 Env = gymnasium.Env[Any, Any]
+RESET, STEP = ("obs", "info"), ("obs", "reward", "terminated", "truncated", "info")
 EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}
 
 
@@ -109,6 +110,16 @@ def read_spec(made: Env, env: EnvLike) -> Spec:
     return read_spaces(spec_from_env(made, env), made.observation_space, made.action_space, _time_limit(made), period)
 
 
+def _check_reset(env: Env, spec: Spec) -> None:
+    """Refuse an environment that cannot be seeded."""
+    parameters = inspect.signature(env.reset).parameters.values()
+    if not any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters):
+        raise DamperError(
+            f"env={spec.id!r} must take a seed, reset(seed=...), as Gymnasium's API says, but its reset has none: "
+            "def reset(self, *, seed=None, options=None), beginning with super().reset(seed=seed)."
+        )
+
+
 def _time_limit(env: Env) -> int | None:
     limits = []
     while isinstance(env, gymnasium.Wrapper):
@@ -142,6 +153,7 @@ class GymnasiumPool:
                     "pass a function such as lambda: MyEnv() instead of one that returns a shared object."
                 )
             self.spec = read_spec(self.envs[0], env)
+            _check_reset(self.envs[0], self.spec)
             failing.pop_all()
         space = self.envs[0].action_space
         self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
@@ -159,7 +171,7 @@ class GymnasiumPool:
         self._random = [None] * self.size
         self._obs = np.empty((self.size, self.spec.obs_dim), np.float32)
         for row, env in enumerate(self.envs):
-            self._obs[row] = env.reset(seed=self.seeds[row])[0]
+            self._obs[row] = self._checked(env.reset(seed=self.seeds[row]), "reset", RESET)[0]
         return self._obs
 
     def step(self, actions: NDArray[Any]) -> Transition:
@@ -182,9 +194,23 @@ class GymnasiumPool:
         reward = np.empty(self.size, np.float32)
         terminated, truncated = np.empty((2, self.size), np.bool_)
         for row, env in enumerate(self.envs):
-            obs_next[row], reward[row], terminated[row], truncated[row], _ = env.step(shaped[row])
+            found = env.step(shaped[row])
+            if self._now == 1:  # the first is enough, and a check takes as long as a light environment's step
+                self._checked(found, "step", STEP)
+            obs_next[row], reward[row], terminated[row], truncated[row], _ = found
         self._obs, self._sent = self._next_episodes(obs_next, terminated | truncated), False
         return Transition(obs_next, reward, terminated, truncated, self._obs)
+
+    def _checked(self, found: Any, name: str, parts: tuple[str, ...]) -> Any:
+        """What an environment returned, if it is what Gymnasium's API says: anything else may fit by broadcasting."""
+        count, shape = (len(found), np.shape(found[0])) if isinstance(found, tuple) and found else (0, ())
+        if count != len(parts) or int(np.prod(shape)) != self.spec.obs_dim:
+            given = f"{count} values, obs of shape {shape}" if count else f"a {type(found).__name__}"
+            raise DamperError(
+                f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of shape "
+                f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's older one."
+            )
+        return found
 
     def _record(self, actions: NDArray[Any]) -> None:
         if self._now == len(self._log):
@@ -207,7 +233,7 @@ class GymnasiumPool:
             env = self.envs[row]
             self._random[row] = dict(env.unwrapped.np_random.bit_generator.state)
             self._began[row] = self._now
-            obs[row] = env.reset()[0]
+            obs[row] = self._checked(env.reset(), "reset", RESET)[0]
         return obs
 
     def state(self) -> dict[str, Any]:
