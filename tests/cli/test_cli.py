@@ -68,7 +68,7 @@ def test_compare_gives_each_method_its_own_settings(tmp_path, capsys):
     assert manifest["settings"]["method_settings"]["eta"] == 0.5
     printed = capsys.readouterr().out
     assert "plain" in printed
-    assert "mean|Δa|" in printed
+    assert "mean |Δa|" in printed
 
 
 def test_seeds_follow_the_protocol_and_can_be_named(tmp_path):

@@ -57,7 +57,7 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     """What the contract says of it, or why it says nothing."""
     found = contract["smoothness"]
     if found is not None:
-        means = f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean|Δa| {found['mean_change']:.4f}"
+        means = f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean |Δa| {found['mean_change']:.4f}"
         return f"{counted(found['episodes'], 'episode')} of {found['env']}: {means}"
     if options.episodes == 0:
         return "smoothness in the contract is null, as --episodes 0 asks."

@@ -21,7 +21,7 @@ DEFAULT_SEED_COUNT = 3
 MEASURES = {
     "return": ("return", "{:.1f}"),
     "smoothness": ("sm", "{:.3f}"),
-    "mean_change": ("mean|Δa|", "{:.4f}"),
+    "mean_change": ("mean |Δa|", "{:.4f}"),
     "spectral_roughness": ("roughness", "{:.4f}"),
     "length": ("length", "{:.0f}"),
 }
