@@ -205,10 +205,20 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
 def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_one_without() -> None:
     low = world(lambda method, _, measure: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
     said = findings([low], ())
-    decided, waiting = said.split("Decided, with")[1].split("Waiting for records")
+    decided, waiting = said.split("Claims with a verdict")[1].split("Waiting for records")
     assert "large sm reductions" in decided and "TD3 Hopper sm: DAMPER 3, TD3 4 (large: " in decided
     assert "Walker: DAMPER's consecutive action changes" in waiting and "SAC Ant and Walker" in waiting
     assert "SAC Ant and Walker" not in decided
+
+
+def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
+    lower = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 1.1) + np.arange(5)[:, None] / 1e3)
+    said = findings([lower], ())
+    assert "Of 2 pairs of task and backbone, DAMPER's mean |Δa| is lower in 2; its return is lower in 2." in said
+    assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
+    close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
+    assert "1 fails (1 within the noise)" in findings([close], ()) and "none failed beyond" in findings([close], ())
+    assert " 1 failed beyond the noise" in findings([lower], ())
 
 
 def test_the_same_method_is_compared_between_the_protocols() -> None:
@@ -221,8 +231,9 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
     said = findings(setups(records), ()).split("### Where the protocols disagree")[1]
     order = re.findall(r"`(\w+)`", said.split("| cell |")[1].splitlines()[0])
-    rows = {"pave": "12.00 | 42.0 | −30 [−32.31, −27.69]", "authors": "42.0 | 12.00 | 30 [27.69, 32.31]"}
+    rows = {"pave": "12.00 | 42.0 | **−30 [−32.31, −27.69]**", "authors": "42.0 | 12.00 | **30 [27.69, 32.31]**"}
     assert f"| Pendulum, TD3, return | {rows[order[0]]} |" in said
+    assert "excludes zero in 1 of 3 rows, in bold" in said
 
 
 def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_else() -> None:
@@ -233,7 +244,19 @@ def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_e
             record = invented(agent)
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
     said = "".join(findings(setups(records), ()))
-    assert "Pendulum, TD3 PEGrad, return | 42.0 | 12.00 | 30 [27.69, 32.31] |" in said and "TF32 beside" not in said
+    assert "Pendulum, TD3 PEGrad, return | 42.0 | 12.00 | **30 [27.69, 32.31]** |" in said and "TF32 beside" not in said
+
+
+def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_seeds() -> None:
+    def scores(method: str, _: str, measure: str) -> np.ndarray:
+        """Seeds 3000 ± 10 for one method and ± 1000 for the other; starts differ by up to 9."""
+        seeds = (10.0 if method == "plain" else 1000.0) * np.array([[-1.0], [-1.0], [0.0], [1.0], [1.0]])
+        return 3000.0 + seeds + np.arange(10.0)
+
+    said = findings([world(scores)], ()).split("### Beside the paper's returns")[1]
+    rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| `") and "Hopper" in line][:2]
+    assert [row[4:] for row in rows] == [["±1", "±4 |"], ["±1", "±447 |"]], "std of 0..9 / √10; scale · 1 / √5"
+    assert said.strip().startswith("3 of 4 means are further"), "not Hopper's, 3078 in the paper, with ±447"
 
 
 def test_the_end_of_training_is_the_last_tenth_of_the_steps() -> None:

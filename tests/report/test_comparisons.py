@@ -49,9 +49,9 @@ def test_words_of_a_comparison(ours: float, theirs: float, word: str, sure: bool
 
 def test_what_is_conceded_can_only_be_better() -> None:
     assert compare("Task", side(1), side(0), concession=True).verdict == BETTER
-    assert "includes zero" in compare("Task", side(1), side(0), concession=True).text
+    assert "within the noise" in compare("Task", side(1), side(0), concession=True).text
     sure = compare("Task", side(30), side(0), concession=True)
-    assert sure.verdict == BETTER and sure.sure and "includes zero" not in sure.text
+    assert sure.verdict == BETTER and sure.sure and "within the noise" not in sure.text
     assert compare("Task", side(-30), side(0), concession=True).verdict == HOLDS
 
 
@@ -62,6 +62,10 @@ def test_the_gap_and_its_corrected_interval_are_printed() -> None:
     # Both means have variance 2.5/5, eight degrees of freedom, a standard error of 1.
     half = float(stats.t.ppf((1 + level) / 2, 8))
     assert check.text == f"Task sm: DAMPER 0, TD3 30; gap −30 [−{30 + half:.4g}, −{30 - half:.4g}]"
+
+
+def test_what_rounding_leaves_of_zero_is_printed_as_zero() -> None:
+    assert "D 0, TD3 30;" in compare("Task sm", side(6e-17, 0, name="D"), side(30, name="TD3")).text
 
 
 def test_a_share_is_asked_of_the_size_whatever_the_sign() -> None:
@@ -82,6 +86,8 @@ def test_closeness_is_shown_only_by_a_narrow_interval() -> None:
     assert wide.verdict == LEANS and not wide.sure
     assert close("", side(100), side(108)).verdict == FAILS
     assert close("", side(100), side(300)).sure
+    doubtful = close("", side(100), side(108))  # the interval excludes zero, but not a distance of 5 %
+    assert doubtful.text.endswith(", within the noise") and not doubtful.sure
 
 
 def test_against_a_number() -> None:
@@ -92,9 +98,9 @@ def test_against_a_number() -> None:
     assert against("q", UNKNOWN, 1.0, "lower", "weak").verdict == OPEN
 
 
-def test_the_nearest_rival_speaks_for_all() -> None:
+def test_the_least_favourable_rival_speaks_for_all() -> None:
     check = extreme("T", side(0, name="D"), [side(90, name="far"), side(30, name="near"), side(60)])
-    assert check.verdict == HOLDS and "near 30" in check.text and "nearest of 3" in check.text
+    assert check.verdict == HOLDS and "near 30" in check.text and "least favourable of 3" in check.text
     assert extreme("T", side(0), [side(90), side(1)]).verdict == LEANS
     assert extreme("T", side(0), [side(-1), UNKNOWN]).verdict == FAILS, "one counterexample settles it"
     missing = extreme("T", side(0), [side(30), UNKNOWN])

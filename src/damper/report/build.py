@@ -80,7 +80,8 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
     head = (
         "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
         "with two standard deviations, over seeds and pooled over all episodes, then the median and every seed, and "
-        "below it what the paper prints. *n* is given where a cell does not have five seeds; † marks a diverged seed. "
+        "below it what the paper prints. Bold is the best mean of a column, however small its lead. *n* is given where "
+        "a cell does not have five seeds; † marks a diverged seed. "
         "How intervals and verdicts are made: [statistics](../statistics.md).\n"
     )
     if not found:

@@ -1,12 +1,12 @@
 """One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
 
 The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
-agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, and the text says
-so where the interval includes zero all the same. Where the paper concedes something (a lower return), a mean on the
+agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, *within the
+noise* where the interval still allows the claim. Where the paper concedes something (a lower return), a mean on the
 good side is *better than claimed*. Fewer than five seeds are *not enough data*.
 
 A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
-claims the intervals are Bonferroni's: all of them together hold with 95 % confidence.
+claims the intervals are Bonferroni's: all claims that hold do so together with 95 % confidence.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def place_name(backbone: str, task: str, measure: str) -> str:
 
 
 def claim_level(tries: int = 1) -> float:
-    """Confidence of one interval so that those of all claims hold together; ``tries``: a best of so many was picked."""
+    """Confidence of one interval so that claims that hold do so together; ``tries``: a best of so many was picked."""
     return 1 - (1 - LEVEL) / (len(paper()["claims"]) * tries)
 
 
@@ -192,7 +192,7 @@ def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower
     sign, order = 1 if expect == "lower" else -1, (FAILS, LEANS, BETTER, HOLDS)
     worst, _ = min(known, key=lambda pair: (order.index(pair[0].verdict), not pair[0].sure, sign * pair[1]))
     missing = len(rivals) - len(known)
-    rest = f" (nearest of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
+    rest = f" (least favourable of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
     return worst._replace(text=worst.text + rest, verdict=conjunction(check.verdict for check in checks))
 
 
@@ -201,4 +201,4 @@ def _note(words: str) -> str:
 
 
 def _doubt(verdict: str, sure: bool) -> str:
-    return ", the interval includes zero" if verdict in (FAILS, BETTER) and not sure else ""
+    return ", within the noise" if verdict in (FAILS, BETTER) and not sure else ""

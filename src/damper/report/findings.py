@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from damper.experiments.paper import paper, printed, title
+from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
 from damper.report.cells import COMPARED, MEASURES, Cell, Setup, main_setups
-from damper.report.comparisons import MIN_SEEDS, OPEN, VERDICTS, claim_level
-from damper.report.headline import comparison_table
+from damper.report.comparisons import FAILS, HOLDS, MIN_SEEDS, OPEN, VERDICTS, claim_level
+from damper.report.headline import change_text, comparison_table, takeaway
 from damper.report.numbers import number, percent, span, with_interval
 from damper.report.result_tables import code
 from damper.report.statistics import difference, mean_interval, starts_error
@@ -54,14 +54,30 @@ def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]
         judged[f"`{setup.protocol}`"] = verdicts(setup)
         judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
     yield "### The paper's claims\n"
-    together = f"intervals that hold together, each at {percent(claim_level(), 1)} ([how](statistics.md))"
     timed = time_verdicts(timings)
-    yield f"Verdicts by {together}. Of {len(paper()['claims'])} claims, {len(timed)} are about time.\n"
+    yield (
+        f"{_settled(judged)} {len(timed)} more claims are about time.\n\n"
+        "*Leans*: the means agree with the claim, an interval includes zero. *Fails, within the noise*: a mean "
+        "contradicts it, the interval still allows it. *Not enough data*: a comparison lacks five seeds. Claims that "
+        f"hold do so together with 95 % confidence, so each interval has {percent(claim_level(), 1)} and is wider than "
+        "those elsewhere on this page ([how](statistics.md)).\n"
+    )
     yield markdown_table(["judged by", "verdicts"], [[name, _tally(own)] for name, own in judged.items()])
     yield from _decided(judged)
     yield from _undecided(next(iter(judged.values())))
     yield "Claims about time belong to the machines on which updates were timed:\n"
-    yield markdown_table(["claim", "verdict", "by"], [[one.text, verdict_text(one), _by(one)] for one in timed])
+    yield markdown_table(
+        ["claim", "verdict", "comparisons"], [[one.text, verdict_text(one), _by(one)] for one in timed]
+    )
+
+
+def _settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
+    """How many claims have a verdict beyond the noise, in any way of judging."""
+    ways = list(zip(*judged.values(), strict=True))
+    held = sum(any(verdict.verdict == HOLDS for verdict in own) for own in ways)
+    failed = sum(any(verdict.verdict == FAILS and not verdict.doubtful for verdict in own) for own in ways)
+    counts = f"{held or 'none'} held and {failed or 'none'} failed beyond the noise"
+    return f"**Of {len(ways)} claims about trained policies {counts} so far**, in any of the columns below."
 
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
@@ -73,8 +89,8 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
             words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
             rows.append([first.text, *words, _by(first)])
     if rows:
-        yield "Decided, with the numbers that decide the first verdict of the row:\n"
-        yield markdown_table(["claim", *judged, "by"], rows)
+        yield "Claims with a verdict; the last column has the comparisons behind the first one of the row:\n"
+        yield markdown_table(["claim", *judged, "comparisons"], rows)
 
 
 def _by(verdict: Verdict) -> str:
@@ -99,7 +115,8 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
 
 
 def _tally(judged: Sequence[Verdict]) -> str:
-    return _counts(verdict.verdict for verdict in judged)
+    counts, noisy = _counts(verdict.verdict for verdict in judged), sum(verdict.doubtful for verdict in judged)
+    return counts.replace(FAILS, f"{FAILS} ({noisy} within the noise)") if noisy else counts
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -111,7 +128,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 def _so_far(verdict: Verdict) -> str:
     known = _counts(check.verdict for check in verdict.checks if check.verdict != OPEN)
-    return f" (so far, of {len(verdict.checks)}: {known})" if known else ""
+    return f" (so far, of {len(verdict.checks)} comparisons: {known})" if known else ""
 
 
 def _counts(words: Iterable[str]) -> str:
@@ -135,24 +152,28 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
 
 def _pairs(setup: Setup) -> str:
     table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
-    return f"### DAMPER beside plain, `{setup.protocol}`\n\nSettings: `{setup.title}`.\n\n{table}"
+    said = f"{takeaway(setup)} Changes are of plain's mean, with 95 % intervals. Settings: `{setup.title}`.".strip()
+    return f"### DAMPER beside plain, `{setup.protocol}`\n\n{said}\n\n{table}"
 
 
 def _etas(main: Sequence[Setup]) -> Iterator[str]:
     """Return and smoothness over η, where a task's sweep is complete."""
-    rows = []
+    rows, ends = [], []
     for setup in main:
         for task in setup.tasks("td3"):
             swept = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
             cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= MIN_SEEDS]
             if len(cells) < len(ETAS):
                 continue
+            changes = (f"{MEASURES[measure]} {change_text(cells[0], cells[-1], measure)}" for measure in COMPARED)
+            ends.append(f"`{setup.protocol}` {task}, TD3: {', '.join(changes)}")
             for measure in COMPARED:
                 place = f"`{setup.protocol}` {task}, TD3, {MEASURES[measure]}"
                 seeds = [cell.means(measure) for cell in cells]
                 rows.append([place, *(with_interval(own.mean(), mean_interval(own), measure) for own in seeds)])
     if rows:
-        yield "### What η did\n\nMeans of the seeds with their 95 % intervals.\n"
+        yield f"### What η did\n\nFrom η = {ETAS[0]:g} to {ETAS[-1]:g}, {'; '.join(ends)}.\n"
+        yield "Means of the seeds with their 95 % intervals:\n"
         yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
 
 
@@ -166,10 +187,7 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
         twin = other.find(cell.backbone, cell.task, cell.method)
         rows += _gaps(one, cell, twin) if twin else []
     if rows:
-        yield (
-            "### Where the protocols disagree\n\nThe same method under both published settings; difference with its "
-            "95 % interval.\n"
-        )
+        yield f"### Where the protocols disagree\n\nThe same method under both published settings. {_apart(rows)}\n"
         header = ["cell", f"`{one.protocol}`", f"`{other.protocol}`", "difference"]
         yield markdown_table(header, [[row[0].removeprefix(f"`{one.protocol}` "), *row[1:]] for row in rows])
 
@@ -186,7 +204,7 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
                 other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
                 rows += _gaps(a, other, cell) if other else []
     if rows:
-        yield "### TF32 beside float32\n\nThe same agents trained both ways; difference with its 95 % interval.\n"
+        yield f"### TF32 beside float32\n\nThe same agents trained both ways. {_apart(rows)}\n"
         yield markdown_table(["cell", "TF32", "float32", "difference"], rows)
 
 
@@ -201,8 +219,7 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
     if rows:
         yield (
             "### Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
-            "as everywhere else here ([why it matters](methods/temporal.md#units)); "
-            "difference with its 95 % interval.\n"
+            f"as everywhere else here ([why it matters](methods/temporal.md#units)). {_apart(rows)}\n"
         )
         yield markdown_table(["cell", "environment's", "policy's", "difference"], rows)
 
@@ -213,7 +230,16 @@ def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
         gap, interval = difference(one.means(measure), other.means(measure))
         place = f"{_place(setup, one)}, {MEASURES[measure]}"
         values = [number(cell.mean(measure), measure) for cell in (one, other)]
-        yield [place, *values, span(gap, interval) if interval else number(gap, measure)]
+        text = span(gap, interval) if interval else number(gap, measure)
+        apart = interval is not None and (interval.low > 0 or interval.high < 0)
+        yield [place, *values, f"**{text}**" if apart else text]
+
+
+def _apart(rows: Sequence[Sequence[str]]) -> str:
+    """The result of a table of differences, in a sentence."""
+    apart = sum(row[-1].startswith("**") for row in rows)
+    where = f"{apart} of {len(rows)} rows, in bold" if apart else f"none of {len(rows)} rows"
+    return f"The 95 % interval of the difference excludes zero in {where}; by chance 1 in 20 would."
 
 
 def _plain_and_damper(setup: Setup) -> list[Cell]:
@@ -229,20 +255,24 @@ def _place(setup: Setup, cell: Cell) -> str:
 
 def _starts(main: Sequence[Setup]) -> str:
     """What other start states could do to a mean, beside its distance from the paper's."""
-    rows = []
+    rows, far = [], 0
     for setup in main:
         for cell in _plain_and_damper(setup):
             theirs = printed(cell.backbone, cell.method, cell.task, "return")
             error, mean = starts_error(cell.scores("return")), cell.mean("return")
-            if theirs is not None and error is not None:
-                values = (mean, theirs.mean, mean - theirs.mean, error)
-                *texts, spread = (number(value, "return", mean) for value in values)
-                rows.append([_place(setup, cell), *texts, f"±{spread}"])
+            seeds = cell.means("return")
+            if theirs is not None and error is not None and len(seeds) > 1:
+                own = float(seeds.std(ddof=1)) / len(seeds) ** 0.5
+                far += abs(mean - theirs.mean) > 2 * (error**2 + own**2) ** 0.5
+                values = (mean, theirs.mean, mean - theirs.mean, error, own)
+                *texts, starts, spread = (number(value, "return", mean) for value in values)
+                rows.append([_place(setup, cell), *texts, f"±{starts}", f"±{spread}"])
     return (
-        "### Beside the paper's returns\n\nAll intervals are conditional on the ten fixed starts, which every policy "
-        "here sees and the paper's did not. The last column is the standard error that ten starts give a mean by "
-        "themselves: a distance from the paper's value that is not clearly larger says nothing.\n\n"
-        + markdown_table(["cell", "return", "the paper's", "distance", "of ten starts"], rows)
+        f"### Beside the paper's returns\n\n{far} of {len(rows)} means are further from the paper's than twice their "
+        "own standard error, which has two parts: the choice of ten starts and that of the seeds. A smaller distance "
+        "says nothing, and the paper's means have errors of their own. All other intervals on this page are "
+        "conditional on the ten fixed starts, which every policy here sees.\n\n"
+        + markdown_table(["cell", "return", "the paper's", "distance", "error: starts", "error: seeds"], rows)
     )
 
 
@@ -262,8 +292,8 @@ def _end_of_training(main: Sequence[Setup]) -> str:
     return (
         "### Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. Beside it: the mean "
         "return of the training episodes in the last tenth of the steps, with exploration, of many policies. Where one "
-        "seed falls far below its own training, it was caught at a bad moment; where both are low, it is not chance. "
-        "Seeds in brackets.\n\n"
+        "seed falls far below its own training, its last policy is no fair sample of it; where both are low, it "
+        "learned little. Seeds in brackets.\n\n"
         + markdown_table(["cell", "evaluated: mean (seeds)", "end of training: mean (seeds)"], rows)
     )
 

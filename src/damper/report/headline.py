@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from damper.report.numbers import number, signed
 from damper.report.statistics import Interval, relative_change
 from damper.report.tables import markdown_table
 
+UNDECIDED = "undecided"
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
 
@@ -39,17 +41,32 @@ def _both(setup: Setup) -> Iterator[tuple[str, Cell, Cell]]:
 
 def _message(plain: Cell, ours: Cell) -> str:
     """What the intervals say, and no more."""
-    words = {"mean_change": ("smoother", "less smooth"), "return": ("return lower", "return higher")}
-    said = []
-    for measure, (below, above) in words.items():
-        _, interval = _change(plain, ours, measure)
-        low, high = interval or (-np.inf, np.inf)
-        if measure == "return" and max(-low, high) < NEGLIGIBLE_CHANGE:
-            said.append(f"return within {np.ceil(100 * max(-low, high)):.0f} %")
-        else:
-            open_ = f"{'return' if measure == 'return' else 'smoothness'} undecided"
-            said.append(below if high < 0 else above if low > 0 else open_)
-    return ", ".join(said)
+    smooth, (word, most) = _said(plain, ours, "mean_change")[0], _said(plain, ours, "return")
+    smooth = {"lower": "smoother", "higher": "less smooth"}.get(smooth, f"smoothness {smooth}")
+    bound = f"{np.ceil(100 * most):.0f} %" if most < NEGLIGIBLE_CHANGE else ""
+    if not bound:
+        return f"{smooth}, return {word}"
+    return f"{smooth}, return " + (f"within {bound}" if word == UNDECIDED else f"{word} by {bound} at most")
+
+
+def _said(plain: Cell, ours: Cell, measure: str) -> tuple[str, float]:
+    """The sign of a change as far as its interval tells, and the largest size that the interval allows."""
+    _, interval = _change(plain, ours, measure)
+    low, high = interval or (-np.inf, np.inf)
+    return "lower" if high < 0 else "higher" if low > 0 else UNDECIDED, max(-low, high)
+
+
+def takeaway(setup: Setup) -> str:
+    """The result of the table below it, in a sentence: how often the interval of a change tells its sign."""
+    pairs = [(plain, ours) for _, plain, ours in _both(setup)]
+    if not pairs:
+        return ""
+    parts = []
+    for measure in ("mean_change", "return"):
+        words = Counter(_said(*pair, measure)[0] for pair in pairs)
+        counts = (f"{word} in {words[word]}" for word in ("lower", "higher", UNDECIDED) if words[word])
+        parts.append(f"{MEASURES[measure]} is {' and '.join(counts)}")
+    return f"Of {len(pairs)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
 
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
@@ -81,16 +98,16 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
 def _means(plain: Cell, ours: Cell, measure: str) -> str:
     """Both means and the change."""
     means = (number(cell.mean(measure), measure) for cell in (plain, ours))
-    return "{} → **{}**, {}".format(*means, _change_text(plain, ours, measure))
+    return "{} → **{}**, {}".format(*means, change_text(plain, ours, measure))
 
 
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
     if one is None:
         return "not yet trained"
-    return ", ".join(f"{MEASURES[measure]} {_change_text(plain, one, measure)}" for measure in measures)
+    return ", ".join(f"{MEASURES[measure]} {change_text(plain, one, measure)}" for measure in measures)
 
 
-def _change_text(plain: Cell, ours: Cell, measure: str) -> str:
+def change_text(plain: Cell, ours: Cell, measure: str) -> str:
     """The change of the mean in per cent of plain's, with its interval."""
     value, interval = _change(plain, ours, measure)
     bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""

@@ -24,8 +24,8 @@ def with_interval(value: float, interval: Interval | None, measure: str) -> str:
 
 
 def four_digits(value: float) -> str:
-    """Four significant digits."""
-    return minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}")
+    """Four significant digits; what is left of zero by rounding is zero."""
+    return minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) > 1e-12 else "0")
 
 
 def span(value: float, interval: Interval) -> str:

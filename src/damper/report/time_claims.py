@@ -51,7 +51,7 @@ def _cost(timings: Sequence[Timing]) -> Iterator[Check]:
                 continue
             for rival in RIVALS:
                 dearer = backbone == "td3" and rival == "grad-caps"  # the paper's one exception
-                words = f"DAMPER {'dearer' if dearer else 'cheaper'} than {title(rival)}"
+                words = f"DAMPER's time over {title(rival)}'s (claimed: {'above' if dearer else 'below'} 1)"
                 yield _ratio(f"{place}: {words}", times, rival, 1.0, "higher" if dearer else "lower", dearer)
 
 
@@ -59,7 +59,7 @@ def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:
     for backbone, overhead in PAPER_OVERHEAD.items():
         most = 1 + overhead * (2 - REACHED_SHARE)
         for place, times in _by_machine(timings, backbone):
-            words = f"{place}: cost over plain (the paper's {1 + overhead:.3f}×, up to {most:.2f}× counts)"
+            words = f"{place}: DAMPER's time over plain's (the paper's {1 + overhead:.3f}×, up to {most:.2f}× counts)"
             if times is None:
                 yield Check(f"{words}: not yet measured with its spread", OPEN)
                 continue

@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
 
     @property
     def doubtful(self) -> bool:
-        """Whether it fails by means alone: every interval that it fails by includes zero."""
+        """Whether it fails by means alone: every interval that it fails by still allows the claim."""
         return self.verdict == FAILS and not any(check.sure for check in self.checks if check.verdict == FAILS)
 
 
