@@ -63,7 +63,7 @@ def ppo_tables(runs: Runs) -> str:
         header = ["method", *(MEASURES[measure] for measure in COMPARED), "return less plain's"]
         parts.append(markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels]))
         rows = [[_title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
-        header = ["method", "opposed", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
+        header = ["method", "in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
         parts.append(f"Between the two gradients, means over the whole training:\n\n{markdown_table(header, rows)}")
     return "\n".join(parts)
 
