@@ -81,14 +81,16 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
         "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
         "with two standard deviations, over seeds and pooled over all episodes, then the median and every seed, and "
         "below it what the paper prints. Bold is the best mean of a column, however small its lead. *n* is given where "
-        "a cell does not have five seeds; † marks a diverged seed. "
+        "a cell does not have five seeds; † marks a diverged seed. Lower sm, mean |Δa| and roughness are smoother. "
         "How intervals and verdicts are made: [statistics](../statistics.md).\n"
     )
     if not found:
         return head + "\nNo records yet.\n"
     parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
     if timings:
-        parts.append("## Update times\n\nMilliseconds per update, and relative to the plain backbone.\n")
+        parts.append(
+            "## Update times\n\nMilliseconds per update; × is relative to plain, with the middle nine tenths of rounds.\n"
+        )
         parts += [f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}" for t in rt.cost_tables(timings)]
         timed = time_verdicts(timings)
         parts += [claims_table({"verdict": timed}), comparisons_list(timed)]
@@ -109,7 +111,8 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         parts.append("**TD3, mean sm over η**\n\n" + markdown_table(["task", *(f"η={eta:g}" for eta in ETAS)], rows))
     if rows := _aggregate_rows(setup):
         header = ["method", "backbone", "measure", "tasks", "P(DAMPER better)", "change against plain (IQM)"]
-        parts.append("**Over tasks, with 95 % intervals**\n\n" + markdown_table(header, rows))
+        caption = "**Over tasks, with 95 % intervals**; P: that a seed of DAMPER beats one of the row's method"
+        parts.append(f"{caption}\n\n{markdown_table(header, rows)}")
     return "\n".join([*parts, pictures])
 
 
