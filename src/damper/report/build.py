@@ -89,7 +89,7 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
     parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
     if timings:
         parts.append(
-            "## Update times\n\nMilliseconds per update; × is relative to plain, with the middle nine tenths of rounds.\n"
+            "## Update times\n\nMilliseconds per update; × is times plain, with the middle nine tenths of rounds.\n"
         )
         parts += [f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}" for t in rt.cost_tables(timings)]
         timed = time_verdicts(timings)
