@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import damper
 from damper import DamperError
-from damper._backward import after_backward
+from damper._backward import after_backward, backward_auxiliary
 from damper.rules import RULES, has_memory
 from tests.rules.references import REFERENCES
 
@@ -225,6 +225,35 @@ def test_memory_is_handed_on_through_the_report(name: str, actor: CountingActor,
             for parameter in actor.parameters():
                 parameter -= 0.1 * parameter.grad  # type: ignore[operator]
     torch.testing.assert_close(state, expected_state, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("second_half", [False, True])
+def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_half: bool) -> None:
+    """Two heads of one size, used in turn: without places of their own, each would go on with the other's average."""
+    trunk, heads = nn.Parameter(torch.tensor([1.0])), [nn.Parameter(torch.tensor([2.0])) for _ in range(2)]
+    parameters, state = [trunk, *heads], None
+    for step in range(2):
+        head = heads[step]
+        primary, auxiliary = (trunk * head).square().sum(), trunk.sum() + (step + 1) * head.sum()
+        if second_half:
+            trunk.grad = heads[0].grad = heads[1].grad = None
+            primary.backward(retain_graph=True)
+            report = backward_auxiliary(auxiliary, parameters, "bloop", state, rate=0.5)
+        else:
+            report = damper.backward(primary, auxiliary, parameters, rule="bloop", state=state, rate=0.5)
+        state = report.state
+        assert head.grad is not None and heads[1 - step].grad is None
+    # d/dt and d/dh of (t h)² at (1, 2) are (8, 4); half of the second average is the first step's.
+    assert state is not None and state.tolist() == [8.0, 2.0, 2.0]
+    # The auxiliary (1, 0, 2) without its part along the first average (8, 4, 0) is (0.2, -0.4, 2).
+    assert trunk.grad is not None and heads[1].grad is not None
+    assert [trunk.grad.item(), heads[1].grad.item()] == pytest.approx([8.2, 6.0])
+
+
+def test_sizes_count_parameters_that_a_batch_does_not_reach() -> None:
+    x, unused = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
+    report = damper.backward(x.square().sum(), x.sum(), [x, unused], rule="metabalance", sizes=[2, 2])
+    assert report.state.m_R.shape == (2,) and unused.grad is None
 
 
 def average(primary: Tensor, auxiliary: Tensor, share: float = 0.5) -> Tensor:

@@ -272,6 +272,37 @@ class TestMatchedProgress:
         assert order == pytest.approx(2, abs=0.1)  # twice differentiable: the error is O(α²)
 
 
+class TestScales:
+    """Gains are products of ratios: no scale of the gradients, and no dtype, may take them out of range."""
+
+    def test_float32_arguments_give_float64_gains(self) -> None:
+        for number in (1e-30, 1e30):
+            q, c = torch.tensor([number], dtype=torch.float32), torch.tensor([0.5], dtype=torch.float32)
+            exact, weight = float(q), 0.1 / number
+            for mine, other in [
+                (theory.damper_gain(q, c, 0.0), theory.damper_gain(exact, 0.5, 0.0)),
+                (theory.scalarization_gain(q, c, 1.0), theory.scalarization_gain(exact, 0.5, 1.0)),
+                (theory.gain_ratio(q, c, 1.0, weight), theory.gain_ratio(exact, 0.5, 1.0, weight)),
+                (theory.damper_gain_bounds(q, c, 0.0)[0], theory.damper_gain_bounds(exact, 0.5, 0.0)[0]),
+                (
+                    theory.gain_ratio_bounds(q, 1.0, weight, 0.5)[1],
+                    theory.gain_ratio_bounds(exact, 1.0, weight, 0.5)[1],
+                ),
+            ]:
+                assert mine.dtype == torch.float64
+                assert float(mine) == float(other) and 0 < float(mine) < float("inf")
+
+    def test_the_weighted_sum_of_a_huge_auxiliary(self) -> None:
+        assert float(theory.scalarization_gain(1e200, 0.5, 1.0)) == pytest.approx(1.5e200)
+        assert float(theory.scalarization_gain(1e200, 1.0, 1.0)) == 0.0
+
+    @pytest.mark.parametrize("scale", [1e-200, 1e200])
+    def test_matched_gain_has_no_scale(self, scale: float) -> None:
+        direction, g_R, g_T = torch.tensor([2.0, 1.0]), torch.tensor([1.0, 0.0]), torch.tensor([-1.0, 2.0])
+        assert float(theory.matched_gain(scale * direction, scale * g_R, scale * g_T)) == pytest.approx(1.0)
+        assert float(theory.matched_gain(direction, g_R, scale * g_T)) == pytest.approx(scale)
+
+
 class TestArguments:
     def test_floats_and_tensors_agree_and_broadcast(self) -> None:
         gains = theory.damper_gain(torch.tensor([0.1, 0.2]), -0.5, torch.tensor([[0.0], [1.0]]))
@@ -291,6 +322,7 @@ class TestArguments:
             (lambda: theory.gain_ratio_bounds(0.5, 1.0, 2.0, 0.1), "delta must be less"),
             (lambda: theory.step_size_bound(1.5, 0.0, 1.0), "w must be in"),
             (lambda: theory.step_size_bound(1.0, 0.0, 0.0), "beta must be positive"),
+            (lambda: theory.step_size_bound(1.0, 0.0, float("inf")), "beta must be positive and finite, but inf"),
         ],
     )
     def test_bad_arguments_are_named(self, call: Callable[[], object], named: str) -> None:

@@ -12,7 +12,7 @@ from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel
 
 from damper.errors import DamperError
-from damper.rules import GradientReport, combine_single, find
+from damper.rules import GradientReport, combine_single, find, has_memory
 from damper.rules._settings import Setting
 from damper.rules._two_vector import Rule
 
@@ -63,13 +63,14 @@ def backward(
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=retain_graph)
     if group is not None:
         primary, auxiliary = _average(primary, auxiliary, leaves, group)
-    used = [i for i in range(len(leaves)) if primary[i] is not None or auxiliary[i] is not None]
-    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in (primary, auxiliary))
+    used = _used(primary, auxiliary)
+    taken = _taken(rule, used)
+    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     combined, report = combine_single(rule, g_R, g_T, state, **settings)
     for leaf in given:  # a frozen one too: the optimiser would go on with the gradient from before
         leaf.grad = None
-    for i, part in zip(used, combined, strict=True):
-        leaves[i].grad = part
+    for i, part in zip(taken, combined, strict=True):
+        leaves[i].grad = part if used[i] else None
     return report
 
 
@@ -103,19 +104,21 @@ def backward_auxiliary(
     own, others = _leaves(_tensors(parameters)), list(shared)
     gradients = _gradients("auxiliary_loss", auxiliary_loss, own + others, retain=False)
     leaves = own + others
-    used = [i for i, leaf in enumerate(leaves) if leaf.grad is not None or gradients[i] is not None]
-    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in used] for grads in ([x.grad for x in leaves], gradients))
+    primary = [leaf.grad for leaf in leaves]
+    used = _used(primary, gradients)
+    taken = _taken(rule, used)
+    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, gradients))
     if process_group is not None:
         flat = torch.cat([g.reshape(-1) for g in g_T]) / distributed.get_world_size(process_group)
         distributed.all_reduce(flat, group=process_group)
         g_T = [part.view_as(g) for part, g in zip(flat.split([g.numel() for g in g_T]), g_T, strict=True)]
-    n = sum(i < len(own) for i in used)
+    n = sum(i < len(own) for i in taken)
     combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
-    if n < len(used):
+    if n < len(taken):
         factor = torch.where(report.guard, 0.0, report.weight / report.norm_ratio)
         combined += combine_single("damper", g_R[n:], [factor * g for g in g_T[n:]], eta=0.0)[0]
-    for i, part in zip(used, combined, strict=True):
-        leaves[i].grad = part
+    for i, part in zip(taken, combined, strict=True):
+        leaves[i].grad = part if used[i] else None
     return report
 
 
@@ -213,7 +216,7 @@ def _average(
     processes = distributed.get_world_size(group)
     if processes < 1:
         raise DamperError("process_group must hold this process, but does not: give the group that trains this module.")
-    used = [g_R is not None or g_T is not None for g_R, g_T in zip(primary, auxiliary, strict=True)]
+    used = _used(primary, auxiliary)
     own = [_or_zeros(g, leaf).reshape(-1) for g, leaf in zip((*primary, *auxiliary), leaves * 2, strict=True)]
     flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes
     distributed.all_reduce(flat, group=group)
@@ -225,6 +228,16 @@ def _average(
         for mean, leaf, there in zip(means, leaves * 2, used * 2, strict=True)
     ]
     return found[: len(leaves)], found[len(leaves) :]
+
+
+def _used(primary: Gradients, auxiliary: Gradients) -> list[bool]:
+    return [g_R is not None or g_T is not None for g_R, g_T in zip(primary, auxiliary, strict=True)]
+
+
+def _taken(rule: str | Rule, used: list[bool]) -> list[int]:
+    """Which parameters the rule sees: those used, but all where it has a memory, whose entries must stay in place."""
+    everything = has_memory(rule)
+    return [i for i, there in enumerate(used) if there or everything]
 
 
 def _or_zeros(gradient: Tensor | None, leaf: Tensor) -> Tensor:

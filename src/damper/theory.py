@@ -5,7 +5,8 @@ Notation. ``g_R``, ``g_T``: primary and auxiliary gradient, ``n_R``, ``n_T`` the
 second theorem for ``q < 1``; here ``q`` may be any positive number, and ``w = min(q, 1)^(1-η)`` does the capping, which
 keeps the closed forms exact beyond the paper's range and equal to the paper's within it.
 
-Every argument is a float or a tensor; tensors broadcast. Results are tensors, float64 for floats.
+Every argument is a float or a tensor; tensors broadcast. Results are float64 tensors, whatever the arguments' dtype: a
+gain is as small as ``q²``, which leaves float32's range long before ``q`` does.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def matched_gain(direction: Tensor, primary: Tensor, auxiliary: Tensor) -> Tenso
     change with the length of ``d``. Vectors are ``[..., n]`` and broadcast; they are evaluated in float64, since the
     two terms nearly cancel where ``g_T`` is weak. NaN where ``⟨g_R, d⟩ ≤ 0``: there is no primary progress to match.
     """
-    d, g_R, g_T = (vector.double() for vector in (direction, primary, auxiliary))
+    (d, _), (g_R, m_R), (g_T, m_T) = (_scaled(vector) for vector in (direction, primary, auxiliary))
     progress = (g_R * d).sum(-1)
     gain = (g_T * d).sum(-1) / progress - (g_T * g_R).sum(-1) / g_R.square().sum(-1)
-    return torch.where(progress > 0, gain, torch.nan)
+    return torch.where(progress > 0, gain * (m_T / m_R), torch.nan)
 
 
 def damper_gain(q: Value, c: Value, eta: Value) -> Tensor:
@@ -49,7 +50,7 @@ def scalarization_gain(q: Value, c: Value, weight: Value) -> Tensor:
     """
     q, c, weight = _ratio(q), _cosine(c), _weight(weight)
     progress = 1 + weight * q * c
-    return torch.where(progress > 0, weight * q.square() * _sine_squared(c) / progress, torch.nan)
+    return torch.where(progress > 0, weight * q / progress * q * _sine_squared(c), torch.nan)
 
 
 def damper_gain_bounds(q: Value, c: Value, eta: Value) -> tuple[Tensor, Tensor]:
@@ -94,13 +95,26 @@ def step_size_bound(w: Value, c: Value, beta: Value) -> Tensor:
     """
     w, c, beta = _tensor(w), _cosine(c), _tensor(beta)
     _require("w", w, (w >= 0) & (w <= 1), "in [0, 1]", "it is min(n_T/n_R, 1)^(1-eta)")
-    _require("beta", beta, beta > 0, "positive", "it is the smoothness constant of the primary loss")
+    _require(
+        "beta",
+        beta,
+        (beta > 0) & beta.isfinite(),
+        "positive and finite",
+        "it is the smoothness constant of the primary loss",
+    )
     c_plus, c_minus = c.clamp(min=0), (-c).clamp(min=0)
     return 2 * (1 + w * c_plus) / (beta * (1 + 2 * w * c_plus + w.square() * _sine_squared(c_minus)))
 
 
 def _tensor(value: Value) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def _scaled(vector: Tensor) -> tuple[Tensor, Tensor]:
+    """A vector in float64 over its largest entry, and that entry: products then stay within range at any scale."""
+    vector = vector.double()
+    largest = vector.abs().amax(-1)
+    return vector / torch.where(largest > 0, largest, 1.0).unsqueeze(-1), largest
 
 
 def _require(name: str, value: Tensor, holds: Tensor, rule: str, hint: str) -> None:

@@ -61,3 +61,11 @@ def test_a_state_of_another_shape_is_refused() -> None:
         bloop(torch.ones(3), torch.ones(3), torch.ones(2))
     with pytest.raises(DamperError, match=r"state must have primary's shape \(3,\), but is of type int: .*None"):
         bloop(torch.ones(3), torch.ones(3), 3)  # type: ignore[arg-type]
+
+
+def test_a_memory_in_another_dtype_goes_on_in_the_gradients() -> None:
+    g_R, g_T = torch.tensor([3e5, 4e5]), torch.tensor([1.0, 1.0])  # a norm beyond half precision
+    state = torch.tensor([3e4, 4e4])
+    g, new = bloop(g_R, g_T, state.half())
+    torch.testing.assert_close(g, bloop(g_R, g_T, state)[0])
+    assert bloop(g_R, g_T, state.double())[1].dtype == new.dtype == torch.float32

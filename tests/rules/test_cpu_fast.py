@@ -127,3 +127,9 @@ def test_floats_give_what_tensors_give(name: str) -> None:
         torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected, rtol=1e-12, atol=0.0)
     with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):
         rule.floats(1.0, 1.0, 0.0, eta=1.5)
+
+
+def test_a_setting_with_an_axis_too_many_is_refused_as_in_the_rule() -> None:
+    for gradient in (torch.ones(3), torch.ones(3).double()):
+        with pytest.raises(DamperError, match=r"^eta must broadcast over the leading axes \(\), but has shape \(1,\)"):
+            combine_single("damper", [gradient], [gradient], eta=torch.tensor([0.5]))

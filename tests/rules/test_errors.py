@@ -68,6 +68,15 @@ def test_a_setting_that_is_no_number(bad: Any) -> None:
         combine(ONES, ONES, bad)
 
 
+@pytest.mark.parametrize(("name", "setting"), [("cosine-gating", "weighted"), ("mgda", "normalize")])
+@pytest.mark.parametrize("bad", ["False", 0.5, torch.tensor([True, False])])
+def test_a_switch_that_is_neither_on_nor_off(name: str, setting: str, bad: Any) -> None:
+    with pytest.raises(
+        DamperError, match=rf"^{setting} must be True or False, the same for all agents, but .+ was given"
+    ):
+        RULES[name](ONES, ONES, **{setting: bad})
+
+
 @pytest.mark.parametrize("shape", [(3,), (2, 1), (1, 2), (4, 2)])
 def test_a_setting_that_does_not_broadcast(shape: tuple[int, ...]) -> None:
     with pytest.raises(DamperError, match=r"^eta must broadcast over the leading axes \(2,\), but has shape "):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,10 +66,22 @@ def test_sizes_that_do_not_cover_the_gradient_are_refused(sizes: tuple[int, ...]
 
 def test_a_state_of_another_shape_is_refused() -> None:
     _, state = metabalance(torch.ones(5), torch.ones(5))
-    with pytest.raises(DamperError, match=r"state must hold averages of shape \(2,\), but holds \(1,\)"):
+    with pytest.raises(DamperError, match=r"state must hold two averages of shape \(2,\), but holds \(1,\) and \(1,\)"):
         metabalance(torch.ones(5), torch.ones(5), state, sizes=(2, 3))
-    with pytest.raises(DamperError, match=r"state must hold averages of shape \(1,\), but is of type Tensor: "):
+    with pytest.raises(DamperError, match=r"state must hold two averages of shape \(1,\), but is a Tensor: "):
         metabalance(torch.ones(5), torch.ones(5), torch.ones(5))  # type: ignore[arg-type]
+
+    with pytest.raises(DamperError, match=r"state must hold two averages of shape \(1,\), but holds \(1,\) and \(4,\)"):
+        metabalance(torch.ones(5), torch.ones(5), (state.m_R, torch.ones(4)))
+
+
+def test_a_memory_comes_back_from_a_file(tmp_path: Path) -> None:
+    g_R, g_T = pairs(4, 5)
+    _, state = metabalance(g_R, g_T)
+    torch.save(tuple(state), tmp_path / "memory.pt")
+    loaded = torch.load(tmp_path / "memory.pt")  # weights only: torch refuses a class that it does not know
+    for mine, other in zip(metabalance(g_T, g_R, loaded)[1], metabalance(g_T, g_R, state)[1], strict=True):
+        assert torch.equal(mine, other)
 
 
 @pytest.mark.parametrize("sizes", [5, "ab", [None]])

@@ -30,6 +30,19 @@ def test_each_agent_has_its_own_rule_and_settings() -> None:
         assert torch.equal(report.weight[agent], seen.weight)
 
 
+def test_a_rule_named_twice_keeps_the_places_after_it() -> None:
+    g_R, g_T = torch.tensor([[3.0, 0.0]] * 3), torch.tensor([[-4.0, 3.0]] * 3)
+    g = find("damper,damper,scalarization")(g_R, g_T, choice=torch.arange(3))
+    assert torch.equal(g[:2], RULES["damper"](g_R, g_T)[:2])
+    assert torch.equal(g[2], RULES["scalarization"](g_R, g_T)[2])
+
+
+@pytest.mark.parametrize("choice", [2, -1, torch.tensor([0, 2])])
+def test_a_choice_beyond_the_list_is_refused(choice: int | torch.Tensor) -> None:
+    with pytest.raises(DamperError, match=r"^choice must be in \[0, 1\], but (2|-1) was given: "):
+        find("damper,scalarization")(torch.ones(2, 3), torch.ones(2, 3), choice=choice)
+
+
 def test_what_is_not_a_number_stays_with_its_agent() -> None:
     g_R, g_T = torch.ones(3, 4), torch.full((3, 4), -1.0)
     g_T[1] = float("nan")

@@ -146,3 +146,32 @@ def test_a_rule_of_ones_own_that_returns_no_gradient(rule: Any, given: str) -> N
         DamperError, match=rf"^rule must return a gradient of primary's shape \(2,\), but returned {given}"
     ):
         combine_reported(rule, torch.ones(2), torch.ones(2))
+
+
+def one_in_place(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary.add_(auxiliary)
+
+
+def other_in_place(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary + auxiliary.mul_(0.5)
+
+
+@pytest.mark.parametrize("rule", [one_in_place, other_in_place])
+def test_a_rule_of_ones_own_that_changes_what_the_report_compares_with(rule: Any) -> None:
+    with pytest.raises(DamperError, match=r"^rule must leave both gradients as they are, but changed one in place: "):
+        combine_reported(rule, torch.ones(2), torch.ones(2))
+
+
+def test_a_rule_of_ones_own_that_keeps_its_memory_to_itself() -> None:
+    def rule(primary: Tensor, auxiliary: Tensor, state: Any = None) -> Tensor:
+        return primary + auxiliary
+
+    with pytest.raises(DamperError, match=r"^rule must return \(combined, state\), .* but returned a Tensor: "):
+        combine_reported(rule, torch.ones(3), torch.ones(3))
+
+
+def test_a_built_in_function_is_a_rule_without_settings() -> None:
+    g, _ = combine_reported(torch.add, torch.ones(3), torch.ones(3))
+    assert g.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(DamperError, match=r"^settings of add must be its own, but 'alpha' was given: it has none"):
+        combine_reported(torch.add, torch.ones(3), torch.ones(3), alpha=2.0)

@@ -90,16 +90,21 @@ def _per_agent(names: str) -> Rule:
 def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
     """A rule's parameters; asked for at every step, so that reading a signature anew would cost more than the rule."""
     if not is_readable(rule):  # Dynamo warns of caches, and reads once anyway
-        return inspect.signature(rule).parameters
-    try:
         return _read_parameters(rule)
+    try:
+        return _known_parameters(rule)
     except TypeError:  # a callable object without a hash
-        return inspect.signature(rule).parameters
+        return _read_parameters(rule)
 
 
-@functools.lru_cache
 def _read_parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(rule).parameters
+    try:
+        return inspect.signature(rule).parameters
+    except ValueError:  # a built-in function, such as torch.add, tells none
+        return {}
+
+
+_known_parameters = functools.lru_cache(_read_parameters)
 
 
 def has_memory(rule: str | Rule) -> bool:

@@ -34,7 +34,7 @@ def apply_single(
         **settings: the rule's own.
     """
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
-    several = any(isinstance(value, Tensor) and value.numel() != 1 for value in settings.values())
+    several = any(isinstance(value, Tensor) and value.ndim > 0 for value in settings.values())
     if coefficients is None or several or not _are_simple((*primary, *auxiliary)):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)

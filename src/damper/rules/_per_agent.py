@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules._settings import Setting
+from damper.rules._settings import Setting, check_range
 from damper.rules._two_vector import PairStats, Rule, two_vector_rule
 
 NO_RULE = "plain"  # the primary gradient alone
@@ -30,7 +30,8 @@ def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
     ``name`` lists names in ``rules``, or "plain" for none. Its settings are all of theirs, and ``choice``: the index
     into the list, a number or a ``[P]`` tensor.
     """
-    chosen = {one: None if one == NO_RULE else rules.get(one) for one in name.split(",")}
+    names = name.split(",")  # a rule may stand there twice
+    chosen = {one: None if one == NO_RULE else rules.get(one) for one in names}
     for one, rule in chosen.items():
         if one != NO_RULE and not mixes(rule):
             able = ", ".join(known for known, other in rules.items() if mixes(other))
@@ -38,9 +39,10 @@ def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
     own = {one: list(inspect.signature(rule).parameters.values())[2:] if rule else [] for one, rule in chosen.items()}
 
     def choose(stats: PairStats, choice: Setting = 0, **settings: Setting) -> tuple[Tensor, Tensor]:
+        check_range("choice", choice, 0, len(names) - 1)
         r = s = torch.zeros_like(stats.n_R)
-        for index, (one, rule) in enumerate(chosen.items()):
-            if rule is not None:
+        for index, one in enumerate(names):
+            if (rule := chosen[one]) is not None:
                 settings_of_rule = {p.name: settings.get(p.name, p.default) for p in own[one]}
                 along_R, along_T = rule.coefficients(stats, **settings_of_rule)  # type: ignore[attr-defined]
                 here = torch.as_tensor(choice, device=r.device) == index

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
+from damper.rules._settings import is_readable
 from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 
 
@@ -50,9 +51,18 @@ def apply_reported(
     if hasattr(rule, "explained"):
         combined, stats, added = rule.explained(primary, auxiliary, **settings)
         return combined, _report(stats, torch.zeros_like(stats.n_R) + added, working(primary).dtype, None)
-    combined, state = (
+    before = _versions(primary, auxiliary)
+    answer = (
         rule(primary, auxiliary, state=state, **settings) if memory else (rule(primary, auxiliary, **settings), None)
     )
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise DamperError(
+            f"rule must return (combined, state), as it has a state argument, but returned a {type(answer).__name__}: "
+            "return the new memory too."
+        )
+    if _versions(primary, auxiliary) != before:
+        raise DamperError("rule must leave both gradients as they are, but changed one in place: return a new tensor.")
+    combined, state = answer
     if not isinstance(combined, Tensor) or combined.shape != primary.shape:
         given = f"shape {tuple(combined.shape)}" if isinstance(combined, Tensor) else f"a {type(combined).__name__}"
         raise DamperError(
@@ -62,6 +72,11 @@ def apply_reported(
     g_R = working(primary)
     change = unit(working(combined) - g_R)
     return combined, _report(measure(g_R, working(auxiliary)).stats, change.m * change.k, g_R.dtype, state)
+
+
+def _versions(*gradients: Tensor) -> tuple[int, ...]:
+    """How often each was changed in place, where torch counts it."""
+    return tuple(g._version for g in gradients if is_readable(None) and not g.is_inference())
 
 
 def _report(stats: PairStats, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:

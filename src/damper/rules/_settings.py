@@ -72,6 +72,12 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise DamperError(f"{name} must be {known}, but {value!r} was given: choose one of them.")
 
 
+def check_flag(name: str, value: bool) -> None:
+    """Refuse what is neither True nor False: most words and numbers would count as True."""
+    if not isinstance(value, bool):
+        raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
+
+
 def spread(name: str, value: Setting, like: Tensor) -> Setting:
     """A setting ready to meet the per-agent numbers ``like`` (shape [...]): floats pass, tensors must broadcast."""
     if not isinstance(value, Tensor):

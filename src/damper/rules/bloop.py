@@ -21,7 +21,7 @@ def bloop(
     Args:
         primary: ``g_R``, [..., n].
         auxiliary: ``g_T``, likewise.
-        state: m after the previous step, [..., n]; None at the first.
+        state: m after the previous step, [..., n]; None at the first. Brought to the gradients' device and dtype.
         rate: of the moving average, in [0, 1]: a float, or a tensor that broadcasts over the leading axes.
         weight: λ ≥ 0, likewise.
 
@@ -53,4 +53,4 @@ def _average(state: Tensor | None, g_R: Tensor) -> Tensor:
             f"state must have primary's shape {tuple(g_R.shape)}, but {given}: pass what the previous "
             "call returned, or None to start afresh."
         )
-    return state
+    return state.to(g_R)  # a memory that was loaded may come from another device

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from damper.rules._settings import check_flag
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 
@@ -16,5 +17,6 @@ def cosine_gating(stats: PairStats, weighted: bool = True) -> tuple[float, Tenso
     Settings:
         weighted: whether agreement weighs the auxiliary or only switches it.
     """
+    check_flag("weighted", weighted)
     _, n_T, c = stats
     return 0.0, n_T * (c.clamp(min=0.0) if weighted else (c >= 0).to(c.dtype))

@@ -23,7 +23,7 @@ class NormAverages(NamedTuple):
 def metabalance(
     primary: Tensor,
     auxiliary: Tensor,
-    state: NormAverages | None = None,
+    state: NormAverages | Sequence[Tensor] | None = None,
     *,
     r: Setting = 0.7,
     beta: Setting = 0.9,
@@ -37,7 +37,7 @@ def metabalance(
     Args:
         primary: ``g_R``, [..., n].
         auxiliary: ``g_T``, likewise.
-        state: what the previous step returned; None at the first.
+        state: what the previous step returned, or that pair of tensors as loaded from a file; None at the first.
         r: relaxation in [0, 1]: 0 leaves the auxiliary as it is, 1 gives it the primary's norm. A float, or a tensor
             that broadcasts over the leading axes.
         beta: β of the moving averages, in [0, 1], likewise.
@@ -52,19 +52,7 @@ def metabalance(
     check_range("beta", beta, 0.0, 1.0)
     parts = _check_sizes(sizes, primary.shape[-1])
     shape = (*primary.shape[:-1], len(parts))
-    if state is None:
-        zeros = torch.zeros(shape, dtype=wide(primary), device=primary.device)
-        state = NormAverages(zeros, zeros)
-    if not isinstance(state, NormAverages) or state.m_R.shape != shape:
-        given = (
-            f"holds {tuple(state.m_R.shape)}"
-            if isinstance(state, NormAverages)
-            else f"is of type {type(state).__name__}"
-        )
-        raise DamperError(
-            f"state must hold averages of shape {shape}, but {given}: "
-            "pass what the previous call returned, or None to start afresh."
-        )
+    state = _averages(state, shape, primary)
     gradients = zip(working(primary).split(parts, -1), working(auxiliary).split(parts, -1), strict=True)
     averages = zip(state.m_R.unbind(-1), state.m_T.unbind(-1), strict=True)
     balanced = [_balance(*pair, *old, r, beta) for pair, old in zip(gradients, averages, strict=True)]
@@ -87,17 +75,32 @@ def _balance(
     return torch.where(measured.usable.unsqueeze(-1), g, g_R), m_R, m_T
 
 
+def _averages(state: Sequence[Tensor] | None, shape: tuple[int, ...], primary: Tensor) -> NormAverages:
+    if state is None:
+        zeros = torch.zeros(shape, dtype=wide(primary), device=primary.device)
+        return NormAverages(zeros, zeros)
+    pair = isinstance(state, tuple | list) and len(state) == 2 and all(isinstance(m, Tensor) for m in state)
+    if not pair or any(m.shape != shape for m in state):
+        given = f"holds {' and '.join(str(tuple(m.shape)) for m in state)}" if pair else f"is a {type(state).__name__}"
+        raise DamperError(
+            f"state must hold two averages of shape {shape}, but {given}: "
+            "pass what the previous call returned, or None to start afresh."
+        )
+    # A memory that was loaded may come from another device.
+    return NormAverages(*(m.to(primary.device, wide(primary)) for m in state))
+
+
 def _check_sizes(sizes: Sequence[int] | None, n: int) -> list[int]:
     try:
         parts = [n] if sizes is None else [int(size) for size in sizes]
     except (TypeError, ValueError):
         wanted = "a list of whole numbers, one per part"
         raise DamperError(
-            f"sizes must be {wanted}, but {sizes!r} was given: use [p.numel() for p in parameters]."
+            f"sizes must be {wanted}, but {sizes!r} was given: use [p.numel() for p in parameters if p.requires_grad]."
         ) from None
     if min(parts, default=0) < 1 or sum(parts) != n:
         raise DamperError(
             f"sizes must be positive and add up to the gradient's length {n}, but {parts} was given: "
-            "use [p.numel() for p in parameters]."
+            "use [p.numel() for p in parameters if p.requires_grad]."
         )
     return parts

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from damper.rules._segment import segment
+from damper.rules._settings import check_flag
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 
@@ -19,6 +20,7 @@ def mgda(stats: PairStats, normalize: bool = False) -> tuple[Tensor, Tensor]:
     Settings:
         normalize: take both gradients over their norms first; the answer is then ``(û_R + û_T)/2``, of length below 1.
     """
+    check_flag("normalize", normalize)
     if normalize:
         stats = PairStats((stats.n_R > 0).to(stats.c.dtype), (stats.n_T > 0).to(stats.c.dtype), stats.c)
     x, rest = segment(stats).weights(torch.zeros_like(stats.c))
