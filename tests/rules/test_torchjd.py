@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import pytest
@@ -33,6 +34,15 @@ def test_cagrad_agrees_to_its_solvers_tolerance(c: float) -> None:
     for g_R, g_T in zip(*pairs(15, 12), strict=True):
         expected = aggregator(torch.stack([g_R, g_T]))
         assert (RULES["cagrad"](g_R, g_T, c=c) - expected).norm() <= 1e-4 * expected.norm()
+
+
+@pytest.mark.parametrize(("scale_R", "scale_T"), [(1e-3, 1e-3), (1.0, 1e-5), (1e-5, 1.0)])
+def test_cagrad_goes_on_where_theirs_returns_nothing(scale_R: float, scale_T: float) -> None:
+    for g_R, g_T in zip(*pairs(5, 12), strict=True):
+        g_R, g_T = scale_R * g_R / g_R.norm(), scale_T * g_T / g_T.norm()
+        assert aggregation.CAGrad(c=0.5)(torch.stack([g_R, g_T])).norm() == 0
+        g, g_0 = RULES["cagrad"](g_R, g_T, c=0.5), (g_R + g_T) / 2
+        assert math.isclose(float((g - g_0).norm()), 0.5 * float(g_0.norm()), rel_tol=1e-9)
 
 
 def test_nash_mtl_agrees_in_direction_for_comparable_norms() -> None:
