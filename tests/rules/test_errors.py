@@ -100,6 +100,15 @@ def test_dtypes_without_a_gradient(name: str, dtype: torch.dtype) -> None:
 
 
 @each_rule
+def test_sparse_gradients(name: str) -> None:
+    for pair in ((ONES.to_sparse(), ONES.to_sparse()), (ONES, ONES.to_sparse())):
+        with pytest.raises(
+            DamperError, match=r"^(primary|auxiliary) must be dense, but its layout is torch.sparse_coo: "
+        ):
+            RULES[name](*pair)
+
+
+@each_rule
 def test_dtypes_that_differ(name: str) -> None:
     with pytest.raises(DamperError, match=r"^auxiliary must have primary's dtype torch.float32, but has torch.float64"):
         RULES[name](ONES, ONES.double())

@@ -84,7 +84,7 @@ def test_a_memory_comes_back_from_a_file(tmp_path: Path) -> None:
         assert torch.equal(mine, other)
 
 
-@pytest.mark.parametrize("sizes", [5, "ab", [None]])
+@pytest.mark.parametrize("sizes", [5, "ab", [None], [2.9, 3.9]])
 def test_sizes_that_are_no_numbers_are_refused(sizes: Any) -> None:
     with pytest.raises(DamperError, match=r"sizes must be a list of whole numbers, one per part, but .+ was given: "):
         metabalance(torch.ones(5), torch.ones(5), sizes=sizes)

@@ -162,6 +162,21 @@ def test_a_rule_of_ones_own_that_changes_what_the_report_compares_with(rule: Any
         combine_reported(rule, torch.ones(2), torch.ones(2))
 
 
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        (lambda primary, auxiliary: primary > auxiliary, "torch.bool on cpu"),
+        (lambda primary, auxiliary: primary + 1j * auxiliary, "torch.complex64 on cpu"),
+        (lambda primary, auxiliary: primary.to("meta"), "torch.float32 on meta"),
+    ],
+)
+def test_a_rule_of_ones_own_that_returns_another_kind_of_tensor(rule: Any, given: str) -> None:
+    with pytest.raises(
+        DamperError, match=rf"^rule must return a floating-point gradient .* cpu, but returned {given}: cast or move it"
+    ):
+        combine_reported(rule, torch.ones(2), torch.ones(2))
+
+
 def test_a_rule_of_ones_own_that_keeps_its_memory_to_itself() -> None:
     def rule(primary: Tensor, auxiliary: Tensor, state: Any = None) -> Tensor:
         return primary + auxiliary

@@ -69,6 +69,11 @@ def apply_reported(
             f"rule must return a gradient of primary's shape {tuple(primary.shape)}, but returned {given}: "
             "combine the two entry by entry; only a rule with a state argument returns (combined, state)."
         )
+    if not combined.is_floating_point() or combined.device != primary.device:
+        raise DamperError(
+            f"rule must return a floating-point gradient on primary's device {primary.device}, but returned "
+            f"{combined.dtype} on {combined.device}: cast or move it."
+        )
     g_R = working(primary)
     change = unit(working(combined) - g_R)
     return combined, _report(measure(g_R, working(auxiliary)).stats, change.m * change.k, g_R.dtype, state)

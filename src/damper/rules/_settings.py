@@ -20,6 +20,8 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
             raise DamperError(f"{name} must be a tensor, not {type(gradient).__name__}: wrap it in torch.as_tensor.")
         if not gradient.is_floating_point():
             raise DamperError(f"{name} must have a floating-point dtype, but has {gradient.dtype}: cast it first.")
+        if gradient.layout is not torch.strided:
+            raise DamperError(f"{name} must be dense, but its layout is {gradient.layout}: use to_dense() first.")
         if gradient.ndim == 0 or gradient.shape[-1] == 0:
             raise DamperError(
                 f"{name} must have shape [..., n] with n at least 1, but has {tuple(gradient.shape)}: "

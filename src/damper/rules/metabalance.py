@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -92,7 +93,7 @@ def _averages(state: Sequence[Tensor] | None, shape: tuple[int, ...], primary: T
 
 def _check_sizes(sizes: Sequence[int] | None, n: int) -> list[int]:
     try:
-        parts = [n] if sizes is None else [int(size) for size in sizes]
+        parts = [n] if sizes is None else [operator.index(size) for size in sizes]
     except (TypeError, ValueError):
         wanted = "a list of whole numbers, one per part"
         raise DamperError(
