@@ -250,10 +250,23 @@ def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_ha
     assert [trunk.grad.item(), heads[1].grad.item()] == pytest.approx([8.2, 6.0])
 
 
+def test_memory_stays_with_its_parameters_where_another_layer_is_frozen() -> None:
+    layers = [nn.Parameter(torch.tensor([value])) for value in (1.0, 2.0)]
+    state = None
+    for frozen, trained in ((0, 1), (1, 0)):
+        layers[frozen].requires_grad_(False)
+        layers[trained].requires_grad_(True)
+        total = layers[0] + layers[1]
+        state = damper.backward(total.square().sum(), total.sum(), layers, rule="bloop", state=state, rate=0.5).state
+        assert layers[frozen].grad is None and layers[trained].grad is not None
+    assert state is not None and state.tolist() == [3.0, 3.0]  # of (0, 6) and (6, 0), half each
+
+
 def test_sizes_count_parameters_that_a_batch_does_not_reach() -> None:
-    x, unused = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
-    report = damper.backward(x.square().sum(), x.sum(), [x, unused], rule="metabalance", sizes=[2, 2])
-    assert report.state.m_R.shape == (2,) and unused.grad is None
+    x, unused, frozen = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(3))
+    frozen.requires_grad_(False)
+    report = damper.backward(x.square().sum(), x.sum(), [x, unused, frozen], rule="metabalance", sizes=[2, 2, 2])
+    assert report.state.m_R.shape == (3,) and unused.grad is None and frozen.grad is None
 
 
 def average(primary: Tensor, auxiliary: Tensor, share: float = 0.5) -> Tensor:

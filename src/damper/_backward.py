@@ -53,10 +53,11 @@ def backward(
     Returns:
         A ``GradientReport`` of tensors; nothing waits for the device.
     """
-    given = _tensors(parameters)
+    given, rule = _tensors(parameters), find(rule)
     leaves = _leaves(given)
+    if has_memory(rule):  # its entries must stay in place, also where a layer is frozen on the way
+        leaves = given
     group = _group(parameters) if process_group == "auto" else process_group
-    rule = find(rule)
     if eta is not None:
         settings["eta"] = eta
     primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
@@ -201,7 +202,9 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
         raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
     if not loss.requires_grad:
         raise DamperError(f"{name} must depend on the parameters, but has no graph: was it detached?")
-    gradients: Gradients = torch.autograd.grad(loss, leaves, retain_graph=retain, allow_unused=True)
+    trained = [leaf for leaf in leaves if leaf.requires_grad]
+    found = iter(torch.autograd.grad(loss, trained, retain_graph=retain, allow_unused=True))
+    gradients = [next(found) if leaf.requires_grad else None for leaf in leaves]
     if all(gradient is None for gradient in gradients):
         raise DamperError(f"{name} must depend on the parameters, but on none of those given: check for a detach().")
     if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):

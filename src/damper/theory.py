@@ -26,7 +26,8 @@ def matched_gain(direction: Tensor, primary: Tensor, auxiliary: Tensor) -> Tenso
 
     The auxiliary decrease per unit of primary decrease, beyond what ``g_R`` alone brings, to first order. It does not
     change with the length of ``d``. Vectors are ``[..., n]`` and broadcast; they are evaluated in float64, since the
-    two terms nearly cancel where ``g_T`` is weak. NaN where ``⟨g_R, d⟩ ≤ 0``: there is no primary progress to match.
+    two terms nearly cancel where ``g_T`` is weak: what ``d`` was rounded by leaves an error of about ``q`` times its
+    dtype's precision. NaN where ``⟨g_R, d⟩ ≤ 0``: there is no primary progress to match.
     """
     (d, _), (g_R, m_R), (g_T, m_T) = (_scaled(vector) for vector in (direction, primary, auxiliary))
     progress = (g_R * d).sum(-1)

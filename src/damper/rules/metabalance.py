@@ -97,11 +97,11 @@ def _check_sizes(sizes: Sequence[int] | None, n: int) -> list[int]:
     except (TypeError, ValueError):
         wanted = "a list of whole numbers, one per part"
         raise DamperError(
-            f"sizes must be {wanted}, but {sizes!r} was given: use [p.numel() for p in parameters if p.requires_grad]."
+            f"sizes must be {wanted}, but {sizes!r} was given: use [p.numel() for p in parameters]."
         ) from None
     if min(parts, default=0) < 1 or sum(parts) != n:
         raise DamperError(
             f"sizes must be positive and add up to the gradient's length {n}, but {parts} was given: "
-            "use [p.numel() for p in parameters if p.requires_grad]."
+            "use [p.numel() for p in parameters]."
         )
     return parts
