@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get
 import torch
 from torch import Tensor
 
-from damper.errors import DamperError
-from damper.rules._settings import check_choice, check_range
+from damper.rules._settings import check_choice, check_flag, check_range
 
 Setting = float | Tensor  # one value, or one per agent [P]
 NoiseDraws = Mapping[str, Tensor]  # by the name under which a loss asked for it
@@ -137,7 +136,7 @@ class Loss:
                 check_range(name, value, 0.0)
             elif get_origin(hint) is Literal:
                 check_choice(name, value, get_args(hint))
-            elif hint is bool and not isinstance(value, bool):
-                raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
+            elif hint is bool:
+                check_flag(name, value)
         if self.relation:
             self.relation(**values)

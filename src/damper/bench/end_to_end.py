@@ -83,10 +83,15 @@ class _Enough(Exception):  # noqa: N818  # not an error
     """Enough steps were timed."""
 
 
-def _train(trainer: Trainer, data: Transitions) -> None:
-    """Train from step ``BEGUN`` on, until a line of the log says that it is enough."""
+def _train(trainer: Trainer, data: Transitions, steps: int) -> None:
+    """Train from step ``BEGUN`` on, until the log's line that ends so many more."""
+
+    def stop(line: dict[str, Any]) -> None:
+        if line["step"] >= BEGUN + steps:
+            raise _Enough
+
     fill_replay(trainer.learner.replay, data)
-    trainer.step = BEGUN
+    trainer.step, trainer.metrics_writers = BEGUN, (*trainer.metrics_writers, stop)
     with suppress(_Enough):
         trainer.train()
 
@@ -97,11 +102,9 @@ def speed(settings: Settings, data: Transitions, steps: int) -> float:
 
     def note(line: dict[str, Any]) -> None:
         lines.append((line["step"], time.perf_counter()))
-        if line["step"] >= BEGUN + steps:
-            raise _Enough
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
-        _train(Trainer(settings, Path(folder) / "run", (note,)), data)
+        _train(Trainer(settings, Path(folder) / "run", (note,)), data, steps)
     # The first stretch holds compilation and graph capture.
     return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(lines))
 
@@ -113,8 +116,6 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
 
     def note(line: dict[str, Any]) -> None:
         lines.append((time.perf_counter(), line["step"], dict(spent)))
-        if line["step"] >= BEGUN + steps:
-            raise _Enough
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         trainer = Trainer(settings, Path(folder) / "run", (note,))
@@ -127,7 +128,7 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
             (learner, "learn", "updating %"),
         ):
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
-        _train(trainer, data)
+        _train(trainer, data, steps)
     (start, first, before), (end, last, after) = lines[0], lines[-1]
     times = {name: after[name] - before[name] for name in spent}
     simulator = 1e6 * times["stepping %"] / (last - first)
