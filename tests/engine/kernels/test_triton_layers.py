@@ -17,7 +17,8 @@ pytest.importorskip("triton")
 
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
 
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
@@ -92,25 +93,28 @@ def test_kernels_round_where_tf32_is_allowed(
 
 
 class CompiledOnly:
-    """A kernel that is compiled for a GPU with the arguments of each launch, and not run."""
+    """A kernel that is bound to the arguments of each launch and compiled for a GPU, and not run."""
 
     def __init__(self, kernel: Any, capability: int) -> None:
-        self.kernel, self.capability, self.programs = kernel, capability, []
+        self.kernel, self.target, self.programs = kernel, GPUTarget("cuda", capability, 32), []
+        self.bind = create_function_from_signature(kernel.signature, kernel.params, make_backend(self.target))
 
     def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
         assert all(count > 0 for count in grid)
 
         def launch(*tensors: torch.Tensor, num_warps: int, num_stages: int, **constants: Any) -> None:
             names = self.kernel.arg_names
-            assert set(names) == {*names[: len(tensors)], *constants}
+            bound, _, options = self.bind(*tensors, **constants, num_warps=num_warps, num_stages=num_stages)
+            assert list(bound) == names and all(
+                bound[name] is tensor for name, tensor in zip(names, tensors, strict=False)
+            )
             source = ASTSource(
                 fn=self.kernel,
                 signature={name: "constexpr" if name in constants else "*fp32" for name in names},
                 constexprs={(names.index(name),): value for name, value in constants.items()},
                 attrs={(i,): [["tt.divisibility", 16]] for i in range(len(tensors))},
             )
-            options = {"num_warps": num_warps, "num_stages": num_stages}
-            self.programs.append(triton.compile(source, GPUTarget("cuda", self.capability, 32), options))
+            self.programs.append(triton.compile(source, self.target, options))
 
         return launch
 

@@ -1,6 +1,6 @@
 """The kernels behind ``triton_layers``: blocks of products with what follows them, for one network each.
 
-Pointers: ``x`` is the layer's input, ``params`` the flat parameters, ``h`` its output, ``act_grad`` the activation's
+Pointers: ``x`` is the layer's input, ``flat_params`` the parameters, ``h`` its output, ``act_grad`` the activation's
 gradient ``f'``, ``d`` the loss's gradient by the layer's output before the activation, ``dx`` that by its input.
 Names in capitals are constants of the compiled kernel:
 
@@ -14,7 +14,7 @@ Names in capitals are constants of the compiled kernel:
     WEIGHT, BIAS                 where the layer's weights and biases start among a network's parameters
     HEAD, HEAD_BIAS              where those of a fused head of one output start
     W_PAD, B_PAD, HEAD_*_PAD     numbers of padding behind them
-    N, X_NET, X_ROW              strides: of params and x by network, of x by row
+    N, X_NET, X_ROW              strides: of flat_params and x by network, of x by row
     G_LOSS, G_NET                strides of the gradients by group and by network
     SHARE                        networks that share an input
     DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient
@@ -51,7 +51,7 @@ def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.
 
 @triton.jit
 def forward_kernel(
-    x, params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
+    x, flat_params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
     HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
     STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
@@ -64,19 +64,19 @@ def forward_kernel(
     r = tile // across * BM + tl.arange(0, BM)
     c = tile % across * BN + tl.arange(0, BN)
     x += net // SHARE * X_NET
-    params += net * N
+    flat_params += net * N
     place = among_heads(c, OUT, GROUP, HEAD_STRIDE)
     sums = tl.zeros((BM, BN), tl.float32)
     for start in range(0, IN, BK):
         k = start + tl.arange(0, BK)
         inputs = tl.load(x + r[:, None] * X_ROW + k[None, :], (r[:, None] < ROWS) & (k[None, :] < IN), 0.0)
-        weights = tl.load(params + WEIGHT + k[:, None] * GROUP + place[None, :],
+        weights = tl.load(flat_params + WEIGHT + k[:, None] * GROUP + place[None, :],
                           (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
         sums = product(inputs, weights, sums, TF32)
     if BIASED == ROWS:
-        z = sums + tl.load(params + BIAS + place, c < OUT, 0.0)[None, :]
+        z = sums + tl.load(flat_params + BIAS + place, c < OUT, 0.0)[None, :]
     elif BIASED > 0:
-        z = sums + tl.where(r[:, None] < BIASED, tl.load(params + BIAS + place, c < OUT, 0.0)[None, :], 0.0)
+        z = sums + tl.where(r[:, None] < BIASED, tl.load(flat_params + BIAS + place, c < OUT, 0.0)[None, :], 0.0)
     else:
         z = sums
     at = net * ROWS * OUT + r[:, None] * OUT + c[None, :]
@@ -96,15 +96,15 @@ def forward_kernel(
     if STORE_ACT_GRAD:
         tl.store(act_grad + at, gradient, inside)
     if FUSE_HEAD:
-        weights_on = tl.load(params + HEAD + c, c < OUT, 0.0)
+        weights_on = tl.load(flat_params + HEAD + c, c < OUT, 0.0)
         share = tl.sum(tl.where(c[None, :] < OUT, value * weights_on[None, :], 0.0), 1)
         tl.store(parts + (net * across + tile % across) * ROWS + r, share, r < ROWS)
 
 
 @triton.jit
 def backward_kernel(
-    x, act_grad, d, params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
-    G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
+    x, act_grad, d, flat_params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr,
+    N: tl.constexpr, G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
     X_ROWS: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
     ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
     OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
@@ -117,13 +117,13 @@ def backward_kernel(
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
     d += net * ROWS * (1 if FUSE_HEAD else OUT)
-    params += net * N
+    flat_params += net * N
     h += net * X_ROWS * OUT
     head_act_grad += net * X_ROWS * OUT
     if tile < DX_TILES:
         if DX_ROWS > 0:
-            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, params, dx + net * DX_ROWS * IN, tile, DX_ROWS,
-                        PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
+            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, flat_params, dx + net * DX_ROWS * IN, tile,
+                        DX_ROWS, PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
                         BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
@@ -146,8 +146,8 @@ def backward_kernel(
             count = GROUP_ROWS
             if not EVEN_GROUPS:  # one per loss
                 count = tl.where(group == 0, PRIMARY_ROWS, ROWS - PRIMARY_ROWS)
-            _grad_weight(x, X_ROW, d, h, head_act_grad, params, gradients, tile, count, BIASED - begin, WEIGHT, BIAS,
-                         IN, OUT, GROUP, HEAD_STRIDE, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32,
+            _grad_weight(x, X_ROW, d, h, head_act_grad, flat_params, gradients, tile, count, BIASED - begin, WEIGHT,
+                         BIAS, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32,
                          BW, BO, BR)  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def _zero_padding(
 
 @triton.jit
 def _grad_input(
-    act_grad, d, head_act_grad, params, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
+    act_grad, d, head_act_grad, flat_params, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
     WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr,
     HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
@@ -180,10 +180,10 @@ def _grad_input(
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
         if FUSE_HEAD:  # d of this layer is d of the head's output times its weight times the activation's gradient
             back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
-            back *= tl.load(params + HEAD + o, o < OUT, 0.0)[None, :]
+            back *= tl.load(flat_params + HEAD + o, o < OUT, 0.0)[None, :]
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
-        weights = tl.load(params + WEIGHT + i[None, :] * GROUP + place[:, None],
+        weights = tl.load(flat_params + WEIGHT + i[None, :] * GROUP + place[:, None],
                           (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
         sums = product(back, weights, sums, TF32)
     if FUSE_HEAD:  # the same for the whole row, so once at the end
@@ -196,7 +196,7 @@ def _grad_input(
 
 @triton.jit
 def _grad_weight(
-    x, X_ROW: tl.constexpr, d, h, head_act_grad, params, gradients, tile, count, biased,
+    x, X_ROW: tl.constexpr, d, h, head_act_grad, flat_params, gradients, tile, count, biased,
     WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
     HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, PARTLY_BIASED: tl.constexpr,
     FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
@@ -222,7 +222,7 @@ def _grad_weight(
         else:
             total += tl.sum(back, 0)
     if FUSE_HEAD:  # the same for the whole column, so once at the end
-        weights_on = tl.load(params + HEAD + o, o < OUT, 0.0)
+        weights_on = tl.load(flat_params + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]
         total *= weights_on
     place = among_heads(o, OUT, GROUP, HEAD_STRIDE)
