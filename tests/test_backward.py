@@ -250,14 +250,20 @@ def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_ha
     assert [trunk.grad.item(), heads[1].grad.item()] == pytest.approx([8.2, 6.0])
 
 
-def test_memory_stays_with_its_parameters_where_another_layer_is_frozen() -> None:
+@pytest.mark.parametrize("second_half", [False, True])
+def test_memory_stays_with_its_parameters_where_another_layer_is_frozen(second_half: bool) -> None:
     layers = [nn.Parameter(torch.tensor([value])) for value in (1.0, 2.0)]
     state = None
     for frozen, trained in ((0, 1), (1, 0)):
         layers[frozen].requires_grad_(False)
-        layers[trained].requires_grad_(True)
+        layers[trained].requires_grad_(True).grad = None
         total = layers[0] + layers[1]
-        state = damper.backward(total.square().sum(), total.sum(), layers, rule="bloop", state=state, rate=0.5).state
+        primary, auxiliary = total.square().sum(), total.sum()
+        if second_half:
+            primary.backward(retain_graph=True)
+            state = backward_auxiliary(auxiliary, layers, "bloop", state, rate=0.5).state
+        else:
+            state = damper.backward(primary, auxiliary, layers, rule="bloop", state=state, rate=0.5).state
         assert layers[frozen].grad is None and layers[trained].grad is not None
     assert state is not None and state.tolist() == [3.0, 3.0]  # of (0, 6) and (6, 0), half each
 

@@ -54,9 +54,7 @@ def backward(
         A ``GradientReport`` of tensors; nothing waits for the device.
     """
     given, rule = _tensors(parameters), find(rule)
-    leaves = _leaves(given)
-    if has_memory(rule):  # its entries must stay in place, also where a layer is frozen on the way
-        leaves = given
+    leaves = _leaves(given, rule)
     group = _group(parameters) if process_group == "auto" else process_group
     if eta is not None:
         settings["eta"] = eta
@@ -102,10 +100,10 @@ def backward_auxiliary(
         process_group: where the auxiliary gradient is averaged; the primary one must have been already.
         **settings: the rule's own settings.
     """
-    own, others = _leaves(_tensors(parameters)), list(shared)
-    gradients = _gradients("auxiliary_loss", auxiliary_loss, own + others, retain=False)
+    own, others = _leaves(_tensors(parameters), rule), list(shared)
     leaves = own + others
-    primary = [leaf.grad for leaf in leaves]
+    gradients = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
+    primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
     used = _used(primary, gradients)
     taken = _taken(rule, used)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, gradients))
@@ -168,15 +166,15 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
     return list(dict.fromkeys(given))
 
 
-def _leaves(given: list[Tensor]) -> list[Tensor]:
-    """Those that can have a gradient."""
+def _leaves(given: list[Tensor], rule: str | Rule) -> list[Tensor]:
+    """Those that can have a gradient; all where the rule has a memory, whose entries must stay in place."""
     leaves = [leaf for leaf in given if leaf.requires_grad]
     if not leaves:
         raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")
     if len(devices := {leaf.device for leaf in leaves}) > 1:
         found = ", ".join(sorted(map(str, devices)))
         raise DamperError(f"parameters must be on one device, but are on {found}: move the module to one of them.")
-    return leaves
+    return given if has_memory(rule) else leaves
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:

@@ -16,7 +16,7 @@ import torch
 
 from damper.activations import ACTIVATIONS
 from damper.engine.custom_code import identify, wrong_env_error
-from damper.errors import DamperError
+from damper.errors import DamperError, did_you_mean
 from damper.method_args import choose
 from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset
@@ -287,7 +287,9 @@ def resolve(
         steps = find_task(env).steps if isinstance(env, str) else None
         if steps is None:
             published = ", ".join(name for name, known_task in TASKS.items() if known_task.steps)
-            raise DamperError(f"steps must be given for {env!r}: only {published} have a published budget.")
+            ids = [known_task.gymnasium_id for known_task in TASKS.values()]
+            fix = did_you_mean(env, [*TASKS, *ids], "give steps=, the agent's steps in the environment.")
+            raise DamperError(f"steps must be given for {env!r}: only {published} have a published budget; {fix}")
     _check_names(given, chosen)
     known = chosen.settings()
     own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
