@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pkgutil
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+
+import damper
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -80,6 +85,28 @@ def test_the_readme_s_first_screen() -> None:
     assert len(screen.splitlines()) < 50 and screen.count("\n| ") < 10
     pictures = re.findall(r'src="([^"]+)"', screen)
     assert len(pictures) == 1 and (ROOT / pictures[0]).stat().st_size < 2_000_000
+
+
+def documented() -> Iterator[Any]:
+    """Every object that the reference shows: those named, and of a module its members, or all that it defines."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for path, options in re.findall(r"^::: (\S+)\n((?:[ ]+.*\n)*)", page, re.MULTILINE):
+        found = pkgutil.resolve_name(path)
+        members = re.search(r"members: \[(.+)\]", options)
+        if not inspect.ismodule(found):
+            yield found
+        elif members:
+            yield from (getattr(found, member) for member in members[1].split(", "))
+        else:
+            yield from (one for one in vars(found).values() if getattr(one, "__module__", None) == path)
+
+
+def test_the_reference_has_every_public_name() -> None:
+    public = [getattr(damper, name) for name in damper.__all__]
+    public += [one for one in vars(damper.interface).values() if getattr(one, "__module__", None) == "damper.interface"]
+    shown = [id(one) for one in documented()]
+    missing = [one for one in public if inspect.isclass(one) or inspect.isfunction(one) if id(one) not in shown]
+    assert len(public) > 20 and missing == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/install.md"])

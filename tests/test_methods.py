@@ -9,7 +9,7 @@ import torch
 
 from damper.engine.settings import resolve
 from damper.errors import DamperError
-from damper.losses import Loss, Noise
+from damper.interface import Loss, Noise
 from damper.methods import METHODS, Method, compose, find_method, setting_hint
 from damper.rules import RULES
 from tests.losses.helpers import SEEDS, population, train

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import damper
-from damper.losses import Batch, Loss, NoiseDraws, Policy
+from damper.interface import Batch, Loss, NoiseDraws, Policy
 from tests import tiny
 
 

@@ -18,7 +18,7 @@ from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.experiments.compare import compare
-from damper.losses import Loss
+from damper.interface import Loss
 from damper.methods import METHODS, Method, find_method
 from damper.rules import RULES
 from damper.rules._two_vector import two_vector_rule

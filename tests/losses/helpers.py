@@ -13,7 +13,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agents import Shape
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
-from damper.losses import Batch
+from damper.interface import Batch
 from damper.methods import Method, find_method
 
 OBS, ACT, BATCH = 3, 2, 5

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.layout import Layout, trunk_layers, weight_list, weights_from_list
 from damper.engine.networks.stacked import StackedCritic
-from damper.losses import Batch
+from damper.interface import Batch
 from damper.losses.pave import nested_action_gradients, pave
 
 OBS, B = 3, 6
