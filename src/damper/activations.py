@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -78,9 +78,14 @@ ACTIVATIONS = {
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third),
 }
 NAMES = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
+# What exported files may have, as module and function: ELU too, rsl_rl's default, which the engine does not train.
+EXPORTED = {name: (activation.module, activation.function) for name, activation in ACTIVATIONS.items()} | {
+    "elu": (nn.ELU, F.elu)
+}
+EXPORTED_NAMES = {module: name for name, (module, _) in EXPORTED.items()}
 
 
-def known_modules() -> str:
+def known_modules(names: Mapping[type[nn.Module], str] = NAMES) -> str:
     """PyTorch's modules that can be converted, for messages: "SiLU, ReLU or Tanh"."""
-    *most, last = (module.__name__ for module in NAMES)
+    *most, last = (module.__name__ for module in names)
     return f"{', '.join(most)} or {last}"

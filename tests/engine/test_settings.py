@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from damper.activations import ACTIVATIONS
 from damper.engine import settings as settings_module
 from damper.engine.settings import Settings, complete_record, resolve
 from damper.engine.train import default_folder
@@ -223,7 +224,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"activation_fn": torch.nn.ELU}, "activation_fn is no setting .* damper.sb3's classes take layers of your own"),
     ({"net_arch": (256, 0)}, "net_arch must be a whole number of at least 1"),
-    ({"activation": "gelu"}, "activation must be one of silu, relu, tanh, but 'gelu' was given"),
+    ({"activation": "softsign"}, f"activation must be one of {', '.join(ACTIVATIONS)}, but 'softsign' was given"),
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),
     ({"backend": "brax"}, "backend must be one of gymnasium, envpool, but 'brax' was given"),
     ({"backend": "gymnasium", "envs": "gymnasium"}, "backend must be given by one name, but envs, its old one"),

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from damper.activations import EXPORTED
 from damper.engine.data.normalisation import Normaliser
 from damper.errors import DamperError
 
@@ -70,7 +71,7 @@ def build(
 
     Args:
         layers: weights ``[in, out]`` and biases ``[out]``, the last being the action's.
-        activation: "silu", "relu", "tanh" or "elu".
+        activation: one of ``EXPORTED``.
         low: the actions' lower bounds.
         high: the actions' upper bounds.
         clip_mean: gSDE's bound on what goes into tanh.
@@ -110,10 +111,8 @@ _TORCH: dict[str, Any] = {
     "Gemm": lambda x, weight, bias: torch.addmm(bias, x, weight),
     "Max": torch.maximum,
     "Min": torch.minimum,
-    "Silu": nn.functional.silu,
-    "Elu": nn.functional.elu,
-    "Relu": torch.relu,
     "Tanh": torch.tanh,
+    **{name.capitalize(): function for name, (_, function) in EXPORTED.items()},
 }
 
 

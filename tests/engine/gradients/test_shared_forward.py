@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from damper.activations import ACTIVATIONS
 from damper.engine.gradients import shared_forward
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient
@@ -93,7 +94,7 @@ def test_other_activations(backbone: str, method: str, activation: str, monkeypa
 
 
 @pytest.mark.parametrize("hidden", [(9,), (10, 8), (7, 17, 6)], ids=len)
-@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_field_of_other_critics(
     backbone: str, activation: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch

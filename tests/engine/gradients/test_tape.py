@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from damper.activations import ACTIVATIONS
 from damper.engine.gradients.tape import Tape
 from tests.engine import layers
 
@@ -52,7 +53,7 @@ class Case:
 
 
 CASES = [
-    *(Case("actor", activation) for activation in ("silu", "relu", "tanh")),
+    *(Case("actor", activation) for activation in ACTIVATIONS),
     *(Case("actor", hidden=hidden) for hidden in ((6,), (6, 5, 4))),
     Case("critic"),
     Case("critic", shared=True),

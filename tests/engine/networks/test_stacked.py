@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from damper.activations import ACTIVATIONS
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks import stacked as nets
 from damper.engine.networks.agents import Shape, layouts
@@ -18,7 +19,6 @@ from damper.errors import DamperError
 from damper.methods import METHODS
 
 P, B, OBS, ACT, HIDDEN = 3, 7, 5, 2, (8, 6)
-ACTIVATIONS = {"silu": nn.SiLU, "relu": nn.ReLU, "tanh": nn.Tanh}
 ACTOR = Layout((*trunk_layers(OBS, HIDDEN), ("mu", 6, ACT), ("log_std", 6, ACT), ("prediction", 6, ACT)))
 CRITIC = Layout((*trunk_layers(OBS + ACT, HIDDEN), ("q", 6, 1)))
 
@@ -38,7 +38,7 @@ def module(layout: Layout, row: Tensor, names: list[str], activation: str) -> nn
         if name in names:
             linear = nn.Linear(weight.shape[1], weight.shape[2], dtype=torch.float64)
             linear.load_state_dict({"weight": weight[0].T, "bias": bias[0, 0]})
-            made += [linear, ACTIVATIONS[activation]()]
+            made += [linear, ACTIVATIONS[activation].module()]
     return nn.Sequential(*made[:-1])
 
 

@@ -54,10 +54,10 @@ def test_a_rule_s_are_the_fields_of_its_report() -> None:
 def test_means_are_over_the_steps_of_their_kind_and_start_anew() -> None:
     sums = Diagnostics(METHODS["plain"], 2, torch.device("cpu"))
     for value in (1.0, 2.0, 6.0):
-        sums.add_critic({"critic_loss": torch.tensor([value, 0.0])})
-    sums.add_actor({"actor_loss": torch.tensor([4.0, 5.0]), "log_prob": torch.zeros(2, 8)})
-    assert sums.pop_means() == {"critic_loss": [3.0, 0.0], "actor_loss": [4.0, 5.0]}
+        sums.add_critic(dict.fromkeys(CRITIC, torch.tensor([value, 0.0])))
+    sums.add_actor({**dict.fromkeys(ACTOR, torch.tensor([4.0, 5.0])), "log_prob": torch.zeros(2, 8)})
+    assert sums.pop_means() == {**dict.fromkeys(CRITIC, [3.0, 0.0]), **dict.fromkeys(ACTOR, [4.0, 5.0])}
     assert sums.pop_means() == {}
     sums.enabled = False
-    sums.add_critic({"critic_loss": torch.ones(2)})
+    sums.add_critic(dict.fromkeys(CRITIC, torch.ones(2)))
     assert sums.pop_means() == {}
