@@ -157,9 +157,25 @@ def test_rooms_are_not_crowded() -> None:
 
 
 def test_no_code_path_depends_on_being_compiled() -> None:
-    # How an update runs is chosen where a learner is built. A rule's check of a setting may not read it in a trace.
-    asking = [name(path) for path in SOURCES if "is_compiling" in path.read_text(encoding="utf-8")]
-    assert asking == ["src/damper/rules/_settings.py"]
+    # How an update runs is chosen where a learner is built. Two checks of what a caller hands in read what a trace
+    # cannot; neither tells anybody else whether there is one.
+    asking = {
+        f"{name(path)}: {function.name}"
+        for path in SOURCES
+        for function in ast.walk(parse(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and asks_whether_compiled(function)
+    }
+    checks = {"src/damper/rules/_settings.py: check_range", "src/damper/rules/_report.py: _versions"}
+    assert asking == checks
+    mentioned = [name(path) for path in SOURCES if "_compiling" in path.read_text(encoding="utf-8")]
+    assert mentioned == sorted(check.partition(":")[0] for check in checks)
+    uses = [path.read_text(encoding="utf-8").count("_versions(") for path in SOURCES if path.stem == "_report"]
+    assert uses == [3], "_versions is for the check in apply_reported: before and after"
+
+
+def asks_whether_compiled(function: ast.AST) -> bool:
+    words = [part for node in ast.walk(function) for part in (getattr(node, "attr", ""), getattr(node, "id", ""))]
+    return any(word.endswith("_compiling") for word in words)
 
 
 def test_nothing_is_pickled() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from damper.rules import RULES, combine, has_memory, settings_of
+from damper.rules import RULES, combine, combine_reported, has_memory, settings_of
 from tests.rules.references import combined, pairs
 
 each_rule = pytest.mark.parametrize("name", RULES)
@@ -95,6 +95,13 @@ def test_every_rule_traces_as_one_graph() -> None:
     traced = torch.compile(apply_all, fullgraph=True, backend="aot_eager")(primary, auxiliary.flip(0), eta, states)
     eager = apply_all(primary, auxiliary.flip(0), eta, states)
     torch.testing.assert_close(traced, eager, rtol=1e-13, atol=1e-13)
+
+
+def test_a_report_traces_as_one_graph() -> None:
+    primary, auxiliary = pairs(8, 50)
+    for rule in ("damper", "bloop", lambda primary, auxiliary: primary + auxiliary):
+        traced = torch.compile(combine_reported, fullgraph=True, backend="eager")
+        assert torch.equal(traced(rule, primary, auxiliary)[0], combine_reported(rule, primary, auxiliary)[0])
 
 
 def test_compiled_code_agrees() -> None:

@@ -129,6 +129,14 @@ def test_floats_give_what_tensors_give(name: str) -> None:
         rule.floats(1.0, 1.0, 0.0, eta=1.5)
 
 
+def test_torch_compile_leaves_it_as_it_is() -> None:
+    compiled = torch.compile(combine_single, backend="eager")
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True, recompile_limit=2):
+        for seed in range(4):  # other norms each time, which are Python's numbers here
+            pair = gradients(seed), gradients(seed + 10)
+            assert all(map(torch.equal, compiled("damper", *pair)[0], combine_single("damper", *pair)[0]))
+
+
 def test_a_setting_with_an_axis_too_many_is_refused_as_in_the_rule() -> None:
     for gradient in (torch.ones(3), torch.ones(3).double()):
         with pytest.raises(DamperError, match=r"^eta must broadcast over the leading axes \(\), but has shape \(1,\)"):

@@ -19,7 +19,6 @@ from damper.errors import DamperError, did_you_mean
 from damper.rules._cpu_fast import apply_rows, apply_single
 from damper.rules._per_agent import mixes, per_agent
 from damper.rules._report import GradientReport, apply_reported
-from damper.rules._settings import is_readable
 from damper.rules._two_vector import Rule
 from damper.rules.bloop import bloop
 from damper.rules.cagrad import cagrad
@@ -87,14 +86,21 @@ def _per_agent(names: str) -> Rule:
     return per_agent(names, RULES)
 
 
+_SIGNATURES: dict[Rule, Mapping[str, inspect.Parameter]] = {}  # a dict, because Dynamo warns of functools.cache
+MOST_SIGNATURES = 128  # so that functions made anew for every step are let go
+
+
 def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
     """A rule's parameters; asked for at every step, so that reading a signature anew would cost more than the rule."""
-    if not is_readable(rule):  # Dynamo warns of caches, and reads once anyway
-        return _read_parameters(rule)
     try:
-        return _known_parameters(rule)
+        known = _SIGNATURES.get(rule)
     except TypeError:  # a callable object without a hash
         return _read_parameters(rule)
+    if known is None:
+        if len(_SIGNATURES) >= MOST_SIGNATURES:
+            _SIGNATURES.clear()
+        known = _SIGNATURES[rule] = _read_parameters(rule)
+    return known
 
 
 def _read_parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
@@ -102,9 +108,6 @@ def _read_parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(rule).parameters
     except ValueError:  # a built-in function, such as torch.add, tells none
         return {}
-
-
-_known_parameters = functools.lru_cache(_read_parameters)
 
 
 def has_memory(rule: str | Rule) -> bool:
@@ -130,7 +133,10 @@ def combine_reported(
 def combine_single(
     rule: str | Rule, primary: Sequence[Tensor], auxiliary: Sequence[Tensor], state: Any = None, **settings: Any
 ) -> tuple[list[Tensor], GradientReport]:
-    """The same for one agent, parameter by parameter, and faster on a CPU; equal up to float32's rounding."""
+    """The same for one agent, parameter by parameter, and faster on a CPU; equal up to float32's rounding.
+
+    For eager code: on a CPU it reads the gradients' norms, which ``torch.compile`` leaves to Python (a graph break).
+    """
     rule = find(rule)
     _check_settings(rule, state, settings)
     quick = apply_single(rule, primary, auxiliary, **settings)

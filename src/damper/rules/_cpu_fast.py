@@ -1,21 +1,22 @@
-"""One agent's gradients on a CPU, parameter by parameter: a span rule's result with few passes over memory.
+"""A two-vector rule on one agent's gradients on a CPU, parameter by parameter, with few passes over memory.
 
 Large temporaries are given back to the system after every call and fetched again page by page, which takes longer than
-computing with them. So nothing is flattened, and sums go through float64 in pieces. That is for ``backward``, which
-has one agent; the rules themselves treat a batch and its members alike, bit for bit.
+computing with them. So nothing is flattened, and sums go through float64 in pieces. That is for code that runs eagerly
+and knows it: ``backward``, which has one agent, and the engine's update where it is not compiled. The rules themselves
+treat a batch and its members alike, bit for bit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from damper.rules._report import GradientReport, apply_reported
-from damper.rules._settings import is_readable
 from damper.rules._two_vector import Coefficients, PairStats, Rule
 
 PIECE = 32768  # entries, whose copies in float64 stay in a processor's cache
@@ -36,6 +37,22 @@ def apply_single(
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
     several = any(isinstance(value, Tensor) and value.ndim > 0 for value in settings.values())
     if coefficients is None or several or not _are_simple((*primary, *auxiliary)):
+        return None
+    return _apply_ordinary(rule, coefficients, primary, auxiliary, settings)
+
+
+# torch.compile would compile it anew for every norm. torch.compiler.disable would import Dynamo with this module, which
+# takes a second; this one does at the first call, when an optimiser has done so long ago.
+@_disable_dynamo
+def _apply_ordinary(
+    rule: Rule,
+    coefficients: Coefficients,
+    primary: Sequence[Tensor],
+    auxiliary: Sequence[Tensor],
+    settings: Mapping[str, Any],
+) -> tuple[list[Tensor], GradientReport] | None:
+    """The answer of ``apply_single``; None where a norm is not ordinary, or hidden by a transform of ``torch.func``."""
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(gradient) for gradient in (*primary, *auxiliary)):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):
@@ -64,11 +81,11 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
     combined, reports = torch.empty_like(primary), []
     for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
         own = {name: value[i] if isinstance(value, Tensor) else value for name, value in settings.items()}
-        found, seen = apply_single(rule, [g_R], [g_T], **own) or apply_reported(
+        row, report = apply_single(rule, [g_R], [g_T], **own) or apply_reported(
             rule, g_R[None], g_T[None], None, False, **own
         )
-        combined[i] = found[0]
-        reports.append(seen)
+        combined[i] = row[0]
+        reports.append(report)
     fields = (name for name in GradientReport._fields if name != "state")
     return combined, GradientReport(
         **{name: torch.stack([getattr(report, name).reshape(()) for report in reports]) for name in fields}
@@ -76,10 +93,7 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
 
 
 def _are_simple(gradients: Sequence[Tensor]) -> bool:
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return is_readable(gradients[0]) and all(
-        g.is_cpu and g.dtype is torch.float32 and g.layout is torch.strided and not wrapped(g) for g in gradients
-    )
+    return all(g.is_cpu and g.dtype is torch.float32 and g.layout is torch.strided for g in gradients)
 
 
 def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[float, float, float]:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules._settings import is_readable
 from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 
 
@@ -80,8 +79,10 @@ def apply_reported(
 
 
 def _versions(*gradients: Tensor) -> tuple[int, ...]:
-    """How often each was changed in place, where torch counts it."""
-    return tuple(g._version for g in gradients if is_readable(None) and not g.is_inference())
+    """How often each was changed in place, where torch counts it: not in a trace, nor in inference mode."""
+    if torch.compiler.is_compiling():
+        return ()
+    return tuple(g._version for g in gradients if not g.is_inference())
 
 
 def _report(stats: PairStats, added: Tensor, dtype: torch.dtype, state: Any) -> GradientReport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,18 +41,9 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
         )
 
 
-def is_readable(value: Any) -> bool:
-    """Whether a setting's value may be looked at without waiting for a device or breaking a trace."""
-    if torch.compiler.is_compiling():
-        return False
-    if not isinstance(value, Tensor):
-        return True
-    return value.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(value)
-
-
 def check_range(name: str, value: Setting, low: float, high: float = float("inf")) -> None:
-    """Refuse a setting outside [low, high] or not finite; a device tensor is not read."""
-    if not is_readable(value):
+    """Refuse a setting outside [low, high] or not finite; nothing is read in a trace or from a device."""
+    if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
     if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
         raise DamperError(f"{name} must be a number or a tensor, but {value!r} was given: convert it first.")
@@ -65,6 +55,11 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
     if given:
         bounds = f"in [{low:g}, {high:g}]" if high < float("inf") else f"finite and at least {low:g}"
         raise DamperError(f"{name} must be {bounds}, but {given[0]:g} was given: choose a value within these bounds.")
+
+
+def _is_on_host(tensor: Tensor) -> bool:
+    """Whether its values can be read: no device must be waited for, and no transform of ``torch.func`` hides them."""
+    return tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
