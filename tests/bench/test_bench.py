@@ -44,8 +44,21 @@ def test_update_writes_table_plot_json_and_records(
     assert set(timings) == {"plain", "damper"}
     assert timings["damper"].milliseconds == rows["damper"]["ms"]
     assert timings["damper"].setting == timings["plain"].setting
-    assert timings["damper"].command == content["command"] == " ".join(["damper bench update", *SMALL])
+    assert timings["damper"].command == content["command"] == " ".join(["damper bench update --device cpu", *SMALL])
     assert "paper's" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("gpu", "words", "chosen"), [(0, [], "cpu"), (1, [], "cuda"), (1, ["--device", "cpu"], "cpu")])
+def test_a_gpu_is_measured_where_there_is_one(
+    gpu: int, words: list[str], chosen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("damper.engine.settings._fastest_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpu)
+    seen: list[str] = []
+    monkeypatch.setattr("damper.cli.bench._measure", lambda options, part: seen.append(options.device))
+    main(["bench", "update", *words])
+    assert seen == [chosen]
+    assert (f"Measuring on {chosen};" in capsys.readouterr().out) == (not words)
 
 
 @pytest.mark.parametrize("what", ["peers", "scaling", "floor"])
@@ -109,6 +122,8 @@ def test_end_to_end_is_timed_where_updates_seldom_wait_for_the_step_under_way(
     ("words", "sentence"),
     [
         (["--mode", "graph"], "mode must be eager or compile on a CPU"),
+        (["--mode", "graph", "--device", "auto"], "mode must be eager or compile on a CPU"),
+        (["--tf32"], "tf32 must be off on a CPU"),
         (["--device", "cuda:99"], "device must be"),
         (["--iterations", "0"], "iterations and rounds must be at least 1"),
         (["--methods", "dmaper"], "did you mean 'damper'?"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -50,19 +48,25 @@ def test_a_gpu_is_looked_at_everywhere() -> None:
     assert asked(device="cuda") == list(MS)
     assert asked(device="cuda", tf32=True, mode="compile-graph") == [("compile-graph", True)]
     assert asked(device="cuda", tf32=False) == [("graph", False), ("compile-graph", False)]
-    assert asked() == [("eager", False)]
+    assert asked(device="cpu") == [("eager", False)]
     one = _mode(Bench(device="cuda"))
     assert (one.mode, one.tf32) == ("compile-graph", False)
     assert _mode(Bench(device="cuda", tf32=True)).tf32
 
 
 @pytest.mark.gpu
-def test_compiled_float32_is_not_slower_than_what_is_not_compiled(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("task", "backbone", "sizes"),
+    [("Pendulum", "td3", (5,)), ("Hopper", "td3", (1, 5, 35)), ("Hopper", "sac", (1, 5, 35))],
+)
+def test_compiled_float32_is_not_slower_than_what_is_not_compiled(
+    task: str, backbone: str, sizes: tuple[int, ...]
+) -> None:
     before = torch.backends.cuda.matmul.allow_tf32
-    data, plan = random_transitions("Pendulum", 600), Plan(400, 10, device="cuda")
+    data, plan = random_transitions(task, 600), Plan(200, 10, device="cuda")
     modes = [ExecutionMode("cuda", mode) for mode in ("graph", "compile-graph")]
     try:
-        found = in_modes(modes, lambda mode: scaling(data, mode, ["td3"], ["damper"], (5,), plan))
+        found = in_modes(modes, lambda mode: scaling(data, mode, [backbone], ["damper"], sizes, plan))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     assert slower_modes(found) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from damper.engine import settings
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import ETAS, EXPERIMENTS, WEIGHTS, Request, expand_request
 from damper.protocols import TRAINING_SEEDS
-from tests.experiments.helpers import agents_of, tiny
+from tests.experiments.helpers import TINY, agents_of, tiny
 
 COUNTS = {"td3-table": 210, "sac-table": 210, "projection-ablation": 45, "pegrad": 30, "scalarization-sweep": 630}
 COUNTS |= {"eta-sweep": 90, "one-eta": 60, "walker-variation": 4}
@@ -65,10 +67,20 @@ def test_every_experiment_is_described() -> None:
     assert all(experiment.title for experiment in EXPERIMENTS.values())
 
 
-def test_what_is_missing_is_the_same_from_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = [agent.digest for agent in expand_request(tiny())]
+def test_a_gpu_s_environments_are_stepped_as_damper_train_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = expand_request(tiny())
+    assert {agent.identity["envs"] for agent in on_cpu} == {"gymnasium"}
     monkeypatch.setattr(settings, "_fastest_device", lambda: "cuda")
     monkeypatch.setattr(settings, "_envpool_has", lambda task: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    there = expand_request(tiny())
-    assert [agent.digest for agent in there] == here and there[0].settings.device == "cuda"
+    on_gpu = expand_request(tiny())
+    assert {(agent.settings.device, agent.identity["envs"]) for agent in on_gpu} == {("cuda", "envpool")}
+    asked = expand_request(tiny(settings={**TINY, "backend": "gymnasium"}))
+    assert [agent.digest for agent in asked] == [agent.digest for agent in on_cpu], "the device is no part of an agent"
+
+
+def test_a_plan_for_another_machine_may_name_its_device() -> None:
+    request = tiny(settings={**TINY, "device": "cuda:7"})
+    with pytest.raises(DamperError, match="device must be one that this machine has"):
+        expand_request(request)
+    assert expand_request(replace(request, trained_here=False))[0].settings.device == "cuda:7"

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
+from damper.cli import main
 from damper.engine.run.folder import Run
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import expand_request
@@ -84,8 +85,20 @@ def test_without_ray_the_sentence_says_how_to_get_it() -> None:
 class Cluster:
     """What of Ray ``run_on_ray`` uses; a task is run when its result is asked for."""
 
+    def __init__(self, **resources: float) -> None:
+        self.resources = resources
+        self.asked: list[dict[str, Any]] = []
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
     def remote(self, work: Any) -> Any:
-        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *given: partial(work, *given)))
+        return SimpleNamespace(
+            options=lambda **asked: (
+                self.asked.append(asked),
+                SimpleNamespace(remote=lambda *given: partial(work, *given)),
+            )[1]
+        )
 
     def wait(self, tasks: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
         return tasks[:1], tasks[1:]
@@ -107,3 +120,25 @@ def test_populations_that_fail_are_named_and_the_others_kept(tmp_path: Path) -> 
         run_on_ray(jobs, store, "", progress=False)
     assert [str(error) for error in failed.value.exceptions] == ["no room for plain", "no room for caps"]
     assert [record.identity["method"] for record in store] == ["damper", "damper"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "words", "device"),
+    [({"CPU": 8.0}, [], "cpu"), ({"GPU": 2.0}, [], "cuda"), ({"GPU": 2.0}, ["--device", "cpu"], "cpu")],
+)
+def test_a_cluster_s_gpus_are_used_where_it_has_some(
+    resources: dict[str, float], words: list[str], device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, seen = Cluster(**resources), set()
+
+    def trained(job: Job, folder: Path, command: str, progress: bool) -> list[Record]:
+        seen.add((job.settings.device, job.settings.backend, f"--device {device}" in command))
+        return [invented(agent) for agent in job.wanted]
+
+    monkeypatch.setattr("damper.experiments.ray_runner._connect", lambda address: cluster)
+    monkeypatch.setattr("damper.experiments.ray_runner.run_job", trained)
+    monkeypatch.setattr("damper.engine.settings._envpool_has", lambda task: True)
+    places = ["--ray", "auto", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "runs")]
+    main(["reproduce", "one-eta", "--tasks", "Pendulum", "--seeds", "1", *places, *words])
+    assert seen == {(device, "envpool" if device == "cuda" else "gymnasium", True)}
+    assert {asked["num_gpus"] for asked in cluster.asked} == {float(device == "cuda")}

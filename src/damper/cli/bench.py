@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +19,9 @@ from damper.bench.update_time import METHODS, update_time, write_timings
 from damper.bench.whole_update import compare_implementations
 from damper.bench.workloads import ExecutionMode, Transitions, random_transitions
 from damper.cli.options.bench import Bench
+from damper.engine.device.precision import check_tf32
 from damper.engine.run.files import check_folder
+from damper.engine.settings import find_device
 from damper.errors import DamperError, MissingExtraError
 from damper.terminal import quoted, say, show
 
@@ -31,7 +34,10 @@ def run(options: Bench) -> None:
     if options.show:
         print("\n".join(f"**{found.title}.** {found.scope}\n\n{found.markdown()}" for found in map(read, options.show)))
         return
+    asked, options = options.device, replace(options, device=find_device(options.device))
     _check(options)
+    if asked == "auto":
+        say(f"Measuring on {options.device}; --device names another.")
     if options.threads:
         torch.set_num_threads(options.threads)
     for part in PARTS if options.what == "all" else (options.what,):
@@ -49,10 +55,11 @@ def _check(options: Bench) -> None:
     check_folder("out", options.out)
     if options.results is not None:
         check_folder("results", options.results)
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        raise DamperError("device must be one that this machine has, but no GPU was found: use --device cpu.")
+    check_tf32(options.device, bool(options.tf32))
     if options.clock == "processor" and options.device != "cpu":
-        raise DamperError("clock must be 'wall' on a GPU, but 'processor' was given: leave it out.")
+        raise DamperError(
+            "clock must be 'wall' on a GPU, but 'processor' was given: leave it out, or add --device cpu."
+        )
     if options.mode and "graph" in options.mode and options.device == "cpu":
         raise DamperError(f"mode must be eager or compile on a CPU, but {options.mode!r} was given: leave it out.")
     if options.rounds < 1 or (options.iterations is not None and options.iterations < 1):
@@ -84,11 +91,11 @@ def _command(options: Bench, part: str) -> str:
     """What measures this again; where it was kept is this machine's business."""
     words, kept = iter(sys.argv[1:]), []
     for word in words:
-        if word in ("--out", "--results"):
+        if word in ("--out", "--results", "--device"):
             next(words, None)
-        elif word not in ("bench", options.what) and not word.startswith(("--out=", "--results=")):
+        elif word not in ("bench", options.what) and not word.startswith(("--out=", "--results=", "--device=")):
             kept.append(word)
-    return " ".join(["damper", "bench", part, *kept])
+    return " ".join(["damper", "bench", part, "--device", options.device, *kept])
 
 
 def _data(options: Bench) -> Transitions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +11,9 @@ from damper.cli.options import given
 from damper.cli.options.reproduce import Reproduce
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError
-from damper.experiments.paper_experiments import EXPERIMENTS, Request
-from damper.experiments.ray_runner import run_on_ray
-from damper.experiments.reproduce import Runner, overview, reproduce
+from damper.experiments.paper_experiments import EXPERIMENTS, Request, expand_request, find_experiment
+from damper.experiments.ray_runner import cluster_device, run_on_ray
+from damper.experiments.reproduce import Progress, Runner, on_device, overview, platform_options, reproduce
 from damper.experiments.workers import run_jobs
 from damper.terminal import counted, quoted, say, show
 
@@ -23,11 +25,9 @@ def run(options: Reproduce) -> None:
     settings |= {"units": options.units} if options.units else {}
     runner: Runner = partial(run_jobs, workers=options.workers)
     if options.ray is not None:
-        # The machines that train may have a device which this one lacks.
-        device = settings.pop("device", "cpu")
-        runner = partial(run_on_ray, address=options.ray, device=device, cores=options.ray_cores)
-    if options.list:
-        settings.pop("device", None)  # what is missing is the same from any machine
+        runner = partial(run_on_ray, address=options.ray, cores=options.ray_cores)
+        if settings.get("device", "auto") == "auto":
+            settings["device"] = cluster_device(options.ray)
     seeds = options.seed_list or options.seeds
     request = Request(
         options.experiments,
@@ -39,14 +39,17 @@ def run(options: Reproduce) -> None:
         options.steps,
         options.episodes,
         settings,
+        trained_here=not options.list and options.ray is None,
     )
+    request = on_device(request)
     if options.list:
-        show_progress(request, options.results)
+        show_progress(request, options.results, options.population, options.workers)
     elif not options.experiments:
         raise DamperError(f"experiments must name one or more of {', '.join(EXPERIMENTS)}; --list describes them.")
     else:
         check_folder("out", options.out)
         check_folder("results", options.results)
+        say(f"Training on {chosen(request)}.")
         outcome = reproduce(request, options.results, options.out, options.population, runner=runner)
         say(
             f"{counted(outcome.wanted, 'agent')}: {outcome.there} there before, {outcome.added} added, "
@@ -56,21 +59,45 @@ def run(options: Reproduce) -> None:
         )
 
 
-def show_progress(request: Request, results: Path) -> None:
+def chosen(request: Request) -> str:
+    """The device, and who steps the environments there, in words."""
+    trained = tuple(name for name in request.experiments or EXPERIMENTS if find_experiment(name).trained)
+    agents = expand_request(replace(request, experiments=trained, seeds=1))
+    options = dict.fromkeys(platform_options(agent.identity) for agent in agents)
+    return f"{request.settings['device']} with {' or '.join(options)}" if agents else request.settings["device"]
+
+
+def show_progress(request: Request, results: Path, population: int | None, workers: int | None) -> None:
     """Print how far each experiment is."""
+    found = overview(request, results, population, workers)
     rows = []
-    for row in overview(request, results):
-        time = "unknown yet" if row.seconds is None else duration(row.seconds)
-        done = f"{row.done + row.elsewhere} of {row.total}"
-        done += f"\n({row.elsewhere} otherwise)" if row.elsewhere else ""
-        left = [str(row.total - row.done), str(row.populations), time if row.populations else "–"]
-        rows.append([f"{row.name}\n  {row.title}", done, *left])
-    header = ["experiment", "agents on record", "left to train", "populations", "time left"]
-    show(f"protocol {request.protocol}, results in {quoted(results)}", header, rows)
+    for row in found:
+        left = [str(row.total - row.done), str(row.populations), time_left(row)]
+        done = f"{row.done} of {row.total}"
+        rows.append([f"{row.name}\n  {row.title}", done, str(row.elsewhere or "–"), *left])
+    header = ["experiment", "on record", "otherwise", "left to train", "populations", "time left"]
+    show(f"protocol {request.protocol} on {chosen(request)}, results in {quoted(results)}", header, rows)
+    platforms = sum((Counter(row.platforms) for row in found), Counter[str]())
+    if platforms:
+        say(
+            "Otherwise: on record with another simulator or number format, which no table mixes, and counted with "
+            f"{' or '.join(name for name, _ in platforms.most_common())}."
+        )
+    device = request.settings["device"]
+    if no_speed := dict.fromkeys(task for row in found for task in row.no_speed):
+        say(f"No speed is on record on {device} for {', '.join(no_speed)}.")
     say(
-        "Otherwise: with other simulators or number formats than these settings ask for, which no table mixes. "
-        "Time left: at the speeds on record for the task.",
+        f"Time left: at the speeds on record for the task on {device}, as many populations at once as would be trained."
     )
+
+
+def time_left(row: Progress) -> str:
+    """What is known of it."""
+    if not row.populations:
+        return "–"
+    if not row.seconds:
+        return "unknown yet"
+    return f"at least {duration(row.seconds)}" if row.no_speed else duration(row.seconds)
 
 
 def duration(seconds: float) -> str:

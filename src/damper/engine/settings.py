@@ -271,9 +271,13 @@ def resolve(
     steps: int | None = None,
     protocol: str | None = None,
     preset_name: str = "paper",
+    trained_here: bool = True,
     **given: Any,
 ) -> Settings:
-    """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults."""
+    """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults.
+
+    ``trained_here=False`` is for plans and other machines' runs: their device may be one that this machine lacks.
+    """
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
     seeds = DEFAULT_SEEDS if named is None else named
     if not isinstance(env, str) and not callable(env):
@@ -296,10 +300,10 @@ def resolve(
     shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
     shared |= {f.name: _as_integer(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
     shared["env_kwargs"] = shared.get("env_kwargs") or None
-    if _is_auto(shared.setdefault("device", "auto")):
-        shared["device"] = _fastest_device()
+    device = shared.get("device", "auto")
+    shared["device"] = find_device(device) if trained_here or _is_auto(device) else _device_name(device)
     if _is_auto(shared.setdefault("backend", "auto")):
-        pays = str(shared["device"]).startswith("cuda") and not shared["env_kwargs"]
+        pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
         shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
     if auto_compile := _is_auto(shared.get("compile", "auto")):
         shared["compile"] = False
@@ -422,7 +426,7 @@ def check(settings: Settings) -> Settings:
         _check_integer("net_arch", size, 1)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
-    settings = replace(settings, device=_device(settings.device))
+    settings = replace(settings, device=_device_name(settings.device))
     _check_env_kwargs(settings)
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
@@ -497,19 +501,26 @@ def _check_integer(name: str, value: Any, low: int) -> None:
         raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
 
 
-def _device(device: str | int | torch.device) -> str:
-    """The device's name, if the engine can train there."""
+def find_device(device: str | int | torch.device = "auto") -> str:
+    """The name of a device of this machine; "auto" is a GPU where there is one."""
+    name = _fastest_device() if _is_auto(device) else _device_name(device)
+    count = torch.cuda.device_count()
+    if name != "cpu" and (torch.device(name).index or 0) >= count:
+        raise DamperError(
+            f"device must be one that this machine has, but {str(device)!r} was given and {count} CUDA devices were "
+            "found: use device='cpu'."
+        )
+    return name
+
+
+def _device_name(device: str | int | torch.device) -> str:
+    """The device's name, if the engine can train on its kind."""
     try:
         kind = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise DamperError(f"device must be 'cpu' or 'cuda', but {device!r} was given.") from error
     if kind.type not in ("cpu", "cuda"):
         raise DamperError(f"device must be 'cpu' or 'cuda', but {str(device)!r} was given: use device='cpu'.")
-    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
-        raise DamperError(
-            f"device must be one that this machine has, but {str(device)!r} was given and {torch.cuda.device_count()} "
-            "CUDA devices were found: use device='cpu'."
-        )
     return "cpu" if kind.type == "cpu" else str(kind)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.custom_code import has_stable_name
-from damper.engine.device.precision import device_context
+from damper.engine.device.precision import check_tf32, device_context
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.loop.callbacks import Callback, as_callbacks
 from damper.engine.loop.trainer import MetricsWriter, Trainer
@@ -69,6 +69,7 @@ def train(
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
+    check_tf32(resolved.device, resolved.tf32)
     folder = Path(out) if out else default_folder(resolved)
     with run_lock(folder):
         return run_settings(resolved, folder, progress, tensorboard, called)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from damper.engine.device.precision import check_tf32
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.settings import Settings, accept_sb3_names, resolve
@@ -92,6 +93,8 @@ def compare(
         method: resolve(env, backbone, method, seeds, steps, protocol, **_without_others(settings, method, methods))
         for method in methods
     }
+    for own in resolved.values():
+        check_tf32(own.device, own.tf32)
     path = Path(out) if out else _default_folder(list(resolved.values()), settings)
     for method, own in resolved.items():
         folder = path / method

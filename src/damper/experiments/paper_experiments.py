@@ -91,6 +91,7 @@ class Request:
 
     ``tasks``, ``methods`` and ``backbones`` left empty mean the experiment's own; ``seeds`` left out, its number.
     ``settings`` override the protocol's; the records are then marked and kept out of the protocol's tables.
+    ``trained_here`` is False for a list or for other machines: their device may be one that this machine lacks.
     """
 
     experiments: tuple[str, ...]
@@ -102,6 +103,7 @@ class Request:
     steps: int | None = None
     episodes: int = 10
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    trained_here: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +148,7 @@ def _cell_agents(
     env = task_name(task) or task
     seeds = pick_seeds(experiment.seeds if request.seeds is None else request.seeds, request.protocol)
     steps = request.steps or find_task(env).steps
-    # A record names who stepped its environments: what is missing must be the same from any machine.
-    given = {"backend": "gymnasium", **current_names(request.settings), **sweep}
+    given = {"trained_here": request.trained_here, **current_names(request.settings), **sweep}
     population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
     if lists:

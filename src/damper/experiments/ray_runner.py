@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,11 @@ def run_on_ray(
     command: str,
     progress: bool = True,
     address: str = "auto",
-    device: str = "cpu",
     cores: int = 1,
 ) -> None:
     """Run jobs on a Ray cluster, as many at once as it has room for, and keep each one's records as it ends.
 
-    What fails is told when the others are done.
+    A population on a GPU has one to itself. What fails is told when the others are done.
 
     Args:
         jobs: populations with their folders.
@@ -42,21 +40,23 @@ def run_on_ray(
         command: what the records say made them.
         progress: say when a population ends.
         address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one, or host:port.
-        device: where the workers train; with "cuda" each population has a GPU to itself.
         cores: processor cores for each population.
     """
     ray = _connect(address)
-    task = ray.remote(_run_remote).options(
-        num_cpus=cores, num_gpus=float(device.startswith("cuda")), max_retries=RETRIES
-    )
     waiting = {}
     for job, folder in jobs:
-        job = Job(replace(job.settings, device=device), job.wanted)
+        gpus = float(job.settings.device.startswith("cuda"))
+        task = ray.remote(_run_remote).options(num_cpus=cores, num_gpus=gpus, max_retries=RETRIES)
         waiting[task.remote(job, str(folder.absolute()), command)] = job
     with Outcomes(store, len(jobs), progress) as outcomes:
         while waiting:
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
             outcomes.take(waiting.pop(done), partial(ray.get, done))
+
+
+def cluster_device(address: str) -> str:
+    """Where a cluster trains by default: on its GPUs, if it has any."""
+    return "cuda" if _connect(address).cluster_resources().get("GPU") else "cpu"
 
 
 def _run_remote(job: Job, folder: str, command: str) -> list[Record] | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from damper.engine.settings import EXECUTION
+from damper.engine.device.precision import check_tf32
+from damper.engine.settings import EXECUTION, find_device
 from damper.errors import DamperError
 from damper.experiments.identity import digest
 from damper.experiments.paper_experiments import (
     EXPERIMENTS,
-    AgentSpec,
     Experiment,
     Request,
     expand_request,
@@ -24,6 +26,7 @@ from damper.experiments.population_plan import Job, pack
 from damper.experiments.runner import plan, run_here
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
+from damper.experiments.workers import fitting_workers
 
 _SHOWN = ("device", "compile")  # the execution settings that a record's command names
 Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
@@ -60,12 +63,20 @@ def reproduce(
     for name in request.experiments:
         if not find_experiment(name).trained:
             raise DamperError(f"{name} is measured, not trained: damper bench writes its records.")
-    store, out = Store(Path(results)), Path(out)
+    store, out, request = Store(Path(results)), Path(out), on_device(request)
     agents = expand_request(request)
     missing = [agent for agent in agents if not store.has(agent.identity)]
+    for agent in missing:
+        check_tf32(agent.settings.device, agent.settings.tf32)
     (runner or run_here)(plan(missing, out, population), store, command(request), progress)
     left = sum(not store.has(agent.identity) for agent in missing)
     return Outcome(len(agents), len(agents) - len(missing), len(missing) - left, left)
+
+
+def on_device(request: Request) -> Request:
+    """The request with its device by name: who steps the environments depends on it, so a record's command has it."""
+    device = request.settings.get("device", "auto")
+    return replace(request, settings={**request.settings, "device": find_device()}) if device == "auto" else request
 
 
 def command(request: Request) -> str:
@@ -91,9 +102,19 @@ def command(request: Request) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an experiment is under a protocol: agents there and wanted, populations to train, seconds if known.
+    """How far an experiment is under a protocol and these settings.
 
-    ``elsewhere`` counts missing agents that are there with other simulators or numerics.
+    Attributes:
+        name: the experiment's.
+        title: what it holds.
+        protocol: the protocol's name.
+        done: agents on record under these settings.
+        total: agents that belong to it.
+        elsewhere: missing agents that are on record with other simulators or number formats.
+        platforms: these, counted by the options that ask for such records.
+        populations: how many are to be trained.
+        seconds: what they take at the least, at speeds on record for such a device.
+        no_speed: tasks of which no such speed is on record; ``seconds`` is without them.
     """
 
     name: str
@@ -101,16 +122,29 @@ class Progress:
     protocol: str
     done: int
     total: int
-    elsewhere: int
-    populations: int
-    seconds: float | None
+    elsewhere: int = 0
+    platforms: Mapping[str, int] = field(default_factory=dict)
+    populations: int = 0
+    seconds: float = 0.0
+    no_speed: tuple[str, ...] = ()
 
 
-def overview(request: Request, results: str | Path = "results") -> list[Progress]:
-    """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes."""
-    store = Store(Path(results))
+def overview(
+    request: Request, results: str | Path = "results", population: int | None = None, workers: int | None = None
+) -> list[Progress]:
+    """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes.
+
+    Args:
+        request: which experiments, tasks, methods, seeds and settings.
+        results: the store's folder.
+        population: the most agents to train as one batch.
+        workers: populations trained at once; by default ``fitting_workers``.
+    """
+    store, request = Store(Path(results)), on_device(request)
     records = list(store)
-    known = {_digest_on_any_platform(record.identity) for record in records}
+    known: dict[str, set[str]] = {}
+    for record in records:
+        known.setdefault(_digest_on_any_platform(record.identity), set()).add(_platform(record.identity))
     rows = []
     for name in request.experiments or tuple(EXPERIMENTS):
         experiment = find_experiment(name)
@@ -119,7 +153,9 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
             continue
         agents = expand_request(replace(request, experiments=(name,)))
         missing = [agent for agent in agents if not store.has(agent.identity)]
-        jobs = pack(missing)
+        jobs = pack(missing, population)
+        seconds, no_speed = estimate(jobs, records, workers or fitting_workers(jobs))
+        elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
         rows.append(
             Progress(
                 name,
@@ -127,19 +163,34 @@ def overview(request: Request, results: str | Path = "results") -> list[Progress
                 request.protocol,
                 done=len(agents) - len(missing),
                 total=len(agents),
-                elsewhere=sum(_digest_on_any_platform(agent.identity) in known for agent in missing),
+                elsewhere=sum(map(bool, elsewhere)),
+                platforms=Counter(itertools.chain(*elsewhere)),
                 populations=len(jobs),
-                seconds=estimate(jobs, records),
+                seconds=seconds,
+                no_speed=no_speed,
             )
         )
     return rows
+
+
+def platform_options(identity: Mapping[str, Any]) -> str:
+    """The options that ask for an agent's simulator and number format."""
+    return f"--backend {identity['envs']}" + " --tf32" * identity["numerics"]["tf32"]
+
+
+def _platform(identity: Mapping[str, Any]) -> str:
+    """These options, and what of simulator and number format is no option."""
+    dtype = identity["numerics"]["dtype"]
+    others = [dtype] if dtype != "float32" else []
+    versions = [f"{name} {version}" for name, version in identity["physics"].items()]
+    return f"{platform_options(identity)} ({', '.join([*versions, *others])})"
 
 
 def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -> Progress:
     """How far an experiment is that ``damper bench`` fills."""
     total = {(backbone, method) for backbone in experiment.backbones for method in experiment.variants}
     done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
-    return Progress(name, experiment.title, protocol, len(done), len(total), 0, 0, None)
+    return Progress(name, experiment.title, protocol, len(done), len(total))
 
 
 def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
@@ -147,25 +198,32 @@ def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
     return digest({name: value for name, value in identity.items() if name not in ("envs", "physics", "numerics")})
 
 
-def estimate(jobs: Sequence[Job], records: Sequence[Record]) -> float | None:
-    """Seconds for the jobs one after another at the speeds on record; None while nothing like them was run."""
-    total = 0.0
+def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -> tuple[float, tuple[str, ...]]:
+    """Seconds for the jobs, so many at once, at speeds on record for such a device; and tasks that have none.
+
+    Never less than the longest job takes.
+    """
+    seconds, no_speed = [0.0], dict[str, None]()
     for job in jobs:
-        speed = _speed(job.wanted[0], records)
+        speed = _speed(job, records)
         if speed is None:
-            return None
-        total += job.settings.steps / speed
-    return total
+            no_speed[job.wanted[0].identity["task"]] = None
+        else:
+            seconds.append(job.settings.steps / speed)
+    return max(sum(seconds) / workers, max(seconds)), tuple(no_speed)
 
 
-def _speed(agent: AgentSpec, records: Sequence[Record]) -> float | None:
-    """Median steps per second of the most similar populations: same task, then backbone, then method."""
+def _speed(job: Job, records: Sequence[Record]) -> float | None:
+    """Median steps per second of the most similar populations on such a device: same task, then backbone, method."""
     best: tuple[int, list[float]] = (-1, [])
+    wanted, cpu = job.wanted[0].identity, job.settings.device == "cpu"
     for record in records:
         speed, identity = record.run.get("steps_per_second"), record.identity
-        if not speed or identity["task"] != agent.identity["task"]:
+        if not speed or identity["task"] != wanted["task"] or (record.run.get("device", "cpu") == "cpu") != cpu:
             continue
-        score = sum(identity[name] == agent.identity[name] for name in ("backbone", "method", "envs"))
+        if cpu:  # one agent fills it, so that each of five is a fifth as fast
+            speed *= record.run["agents"] / len(job.wanted)
+        score = sum(identity[name] == wanted[name] for name in ("backbone", "method", "envs"))
         if score > best[0]:
             best = (score, [speed])
         elif score == best[0]:

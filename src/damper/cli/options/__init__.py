@@ -105,6 +105,7 @@ def default(words: str, **more: Any) -> Any:
 
 
 Backend = Literal["gymnasium", "envpool"] | None
+BACKEND = "envpool on a GPU for the paper's tasks, else gymnasium"
 ENVS: dict[str, Any] = {"aliases": ("--envs",)}  # its old name
 PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
 Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
@@ -184,7 +185,7 @@ class EngineOptions:
     """Normalise observations by their running mean and deviation, as VecNormalize does."""
     device: Annotated[str | None, default("a GPU where there is one")] = None
     """Where to train, as in torch: cpu, cuda."""
-    backend: Annotated[Backend, default("envpool on a GPU for the paper's tasks, else gymnasium", **ENVS)] = None
+    backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
     """Who steps the environments; envpool does it in C++ threads."""
     env_threads: Annotated[int | None, default("as many as cores; for a worker, its agents' share")] = None
     """EnvPool's threads."""

@@ -22,7 +22,7 @@ class Bench:
 
     what: tyro.conf.Positional[Literal["update", "peers", "scaling", "end-to-end", "floor", "sb3", "all"]] = "all"
     """Which measurement."""
-    device: str = "cpu"
+    device: Annotated[str, default("a GPU where there is one")] = "auto"
     """Where updates run, as in torch: cpu, cuda."""
     mode: Annotated[
         Literal["eager", "compile", "graph", "compile-graph"] | None,

@@ -8,14 +8,16 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import ENVS, LEFT_OUT, PROTOCOL, Backend, EngineOptions, SeedList, default
+from damper.cli.options import BACKEND, ENVS, LEFT_OUT, PROTOCOL, Backend, EngineOptions, SeedList, default
 
 
 @dataclass
 class ReproduceEngineOptions(EngineOptions):
     """Settings of the algorithm and the engine, with Stable-Baselines3's names."""
 
-    backend: Annotated[Backend, default("gymnasium", **ENVS)] = None
+    device: Annotated[str | None, default("a GPU where there is one, here or in the Ray cluster")] = None
+    """Where to train, as in torch: cpu, cuda."""
+    backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
     """Who steps the environments; envpool does it in C++ threads. Records tell the two apart."""
 
 
@@ -59,5 +61,5 @@ class Reproduce:
     ray: Annotated[str | None, default("train here")] = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
     ray_cores: int = 1
-    """Processor cores for each population there; with --device cuda each has a GPU to itself as well."""
+    """Processor cores for each population there; on GPUs each has one to itself as well."""
     engine: ReproduceEngineOptions = field(default_factory=ReproduceEngineOptions)

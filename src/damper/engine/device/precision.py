@@ -7,6 +7,17 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
+from damper.errors import DamperError
+
+
+def check_tf32(device: str, tf32: bool) -> None:
+    """Refuse TF32 on a CPU, which has no such products: a record would name a number format that nothing had."""
+    if tf32 and not device.startswith("cuda"):
+        raise DamperError(
+            f"tf32 must be off on a CPU, which multiplies in float32 alone, but True was given with device={device!r}: "
+            "leave tf32 out, or train on a GPU."
+        )
+
 
 @contextmanager
 def device_context(device: str, tf32: bool) -> Iterator[None]:
