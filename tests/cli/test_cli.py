@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import damper
 from damper.cli import main
 from damper.cli.options import EngineOptions, given, parse
 
@@ -119,6 +120,10 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "CartPole-v1", "--steps", "10"), "continuous"),
         (("train", "Pendulum-v9", "--steps", "10"), "Pendulum-v1"),
         (("train", "MountainCarContinuous-v0"), "steps must be given"),
+        (("train", "--sedes", "5"), "--sedes is no option of damper train: did you mean '--seeds'?"),
+        (("train", "Hoper-v5", "--steps", "100"), "did you mean 'Hopper-v5'?"),
+        (("train", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
+        (("compare", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
         (("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"), "ent_coef must be numbers, or 'auto'"),
         (("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"), "use method 'pave', or name an auxiliary"),
@@ -141,8 +146,33 @@ def test_a_mistake_ends_with_code_2_and_one_sentence(capsys, monkeypatch, tmp_pa
     message = failure(capsys, *words)
     assert sentence in message
     assert message.startswith("damper: ")
-    assert "Traceback" not in message
+    assert "Traceback" not in message and "nothing is learned" not in message
     assert not list(tmp_path.iterdir())
+
+
+def test_a_deleted_working_directory_is_one_sentence(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("os.getcwd", lambda: (_ for _ in ()).throw(FileNotFoundError(2, "No such file")))
+    assert "the working directory must exist, but was deleted" in failure(capsys, "train", "Pendulum-v1")
+
+
+def test_a_misspelt_measurement_is_answered_with_the_closest(capsys):
+    assert "did you mean 'update'?" in " ".join(failure(capsys, "bench", "updat").replace("│", " ").split())
+
+
+def test_a_run_that_cannot_begin_is_not_told_that_nothing_is_learned(caplog, tmp_path):
+    with pytest.raises(damper.DamperError, match="did you mean 'Pendulum-v1'"):
+        damper.train("Pendulum-v9", steps=10, out=tmp_path / "run")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "words", [("Walker2d-v4",), ("HalfCheetah",), ("own.module:Mass-v0",), ("Own", "--backend", "envpool")]
+)
+def test_an_id_that_may_exist_is_left_to_whoever_makes_it(monkeypatch, words):
+    seen = []
+    monkeypatch.setattr("damper.cli.train.run", lambda options: seen.append(options.env))
+    call("train", *words)
+    assert seen == [words[0]]
 
 
 WRITING = {

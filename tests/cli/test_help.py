@@ -20,7 +20,12 @@ from damper.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = re.compile(rf"damper ({'|'.join(COMMANDS)})\b([^`\n#|]*)")
-AUTOMATIC = {"env_threads": "as many as cores", "graph": "True on a GPU", "device": "a GPU", "compile": "on a GPU"}
+AUTOMATIC = {
+    "env_threads": "as many as cores",
+    "graph": "True on a GPU",
+    "device": "a GPU",
+    "compile": "auto: on a GPU",
+}
 AUTOMATIC["backend"] = "envpool on a GPU"
 
 

@@ -41,6 +41,9 @@ def test_help_version_and_typos_import_no_torch():
     for name, summary in COMMANDS.items():
         assert f"{name:<10} {summary}" in asked.stdout
     assert f"damper {damper.__version__}\n" in asked.stdout
+    unknown = python(ASK.format(words=[["train", "Hoper-v5"]]).replace('"numpy", "gymnasium"', ""))
+    assert unknown.returncode == 0, unknown.stderr
+    assert "did you mean 'Hopper-v5'?" in unknown.stderr
     assert "'trian' was given: did you mean 'train'?" in asked.stderr
 
 

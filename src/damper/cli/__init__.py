@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         if not sys.flags.safe_path:
-            sys.path.append(os.getcwd())  # where "myenvs:Mass-v0" looks for myenvs.py, also from the console script
+            sys.path.append(_working_directory())  # where "myenvs:Mass-v0" looks for myenvs.py, also from the script
         _run(*(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except DamperError as error:
@@ -54,6 +54,13 @@ def main(arguments: list[str] | None = None) -> None:
         if error.filename is None:
             raise
         _stop(f"{error.filename}: {error.strerror}.", 2)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise DamperError("the working directory must exist, but was deleted: change to another.") from error
 
 
 def _run(name: str = "--help", *arguments: str) -> None:
@@ -74,11 +81,21 @@ def _run_command(name: str, arguments: tuple[str, ...]) -> None:
     kind = getattr(import_module(f"damper.cli.options.{name}"), name.capitalize())
     options = parse(kind, f"damper {name}", arguments)
     try:
+        if name in ("train", "compare"):
+            _check_env(options.env, options.engine.backend)
         import_module(f"damper.cli.{name}").run(options)
     except MissingExtraError:
         raise
     except DamperError as error:
         raise DamperError(f"{error}\nSee damper {name} --help.") from error
+
+
+def _check_env(env: str, backend: str | None) -> None:
+    """Refuse an unknown id before torch is imported, which takes seconds; EnvPool and modules have ids of their own."""
+    if backend != "envpool" and ":" not in env:
+        from damper.engine.envs.gymnasium_pool import check_registered
+
+        check_registered(env)
 
 
 def _stop(sentence: str, code: int) -> NoReturn:

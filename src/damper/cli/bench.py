@@ -18,7 +18,7 @@ from damper.bench.scaling import scaling
 from damper.bench.update_time import METHODS, update_time, write_timings
 from damper.bench.whole_update import compare_implementations
 from damper.bench.workloads import ExecutionMode, Transitions, random_transitions
-from damper.cli.options.bench import Bench
+from damper.cli.options.bench import PARTS, Bench
 from damper.engine.device.precision import check_tf32
 from damper.engine.run.files import check_folder
 from damper.engine.settings import find_device
@@ -26,7 +26,6 @@ from damper.errors import DamperError, MissingExtraError
 from damper.terminal import quoted, say, show
 
 PAIR = ("plain", "damper")
-PARTS = ("update", "peers", "scaling", "end-to-end", "floor", "sb3")
 
 
 def run(options: Bench) -> None:

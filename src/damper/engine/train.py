@@ -83,17 +83,6 @@ def run_settings(
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
     """Train complete settings into a folder, whose lock the caller holds."""
-    first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
-    if settings.steps < first:
-        logging.getLogger("damper").warning(
-            "nothing is learned in %s steps: learning_starts is %s and train_freq %s, so that the first update comes "
-            "at step %s; give more steps, or a smaller learning_starts.",
-            *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
-        )
-    if unused := settings.unused_settings:
-        logging.getLogger("damper").warning(
-            "backbone %r does not read %s: leave out what has no effect.", settings.backbone, " and ".join(unused)
-        )
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
@@ -102,6 +91,7 @@ def run_settings(
             find_writer()  # before anything is begun
         metrics_writers: list[MetricsWriter] = []
         trainer = Trainer(settings, out)
+        _warn(settings)
         if progress and not trainer.run.finished:
             if settings.backend == "envpool":
                 say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
@@ -114,6 +104,21 @@ def run_settings(
             trainer.evaluations.writers = (board.evaluated,)
         trainer.metrics_writers, trainer.callbacks.functions = tuple(metrics_writers), callbacks
         return trainer.train()
+
+
+def _warn(settings: Settings) -> None:
+    """Tell what will have no effect."""
+    first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
+    if settings.steps < first:
+        logging.getLogger("damper").warning(
+            "nothing is learned in %s steps: learning_starts is %s and train_freq %s, so that the first update comes "
+            "at step %s; give more steps, or a smaller learning_starts.",
+            *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
+        )
+    if unused := settings.unused_settings:
+        logging.getLogger("damper").warning(
+            "backbone %r does not read %s: leave out what has no effect.", settings.backbone, " and ".join(unused)
+        )
 
 
 def default_folder(settings: Settings) -> Path:

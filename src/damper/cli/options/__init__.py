@@ -6,16 +6,16 @@ Here are the options that several commands share.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from damper.errors import DamperError
+from damper.errors import DamperError, did_you_mean
 from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
 from damper.schedules import KINDS as SCHEDULE_KINDS
 
@@ -57,6 +57,25 @@ def integer(word: str) -> int:
     return int(number)
 
 
+def one_of(*words: str) -> PrimitiveConstructorSpec[str]:
+    """One of several words; a misspelt one is answered with the closest."""
+
+    def read(given: list[str]) -> str:
+        (word,) = given
+        if word not in words:
+            hint = did_you_mean(word, words, "choose one of them.")
+            raise ValueError(f"must be one of {', '.join(words)}, but {word!r} was given: {hint}")
+        return word
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=f"{{{','.join(words)}}}",
+        instance_from_str=read,
+        is_instance=lambda value: value in words,
+        str_from_instance=lambda value: [value],
+    )
+
+
 def number_or_schedule(word: str) -> float | str:
     """The number that a word stands for, or the word: whether it is a schedule is found where settings are checked."""
     try:
@@ -82,10 +101,36 @@ def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
         raise DamperError(
             "--overlap must be left out: it was removed, since updates run while the environments step anyway."
         )
+    _check_names(kind, prog, arguments)
     forms = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
     options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
     _check_values(options)
     return options
+
+
+def _check_names(kind: type, prog: str, arguments: Sequence[str]) -> None:
+    """Refuse an unknown option, also where something that is required is missing: the parser names that alone."""
+    known = {"--help", *_names(kind)}
+    for word in arguments:
+        name = word.partition("=")[0].replace("_", "-")
+        if name.startswith("--") and len(name) > 2 and not name.startswith("--tyro-") and name not in known:
+            hint = did_you_mean(name, known, "it describes them.")
+            raise DamperError(f"{word} is no option of {prog}: {hint}\nSee {prog} --help.")
+
+
+def _names(kind: type) -> Iterator[str]:
+    """Every option of a command, and what else it is called."""
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        inner, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if is_dataclass(inner):
+            yield from _names(inner)
+            continue
+        flag = name.replace("_", "-")
+        yield f"--{flag}"
+        if bool in (inner, *get_args(inner)):
+            yield f"--no-{flag}"
+        for note in notes:
+            yield from getattr(note, "aliases", None) or ()
 
 
 def _check_values(options: Any) -> None:
@@ -189,7 +234,7 @@ class EngineOptions:
     """Who steps the environments; envpool does it in C++ threads."""
     env_threads: Annotated[int | None, default("as many as cores; for a worker, its agents' share")] = None
     """EnvPool's threads."""
-    compile: Annotated[bool | None, default("on a GPU, where the run is long enough to pay for it")] = None
+    compile: Annotated[bool | None, default("auto: on a GPU, where the run is long enough to pay for it")] = None
     """Run the update through torch.compile."""
     graph: Annotated[bool | None, default("True on a GPU")] = None
     """Replay the update as CUDA graphs."""

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import LEFT_OUT, default
+from damper.cli.options import LEFT_OUT, default, one_of
+
+PARTS = ("update", "peers", "scaling", "end-to-end", "floor", "sb3")
 
 
 @dataclass
@@ -20,7 +22,7 @@ class Bench:
     distance from what the machine's matrix rate and bandwidth allow. sb3: our SB3 classes beside SB3's.
     """
 
-    what: tyro.conf.Positional[Literal["update", "peers", "scaling", "end-to-end", "floor", "sb3", "all"]] = "all"
+    what: tyro.conf.Positional[Annotated[str, one_of(*PARTS, "all")]] = "all"
     """Which measurement."""
     device: Annotated[str, default("a GPU where there is one")] = "auto"
     """Where updates run, as in torch: cpu, cuda."""

@@ -38,6 +38,16 @@ RESET, STEP = ("obs", "info"), ("obs", "reward", "terminated", "truncated", "inf
 EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d"}
 
 
+def check_registered(env: str) -> None:
+    """Refuse an id that Gymnasium does not have, without making an environment."""
+    try:
+        gymnasium.spec(find_task(env).gymnasium_id)
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
+        raise_unknown(env, gymnasium.registry, "Gymnasium")
+    except gymnasium.error.Error:
+        return  # an id without a version: Gymnasium's make takes the latest
+
+
 def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
     """One environment from a task's name, an id, a spec, or a callable that makes a new one at each call."""
     if isinstance(env, str):
