@@ -175,7 +175,7 @@ def overview(
 
 def platform_options(identity: Mapping[str, Any]) -> str:
     """The options that ask for an agent's simulator and number format."""
-    return f"--backend {identity['envs']}" + " --tf32" * identity["numerics"]["tf32"]
+    return f"--backend {identity['envs']}" + (" --tf32" if identity["numerics"]["tf32"] else "")
 
 
 def _platform(identity: Mapping[str, Any]) -> str:

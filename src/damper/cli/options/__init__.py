@@ -118,7 +118,7 @@ def _check_names(kind: type, prog: str, arguments: Sequence[str]) -> None:
             raise DamperError(f"{word} is no option of {prog}: {hint}\nSee {prog} --help.")
 
 
-def _names(kind: type) -> Iterator[str]:
+def _names(kind: Any) -> Iterator[str]:
     """Every option of a command, and what else it is called."""
     for name, hint in get_type_hints(kind, include_extras=True).items():
         inner, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
