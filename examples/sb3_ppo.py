@@ -25,7 +25,7 @@ from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 import damper
 from damper.engine.run.files import write_json
 from damper.engine.run.provenance import code, hardware
-from damper.report.statistics import summarise
+from damper.report.statistics.estimates import summarise
 from damper.sb3 import PPO, EnvPoolVecEnv
 
 METHODS = {

@@ -9,10 +9,10 @@ import pytest
 from damper.engine.envs.envpool_pool import _import_envpool
 from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
-from damper.experiments.ray_runner import _connect
+from damper.experiments.runners.on_ray import _connect
 from damper.export.files import _extra
-from damper.report.style import import_matplotlib
-from damper.report.theory_figures import draw_theory
+from damper.report.figures.style import import_matplotlib
+from damper.report.figures.theory import draw_theory
 
 
 def import_sb3(tmp_path):

@@ -22,7 +22,7 @@ from damper.experiments.paper_experiments import expand_request
 from damper.experiments.population_plan import pack
 from damper.experiments.records import unpack_trace
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
-from damper.experiments.runner import plan
+from damper.experiments.runners.in_process import plan
 from damper.experiments.store import Store
 from tests.experiments.helpers import TINY, agents_of, invented, tiny
 
@@ -78,7 +78,9 @@ def test_each_record_holds_its_own_agent(done: Path, tmp_path: Path) -> None:
 
 def test_running_twice_changes_nothing(done: Path) -> None:
     before = contents(done)
-    with patch("damper.experiments.runner.run_settings", side_effect=AssertionError("nothing is to be trained")):
+    with patch(
+        "damper.experiments.runners.in_process.run_settings", side_effect=AssertionError("nothing is to be trained")
+    ):
         assert reproduce(tiny(), done / "results", done / "runs", progress=False).there == 2
     assert contents(done) == before
 

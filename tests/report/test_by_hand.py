@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from damper.experiments.paper_experiments import ETAS
-from damper.report.cells import MEASURES, Setup, setups
-from damper.report.findings import findings, late_return
-from damper.report.headline import comparison_table, headline
-from damper.report.page import page
-from damper.report.page_data import page_data
-from damper.report.result_tables import Table, aggregates, eta_rows, main_tables
-from damper.report.tables import latex_results, markdown_results
+from damper.report.pages.findings import findings, late_return
+from damper.report.pages.headline import comparison_table, headline
+from damper.report.pages.html_data import page_data
+from damper.report.pages.html_page import page
+from damper.report.statistics.cells import MEASURES, Setup, setups
+from damper.report.tables.markup import latex_results, markdown_results
+from damper.report.tables.result_tables import Table, aggregates, eta_rows, main_tables
 from tests.experiments.helpers import agents_of, invented
 from tests.report.browser import document, needs_browser
 

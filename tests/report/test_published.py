@@ -14,12 +14,12 @@ from damper.experiments.paper_experiments import EXPERIMENTS
 from damper.experiments.store import Store
 from damper.experiments.timings import read_timings
 from damper.report.build import PAGES, write_report
-from damper.report.cells import setups
-from damper.report.comparisons import claim_level
-from damper.report.findings import findings
-from damper.report.headline import headline
-from damper.report.marked import PLACE, has_place, insert
-from damper.report.ppo import ppo_tables, read_ppo
+from damper.report.claims.comparisons import claim_level
+from damper.report.pages.findings import findings
+from damper.report.pages.headline import headline
+from damper.report.pages.marked import PLACE, has_place, insert
+from damper.report.pages.ppo import ppo_tables, read_ppo
+from damper.report.statistics.cells import setups
 from damper.rules import RULES
 from tests.experiments.helpers import agents_of
 

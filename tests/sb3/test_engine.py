@@ -17,7 +17,7 @@ from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
 from damper.methods import Method, find_method
-from damper.sb3.off_policy import UpdateInputs
+from damper.sb3.common.off_policy import UpdateInputs
 from tests.sb3.models import OURS, quiet
 
 OBS, ACT, ARCH, BATCH = 5, 2, (24, 20), 16

@@ -33,7 +33,7 @@ from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.sb3 import PPO, IndexedRolloutBuffer, ppo
-from damper.sb3.networks import OnPolicyActor, actor_parameters
+from damper.sb3.common.networks import OnPolicyActor, actor_parameters
 from tests.sb3.models import Counter, make, quiet, weights
 from tests.sb3.test_behaviour import Noisy
 

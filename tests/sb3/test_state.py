@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("stable_baselines3")
 from damper.rules import RULES
-from damper.sb3 import off_policy
+from damper.sb3.common import off_policy
 from tests.sb3.models import OURS, THEIRS, make, quiet, weights
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from damper.bench.result import read
 from damper.errors import DamperError
-from damper.report.style import GREY, LOOKS, draw_all, look
+from damper.report.figures.style import GREY, LOOKS, draw_all, look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

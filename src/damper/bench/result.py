@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from damper.engine.run.files import write_bytes
 from damper.engine.run.provenance import code, hardware, versions
 from damper.errors import DamperError
-from damper.report.style import FAINT, GREY, LOOKS, draw_all
+from damper.report.figures.style import FAINT, GREY, LOOKS, draw_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

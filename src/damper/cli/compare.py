@@ -9,11 +9,11 @@ from damper.cli.options.compare import Compare
 from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import MissingExtraError
 from damper.experiments.compare import Comparison, compare
-from damper.report.curves import draw_curves
-from damper.report.episodes import film_evaluations, first_episodes
-from damper.report.tables import markdown_table
-from damper.report.traces import draw_traces
-from damper.report.video import check_video
+from damper.report.figures.curves import draw_curves
+from damper.report.figures.episodes import film_evaluations, first_episodes
+from damper.report.figures.traces import draw_traces
+from damper.report.figures.video import check_video
+from damper.report.tables.markup import markdown_table
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 

@@ -13,9 +13,9 @@ from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
 from damper.filters import parse_filter
-from damper.report.episodes import film_evaluations, first_episodes
-from damper.report.traces import draw_traces
-from damper.report.video import check_video
+from damper.report.figures.episodes import film_evaluations, first_episodes
+from damper.report.figures.traces import draw_traces
+from damper.report.figures.video import check_video
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from damper.bench.figures import draw_bench_figures
 from damper.cli.options.figures import Figures
 from damper.engine.run.files import check_folder
-from damper.report.method_figures import draw_method_figures
-from damper.report.theory_figures import draw_theory
+from damper.report.figures.methods import draw_method_figures
+from damper.report.figures.theory import draw_theory
 from damper.terminal import quoted, say
 
 

@@ -9,7 +9,7 @@ from damper.engine.run.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.store import Store
 from damper.report.build import PAGES, write_report
-from damper.report.marked import has_place
+from damper.report.pages.marked import has_place
 from damper.terminal import counted, quoted, say
 
 

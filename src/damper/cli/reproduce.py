@@ -12,9 +12,9 @@ from damper.cli.options.reproduce import Reproduce
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import EXPERIMENTS, Request, expand_request, find_experiment
-from damper.experiments.ray_runner import cluster_device, run_on_ray
 from damper.experiments.reproduce import Progress, Runner, on_device, overview, platform_options, reproduce
-from damper.experiments.workers import run_jobs
+from damper.experiments.runners.on_ray import cluster_device, run_on_ray
+from damper.experiments.runners.workers import run_jobs
 from damper.terminal import counted, quoted, say, show
 
 

@@ -23,10 +23,10 @@ from damper.experiments.paper_experiments import (
     find_experiment,
 )
 from damper.experiments.population_plan import Job, pack
-from damper.experiments.runner import plan, run_here
+from damper.experiments.runners.in_process import plan, run_here
+from damper.experiments.runners.workers import fitting_workers
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
-from damper.experiments.workers import fitting_workers
 
 _SHOWN = ("device", "compile")  # the execution settings that a record's command names
 Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]

@@ -10,18 +10,18 @@ from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ETAS, ONE_ETA
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
-from damper.report import result_tables as rt
-from damper.report.cells import MEASURES, Setup, setups
-from damper.report.findings import claims_table, comparisons_list, findings
-from damper.report.headline import headline
-from damper.report.marked import insert
-from damper.report.numbers import minus
-from damper.report.page import page
-from damper.report.page_data import page_data
-from damper.report.ppo import draw_ppo, ppo_tables, read_ppo
-from damper.report.result_figures import draw_result_figures
-from damper.report.tables import latex_results, markdown_results, markdown_table
-from damper.report.verdicts import time_verdicts, verdicts
+from damper.report.claims.verdicts import time_verdicts, verdicts
+from damper.report.figures.results import draw_result_figures
+from damper.report.pages.findings import claims_table, comparisons_list, findings
+from damper.report.pages.headline import headline
+from damper.report.pages.html_data import page_data
+from damper.report.pages.html_page import page
+from damper.report.pages.marked import insert
+from damper.report.pages.ppo import draw_ppo, ppo_tables, read_ppo
+from damper.report.statistics.cells import MEASURES, Setup, setups
+from damper.report.statistics.numbers import minus
+from damper.report.tables import result_tables as rt
+from damper.report.tables.markup import latex_results, markdown_results, markdown_table
 
 PAGES = (Path("README.md"), Path("docs/results.md"), Path("docs/ppo.md"))
 

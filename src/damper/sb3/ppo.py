@@ -19,9 +19,9 @@ from damper.interface import Batch
 from damper.methods import Method
 from damper.rules._two_vector import Rule
 from damper.sb3.buffers import indexed, indexed_class
-from damper.sb3.log import Log
-from damper.sb3.mixin import SmoothMixin, init_arguments
-from damper.sb3.networks import OnPolicyActor, actor_parameters, split
+from damper.sb3.common.log import Log
+from damper.sb3.common.mixin import SmoothMixin, init_arguments
+from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
 
 
 class PPO(SmoothMixin, stable_baselines3.PPO):

@@ -16,10 +16,10 @@ from torch import Tensor
 from damper.agents import sac
 from damper.methods import Method
 from damper.rules._two_vector import Rule
-from damper.sb3.log import Log
-from damper.sb3.mixin import init_arguments
-from damper.sb3.networks import Critic, GaussianPolicy
-from damper.sb3.off_policy import OffPolicyMixin, UpdateInputs
+from damper.sb3.common.log import Log
+from damper.sb3.common.mixin import init_arguments
+from damper.sb3.common.networks import Critic, GaussianPolicy
+from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
 _NO_NOISE: Any = {"target": None, "policy": None}  # SB3's actor draws by itself
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from damper.errors import DamperError, MissingExtraError
 from damper.methods import Method
 from damper.rules._two_vector import Rule
-from damper.sb3.mixin import init_arguments
-from damper.sb3.networks import GaussianPolicy
-from damper.sb3.off_policy import UpdateInputs
+from damper.sb3.common.mixin import init_arguments
+from damper.sb3.common.networks import GaussianPolicy
+from damper.sb3.common.off_policy import UpdateInputs
 from damper.sb3.sac import SACMixin
 
 try:

@@ -1,0 +1,116 @@
+"""Populations in this process: train or resume, evaluate, record."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from damper.engine.run.folder import Run
+from damper.engine.run.lock import RunLockedError, run_lock
+from damper.engine.run.provenance import versions
+from damper.engine.settings import EXECUTION, Settings, complete_record
+from damper.engine.train import run_settings
+from damper.errors import DamperError
+from damper.evaluation.evaluate import evaluate
+from damper.experiments.identity import digest, identity, physics
+from damper.experiments.paper_experiments import AgentSpec
+from damper.experiments.population_plan import Job, pack
+from damper.experiments.records import make_record
+from damper.experiments.runners.outcomes import Outcomes
+from damper.experiments.store import Record, Store
+
+
+def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
+    """Train or resume a population and evaluate its agents; None if another process is training it."""
+    check_physics(job)
+    try:
+        with run_lock(folder):
+            return record_run(run_settings(job.settings, folder, progress), job, command)
+    except RunLockedError:
+        return None
+
+
+def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
+    """Run jobs one after another in this process; one that another process is training is skipped."""
+    with Outcomes(store, len(jobs), progress) as outcomes:
+        for job, folder in jobs:
+            outcomes.take(job, partial(run_job, job, folder, command, progress))
+            _release()
+
+
+def _release() -> None:
+    """Give the last population's memory back to the device, where the next one looks for room."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def check_physics(job: Job) -> None:
+    """Refuse to train where the simulators are not the ones that the records would name."""
+    settings, wanted = job.settings, job.wanted[0].identity["physics"]
+    here = physics(settings.env_id, settings.backend, versions())
+    if here != wanted:
+        raise DamperError(f"this machine must simulate with {wanted}, but has {here}: install the same versions there.")
+
+
+def record_run(run: Run, job: Job, command: str) -> list[Record]:
+    """Evaluate a finished run on the fixed seeds: one record per wanted agent."""
+    settings, first = job.settings, job.wanted[0].identity
+    episodes = int(first["episodes"])
+    env = None if settings.env_kwargs else settings.env
+    evaluation = evaluate(run, env, episodes, backend=settings.backend, env_threads=settings.env_threads)
+    by_digest = {agent.digest: agent for agent in job.wanted}
+    manifest, records = run.manifest, []
+    for index, row in enumerate(run.agents):
+        agent_identity = identity(manifest["settings"], row, first["physics"], episodes)
+        agent = by_digest.get(digest(agent_identity))
+        if agent is not None:
+            records.append(make_record(run, evaluation, index, agent_identity, agent.rank, command))
+    return records
+
+
+def plan(missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None) -> list[tuple[Job, Path]]:
+    """Jobs and folders for the missing agents: runs already begun in ``out`` first, new populations for the rest."""
+    left = {agent.digest: agent for agent in missing}
+    jobs: list[tuple[Job, Path]] = []
+    for path in sorted(out.glob("*/*/manifest.json")):
+        run = Run(path.parent)
+        job = _begun(run, left)
+        if job is not None:
+            jobs.append((job, run.path))
+            for agent in job.wanted:
+                del left[agent.digest]
+    return [*jobs, *((job, job.folder(out)) for job in pack(left.values(), max_agents))]
+
+
+def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
+    """The run as a job, if going on with it trains nothing but missing agents (or nothing at all)."""
+    manifest = run.manifest
+    record, some = complete_record(manifest["settings"]), next(iter(left.values()), None)
+    if some is None or set(record) != {f.name for f in fields(Settings)}:
+        return None  # nothing to look for, or a run of a later version of the engine
+    episodes = some.identity["episodes"]
+    installed = physics(record["env"], record["backend"], manifest["versions"])
+    digests = [digest(identity(record, row, installed, episodes)) for row in manifest["agents"]]
+    mine = tuple(left[found] for found in digests if found in left)
+    if not mine or (len(mine) < len(digests) and not manifest["finished"]):
+        return None
+    return Job(_settings(record, mine[0].settings), mine)
+
+
+def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
+    """A manifest's settings, on the device that is asked for now."""
+    content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
+    content["method_settings"] = {name: _tuple(value) for name, value in record["method_settings"].items()}
+    free = {name: getattr(now, name) for name in EXECUTION if name not in ("compile", "graph")}
+    return replace(Settings(**content), **free)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,133 @@
+"""Several populations at once on this machine, one process each: one population seldom fills a GPU."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from damper.engine.device.multi_process_service import multi_process_service
+from damper.engine.envs.envpool_pool import usable_cores
+from damper.engine.run.stop import Stopped, StopSignals
+from damper.errors import DamperError
+from damper.experiments.population_plan import Job
+from damper.experiments.runners.in_process import run_here, run_job
+from damper.experiments.runners.outcomes import Outcomes
+from damper.experiments.store import Record, Store
+from damper.terminal import say
+
+# Eight to eleven populations fill an H200 (57,000 agents' steps per second): more would only share it.
+MOST_ON_A_GPU = 10
+# EnvPool's threads of all populations together, for each core: those of a population sleep while it acts and learns.
+ENV_THREADS_PER_CORE = 1.5
+
+
+def run_jobs(
+    jobs: Sequence[tuple[Job, Path]],
+    store: Store,
+    command: str,
+    progress: bool = True,
+    workers: int | None = None,
+) -> None:
+    """Run jobs in ``workers`` processes, or in this one where that is 1; by default ``fitting_workers``."""
+    count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
+    if count == 1:
+        run_here(jobs, store, command, progress)
+    else:
+        run_in_workers(jobs, store, command, progress, count)
+
+
+def fitting_workers(jobs: Sequence[Job]) -> int:
+    """On a GPU one for each population, at most ten, each with two cores; on a CPU 1, since one population fills it."""
+    return max(1, min(len(jobs), MOST_ON_A_GPU, usable_cores() // 2)) if _on_gpu(jobs) else 1
+
+
+def _on_gpu(jobs: Sequence[Job]) -> bool:
+    return any(job.settings.device != "cpu" for job in jobs)
+
+
+def _with_env_threads(job: Job, agents_at_once: int) -> Job:
+    """The job with its agents' share of the threads for EnvPool, unless it asks for a number of its own."""
+    if job.settings.backend != "envpool" or job.settings.env_threads is not None:
+        return job
+    share = len(job.wanted) / agents_at_once
+    threads = math.ceil(ENV_THREADS_PER_CORE * usable_cores() * share)
+    return replace(job, settings=replace(job.settings, env_threads=threads))
+
+
+def run_in_workers(
+    jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int = 2
+) -> None:
+    """Run jobs in so many processes, the longest first, and keep each one's records as it ends.
+
+    On a GPU they share it through CUDA's multi-process service, so that their kernels run at once. What fails is told
+    when the others are done.
+
+    Args:
+        jobs: populations with their folders.
+        store: where records go.
+        command: what the records say made them.
+        progress: say when a population ends.
+        workers: how many processes; each has its share of the processor cores.
+    """
+    if workers < 1:
+        raise DamperError(f"workers must be at least 1, but {workers} was given.")
+    longest_first = sorted(jobs, key=lambda job: -job[0].settings.steps * len(job[0].wanted))
+    threads = max(1, usable_cores() // workers)
+    agents_at_once = sum(sorted((len(job.wanted) for job, _ in jobs), reverse=True)[:workers])
+    pool = ThreadPoolExecutor(workers)
+    on_gpu = _on_gpu([job for job, _ in jobs])
+    try:
+        with _StopWorkers(), multi_process_service(on_gpu) as shared, Outcomes(store, len(jobs), progress) as outcomes:
+            if on_gpu and not shared and progress:
+                say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
+            waiting = {
+                pool.submit(_run_in_own_process, _with_env_threads(job, agents_at_once), folder, command, threads): job
+                for job, folder in longest_first
+            }
+            for done in as_completed(waiting):
+                outcomes.take(waiting[done], done.result)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _StopWorkers(StopSignals):
+    """Passes a signal on to the workers: every population saves and stops, and no new one begins."""
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        super().receive(number, frame)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise Stopped("stopped; the same command goes on with what was begun.", number)
+
+
+def _prepare(threads: int) -> None:
+    """Set a worker up; Ctrl-C reaches it through the process that started it."""
+    torch.set_num_threads(threads)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> list[Record] | None:
+    """``run_job`` in a process of its own: whatever kills it takes no other population with it."""
+    # A fresh interpreter: a forked one would inherit a CUDA context that it cannot use.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=_prepare, initargs=(threads,)) as process:
+        try:
+            return process.submit(run_job, job, folder, command, False).result()
+        except BrokenProcessPool as error:
+            raise DamperError(
+                "its process was killed, as the system does when memory runs out: with fewer workers or a smaller "
+                "population it needs less, and the same command goes on with it."
+            ) from error
+        except KeyboardInterrupt as error:  # of that process, by a signal: this thread gets none
+            raise DamperError("its process was stopped; the same command goes on with it.") from error

@@ -1,0 +1,1 @@
+"""The paper's claims: each taken apart into comparisons, and what the records say of it."""

@@ -1,0 +1,204 @@
+"""One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
+
+The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
+agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, *within the
+noise* where the interval still allows the claim. Where the paper concedes something (a lower return), a mean on the
+good side is *better than claimed*. Fewer than five seeds are *not enough data*.
+
+A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
+claims the intervals are Bonferroni's: all claims that hold do so together with 95 % confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from damper.experiments.identity import published_settings
+from damper.experiments.paper import paper, title
+from damper.report.statistics.cells import MEASURES, Cell, Setup
+from damper.report.statistics.estimates import LEVEL, Array, Interval, difference, mean_interval, nan_for_none
+from damper.report.statistics.numbers import four_digits, percent, span
+
+HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
+VERDICTS = (HOLDS, LEANS, FAILS, BETTER, OPEN)
+MIN_SEEDS = 5
+# A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
+REACHED_SHARE = 0.9
+CLOSE_MARGIN = 0.05
+
+
+class Check(NamedTuple):
+    """One comparison: what it says with its numbers, the verdict, and whether its interval leaves no doubt."""
+
+    text: str
+    verdict: str
+    sure: bool = False
+
+
+class Side(NamedTuple):
+    """What is compared: a name, and one value per seed, or None where there are not enough."""
+
+    name: str
+    values: Array | None
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(self.values)) if self.values is not None else float("nan")
+
+    @property
+    def spread(self) -> Side:
+        """Its variability: each seed's distance from the median (Brown and Forsythe)."""
+        values = self.values if self.values is None else np.abs(self.values - np.median(self.values))
+        return Side(self.name, values)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where a claim is looked up: a setup, and the η of DAMPER and its ablations if it is not the paper's own."""
+
+    setup: Setup
+    eta: float | None = None
+
+    def cell(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
+        """The cell at the published settings, or with some of them changed."""
+        if self.eta is not None and "eta" in published_settings(method, task, backbone):
+            changed = {"eta": self.eta, **changed}
+        return self.setup.find(backbone, task, method, **changed)
+
+    def side(self, backbone: str, task: str, method: str, measure: str, **changed: float) -> Side:
+        """A cell's seeds, counted by the measure that is compared."""
+        cell = self.cell(backbone, task, method, **changed)
+        values = cell.means(measure) if cell else np.array([])
+        changes = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
+        return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None)
+
+    def gradients(self, backbone: str, task: str, name: str) -> Side:
+        """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""
+        cell = self.cell(backbone, task, "damper")
+        columns = [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
+        values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
+        return Side("DAMPER", values if len(values) >= MIN_SEEDS else None)
+
+
+_LETTERS = {"eta": "η", "weight": "λ"}
+
+
+def place_name(backbone: str, task: str, measure: str) -> str:
+    """Backbone, task and measure of a comparison, as its text begins."""
+    return f"{backbone.upper()} {task} {MEASURES[measure]}"
+
+
+def claim_level(tries: int = 1) -> float:
+    """Confidence of one interval so that claims that hold do so together; ``tries``: a best of so many was picked."""
+    return 1 - (1 - LEVEL) / (len(paper()["claims"]) * tries)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def conjunction(verdicts: Iterable[str]) -> str:
+    """A conjunction: as good as its worst part; one counterexample settles it even before the rest is known."""
+    found = set(verdicts) or {OPEN}
+    return next(word for word in (FAILS, OPEN, LEANS, BETTER, HOLDS) if word in found)
+
+
+def judge(gap: float, interval: Interval, concession: bool = False) -> tuple[str, bool]:
+    """Verdict on a gap that should not be above zero, and whether the interval is all on one side."""
+    if gap <= 0:
+        return (HOLDS, True) if interval.high < 0 else (LEANS, False)
+    return BETTER if concession else FAILS, interval.low > 0
+
+
+# --- comparisons --------------------------------------------------------------------------------------------------
+
+
+def compare(
+    place: str,
+    ours: Side,
+    theirs: Side,
+    expect: str = "lower",
+    by: float = 0.0,
+    words: str = "",
+    concession: bool = False,
+    tries: int = 1,
+) -> Check:
+    """Our mean is lower (higher) than theirs less a share ``by`` of its size.
+
+    Args:
+        place: task and measure in words.
+        ours: the side that the claim is about.
+        theirs: what it is compared with.
+        expect: "lower" or "higher".
+        by: the bound is ``theirs − by · |theirs|``.
+        words: what the bound stands for.
+        concession: the claim admits a weakness, so that the opposite is better than claimed.
+        tries: of how many candidates the better side was picked.
+    """
+    if ours.values is None or theirs.values is None:
+        return Check(f"{place}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured", OPEN)
+    bound = theirs.values * (1 - by * np.sign(theirs.mean))
+    gap, interval = difference(ours.values, bound, claim_level(tries))
+    assert interval is not None
+    sign = 1 if expect == "lower" else -1
+    turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
+    verdict, sure = judge(sign * gap, turned, concession)
+    text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
+    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))} ") + span(gap, interval)
+    return Check(text + _doubt(verdict, sure), verdict, sure)
+
+
+def close(place: str, ours: Side, theirs: Side) -> Check:
+    """Our mean is within 5 % of theirs: holds if the whole interval is, leans if the mean is."""
+    words = _note(f"close: within {percent(CLOSE_MARGIN)}")
+    if ours.values is None or theirs.values is None:
+        return Check(f"{place}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
+    gap, interval = difference(ours.values, theirs.values, claim_level())
+    assert interval is not None
+    margin = CLOSE_MARGIN * abs(theirs.mean)
+    verdict, sure = FAILS, interval.low > margin or interval.high < -margin
+    if abs(gap) <= margin:
+        sure = -margin <= interval.low and interval.high <= margin
+        verdict = HOLDS if sure else LEANS
+    text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{words}; "
+    return Check(text + f"gap {span(gap, interval)}" + _doubt(verdict, sure), verdict, sure)
+
+
+def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Check:
+    """Our mean is lower (higher) than a fixed number."""
+    if ours.values is None:
+        return Check(f"{place}, {words}: not yet measured", OPEN)
+    interval = mean_interval(ours.values, claim_level())
+    assert interval is not None
+    sign = 1 if expect == "lower" else -1
+    ends = sorted(sign * (end - bound) for end in interval)
+    verdict, sure = judge(sign * (ours.mean - bound), Interval(*ends))
+    return Check(f"{place} {span(ours.mean, interval)}, {words}" + _doubt(verdict, sure), verdict, sure)
+
+
+def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
+    """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
+    checks = [compare(place, ours, rival, expect, **how) for rival in rivals]
+    known = [(check, rival.mean) for check, rival in zip(checks, rivals, strict=True) if check.verdict != OPEN]
+    if not known:
+        there = sum(side.values is not None for side in (ours, *rivals))
+        names = ", ".join(rival.name for rival in rivals) if len(rivals) < 7 else f"{len(rivals)} others"
+        words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
+        return Check(f"{place}: {ours.name} {expect} than {names}{words}", OPEN)
+    sign, order = 1 if expect == "lower" else -1, (FAILS, LEANS, BETTER, HOLDS)
+    worst, _ = min(known, key=lambda pair: (order.index(pair[0].verdict), not pair[0].sure, sign * pair[1]))
+    missing = len(rivals) - len(known)
+    rest = f" (least favourable of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
+    return worst._replace(text=worst.text + rest, verdict=conjunction(check.verdict for check in checks))
+
+
+def _note(words: str) -> str:
+    return f" ({words})" if words else ""
+
+
+def _doubt(verdict: str, sure: bool) -> str:
+    return ", within the noise" if verdict in (FAILS, BETTER) and not sure else ""

@@ -1,0 +1,46 @@
+"""What the records say about each of the paper's claims: the conjunction of its comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from damper.experiments.paper import paper
+from damper.experiments.timings import Timing
+from damper.report.claims.comparisons import FAILS, Check, Evidence, conjunction
+from damper.report.claims.policy_claims import CLAIMS
+from damper.report.claims.time_claims import TIME_CLAIMS
+from damper.report.statistics.cells import Setup
+
+Found = TypeVar("Found")
+
+
+class Verdict(NamedTuple):
+    """A claim of the paper and what the records say about it."""
+
+    id: str
+    text: str
+    verdict: str
+    checks: list[Check]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it fails by means alone: every interval that it fails by still allows the claim."""
+        return self.verdict == FAILS and not any(check.sure for check in self.checks if check.verdict == FAILS)
+
+
+def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
+    """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
+    return _judge(CLAIMS, Evidence(setup, eta))
+
+
+def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
+    """The claims about update times."""
+    return _judge(TIME_CLAIMS, timings)
+
+
+def _judge(claims: Mapping[str, Callable[[Found], Iterator[Check]]], found: Found) -> list[Verdict]:
+    """The claims' verdicts, in the order in which ``paper.json`` lists them."""
+    texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
+    checks = {name: list(claims[name](found)) for name in texts if name in claims}
+    return [Verdict(name, texts[name], conjunction(c.verdict for c in own), own) for name, own in checks.items()]

@@ -1,0 +1,1 @@
+"""Figures and videos: of results, of runs, of the theory, all in one style."""

@@ -1,0 +1,316 @@
+"""What the results page says about the records, written from them, so that it cannot drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from damper.experiments.paper import printed, title
+from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
+from damper.experiments.timings import Timing
+from damper.report.claims.comparisons import FAILS, HOLDS, MIN_SEEDS, OPEN, VERDICTS, claim_level
+from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
+from damper.report.pages.headline import change_text, comparison_table, takeaway
+from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
+from damper.report.statistics.estimates import difference, mean_interval, starts_error
+from damper.report.statistics.numbers import number, percent, span, with_interval
+from damper.report.tables.markup import markdown_table
+from damper.report.tables.result_tables import code
+from damper.tasks import PAPER_TASKS
+
+
+def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
+    """Everything with a number in it that the results page says."""
+    main = main_setups(found)
+    if not main:
+        return "No records yet.\n"
+    results = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings), *_etas(main)]
+    caveats = [*_protocols(main), *_precision(found), *_units(found), _starts(main), _end_of_training(main)]
+    return "\n".join([*results, *caveats, _code(main)])
+
+
+def _extent(found: Sequence[Setup]) -> str:
+    """How much of the paper's main tables is there."""
+    full = {}
+    for setup in main_setups(found):
+        cells = [cell for cell in setup.cells if cell.published and cell.method in TABLE_METHODS]
+        full[setup.protocol] = sum(len(cell.seeds) >= MIN_SEEDS for cell in cells)
+    stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in full.items()) or "none"
+    whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
+    parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
+    parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds.")
+    frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
+    parts.append(f"{frozen or 'None'} of the agents diverged.")
+    return " ".join(parts) + "\n"
+
+
+# --- claims -------------------------------------------------------------------------------------------------------
+
+
+def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
+    judged: dict[str, list[Verdict]] = {}
+    for setup in main:
+        judged[f"`{setup.protocol}`"] = verdicts(setup)
+        judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
+    yield "### The paper's claims\n"
+    timed = time_verdicts(timings)
+    yield (
+        f"{_settled(judged)} {len(timed)} more claims are about time.\n\n"
+        "*Leans*: the means agree with the claim, an interval includes zero. *Fails, within the noise*: a mean "
+        "contradicts it, the interval still allows it. *Not enough data*: a comparison lacks five seeds. Claims that "
+        f"hold do so together with 95 % confidence, so each interval has {percent(claim_level(), 1)} and is wider than "
+        "those elsewhere on this page ([how](statistics.md)).\n"
+    )
+    yield markdown_table(["judged by", "verdicts"], [[name, _tally(own)] for name, own in judged.items()])
+    yield from _decided(judged)
+    yield from _undecided(next(iter(judged.values())))
+    yield "Claims about time belong to the machines on which updates were timed:\n"
+    yield markdown_table(
+        ["claim", "verdict", "comparisons"], [[one.text, verdict_text(one), _by(one)] for one in timed]
+    )
+
+
+def _settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
+    """How many claims have a verdict beyond the noise, in any way of judging."""
+    ways = list(zip(*judged.values(), strict=True))
+    held = sum(any(verdict.verdict == HOLDS for verdict in own) for own in ways)
+    failed = sum(any(verdict.verdict == FAILS and not verdict.doubtful for verdict in own) for own in ways)
+    counts = f"{held or 'none'} held and {failed or 'none'} failed beyond the noise"
+    return f"**Of {len(ways)} claims about trained policies {counts} so far**, in any of the columns below."
+
+
+def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
+    """The claims that some records decide, with the comparisons that decided the first of the verdicts."""
+    rows = []
+    for own in zip(*judged.values(), strict=True):
+        first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
+        if first is not None:
+            words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
+            rows.append([first.text, *words, _by(first)])
+    if rows:
+        yield "Claims with a verdict; the last column has the comparisons behind the first one of the row:\n"
+        yield markdown_table(["claim", *judged, "comparisons"], rows)
+
+
+def _by(verdict: Verdict) -> str:
+    """The comparisons that decided a verdict, with their numbers."""
+    texts = [check.text for check in verdict.checks if check.verdict == verdict.verdict != OPEN]
+    return f"<small>{'<br>'.join(texts)}</small>" if texts else ""
+
+
+def _undecided(judged: Sequence[Verdict]) -> Iterator[str]:
+    """The claims that wait for records, with what is known of them."""
+    waiting = [f"- {verdict.text}{_so_far(verdict)}" for verdict in judged if verdict.verdict == OPEN]
+    if waiting:
+        yield "Waiting for records; [the tables](results/tables.md) have every comparison with its gap:\n"
+        yield "\n".join(waiting) + "\n"
+
+
+def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
+    """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
+    claims = next(iter(judged.values()))
+    rows = [[claim.text, *(verdict_text(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
+    return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
+
+
+def _tally(judged: Sequence[Verdict]) -> str:
+    counts, noisy = _counts(verdict.verdict for verdict in judged), sum(verdict.doubtful for verdict in judged)
+    return counts.replace(FAILS, f"{FAILS} ({noisy} within the noise)") if noisy else counts
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """A verdict as the tables show it."""
+    if verdict.verdict != OPEN:
+        return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "")
+    return OPEN + _so_far(verdict)
+
+
+def _so_far(verdict: Verdict) -> str:
+    known = _counts(check.verdict for check in verdict.checks if check.verdict != OPEN)
+    return f" (so far, of {len(verdict.checks)} comparisons: {known})" if known else ""
+
+
+def _counts(words: Iterable[str]) -> str:
+    """How many there are of each word."""
+    found = list(words)
+    return ", ".join(f"{found.count(word)} {word}" for word in VERDICTS if word in found)
+
+
+def comparisons_list(judged: Sequence[Verdict]) -> str:
+    """Every comparison that is known, claim by claim."""
+    lines = []
+    for verdict in judged:
+        known = [check for check in verdict.checks if check.verdict != OPEN]
+        lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if known else []
+        lines += [f"    - {check.verdict}: {check.text}" for check in known]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def _pairs(setup: Setup) -> str:
+    table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
+    said = f"{takeaway(setup)} Changes are of plain's mean, with 95 % intervals. Settings: `{setup.title}`.".strip()
+    return f"### DAMPER beside plain, `{setup.protocol}`\n\n{said}\n\n{table}"
+
+
+def _etas(main: Sequence[Setup]) -> Iterator[str]:
+    """Return and smoothness over η, where a task's sweep is complete."""
+    rows, ends = [], []
+    for setup in main:
+        for task in setup.tasks("td3"):
+            swept = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
+            cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= MIN_SEEDS]
+            if len(cells) < len(ETAS):
+                continue
+            changes = (f"{MEASURES[measure]} {change_text(cells[0], cells[-1], measure)}" for measure in COMPARED)
+            ends.append(f"`{setup.protocol}` {task}, TD3: {', '.join(changes)}")
+            for measure in COMPARED:
+                place = f"`{setup.protocol}` {task}, TD3, {MEASURES[measure]}"
+                seeds = [cell.means(measure) for cell in cells]
+                rows.append([place, *(with_interval(own.mean(), mean_interval(own), measure) for own in seeds)])
+    if rows:
+        yield f"### What η did\n\nFrom η = {ETAS[0]:g} to {ETAS[-1]:g}, {'; '.join(ends)}.\n"
+        yield "Means of the seeds with their 95 % intervals:\n"
+        yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
+
+
+def _protocols(main: Sequence[Setup]) -> Iterator[str]:
+    """What the two published settings make of the same method."""
+    if len(main) < 2:
+        return
+    one, other = main[:2]
+    rows: list[list[str]] = []
+    for cell in _plain_and_damper(one):
+        twin = other.find(cell.backbone, cell.task, cell.method)
+        rows += _gaps(one, cell, twin) if twin else []
+    if rows:
+        yield f"### Where the protocols disagree\n\nThe same method under both published settings. {_apart(rows)}\n"
+        header = ["cell", f"`{one.protocol}`", f"`{other.protocol}`", "difference"]
+        yield markdown_table(header, [[row[0].removeprefix(f"`{one.protocol}` "), *row[1:]] for row in rows])
+
+
+def _precision(found: Sequence[Setup]) -> Iterator[str]:
+    """Setups that differ in TF32 alone."""
+    rows: list[list[str]] = []
+    for a in found:
+        for b in found:
+            same = (a.protocol, a.deviations, a.envs, a.episodes) == (b.protocol, b.deviations, b.envs, b.episodes)
+            if not same or {**a.numerics, "tf32": False} != b.numerics or not a.numerics["tf32"]:
+                continue
+            for cell in b.cells:
+                other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
+                rows += _gaps(a, other, cell) if other else []
+    if rows:
+        yield f"### TF32 beside float32\n\nThe same agents trained both ways. {_apart(rows)}\n"
+        yield markdown_table(["cell", "TF32", "float32", "difference"], rows)
+
+
+def _units(found: Sequence[Setup]) -> Iterator[str]:
+    """Cells that differ in the units of the temporal loss alone."""
+    rows: list[list[str]] = []
+    for setup in found:
+        for cell in setup.cells:
+            changed = cell.settings.get("units") == "environment"
+            other = setup.find(cell.backbone, cell.task, cell.method) if changed else None
+            rows += _gaps(setup, cell, other) if other else []
+    if rows:
+        yield (
+            "### Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
+            f"as everywhere else here ([why it matters](methods/temporal.md#units)). {_apart(rows)}\n"
+        )
+        yield markdown_table(["cell", "environment's", "policy's", "difference"], rows)
+
+
+def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
+    """A row per measure: two cells' means, and the difference."""
+    for measure in COMPARED:
+        gap, interval = difference(one.means(measure), other.means(measure))
+        place = f"{_place(setup, one)}, {MEASURES[measure]}"
+        values = [number(cell.mean(measure), measure) for cell in (one, other)]
+        text = span(gap, interval) if interval else number(gap, measure)
+        apart = interval is not None and (interval.low > 0 or interval.high < 0)
+        yield [place, *values, f"**{text}**" if apart else text]
+
+
+def _apart(rows: Sequence[Sequence[str]]) -> str:
+    """The result of a table of differences, in a sentence."""
+    apart = sum(row[-1].startswith("**") for row in rows)
+    where = f"{apart} of {len(rows)} rows, in bold" if apart else f"none of {len(rows)} rows"
+    return f"The 95 % interval of the difference excludes zero in {where}; by chance 1 in 20 would."
+
+
+def _plain_and_damper(setup: Setup) -> list[Cell]:
+    """The cells that the page comments on: both methods at their published settings."""
+    return [cell for cell in setup.cells if cell.published and cell.method in ("plain", "damper")]
+
+
+def _place(setup: Setup, cell: Cell) -> str:
+    """Protocol, task, backbone and, unless it is plain, the method."""
+    method = "" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}"
+    return f"`{setup.protocol}` {cell.task}, {cell.backbone.upper()}{method}"
+
+
+def _starts(main: Sequence[Setup]) -> str:
+    """What other start states could do to a mean, beside its distance from the paper's."""
+    rows, far = [], 0
+    for setup in main:
+        for cell in _plain_and_damper(setup):
+            theirs = printed(cell.backbone, cell.method, cell.task, "return")
+            error, mean = starts_error(cell.scores("return")), cell.mean("return")
+            seeds = cell.means("return")
+            if theirs is not None and error is not None and len(seeds) > 1:
+                own = float(seeds.std(ddof=1)) / len(seeds) ** 0.5
+                far += abs(mean - theirs.mean) > 2 * (error**2 + own**2) ** 0.5
+                values = (mean, theirs.mean, mean - theirs.mean, error, own)
+                *texts, starts, spread = (number(value, "return", mean) for value in values)
+                rows.append([_place(setup, cell), *texts, f"±{starts}", f"±{spread}"])
+    return (
+        f"### Beside the paper's returns\n\n{far} of {len(rows)} means are further from the paper's than twice their "
+        "own standard error, which has two parts: the choice of ten starts and that of the seeds. A smaller distance "
+        "says nothing, and the paper's means have errors of their own. All other intervals on this page are "
+        "conditional on the ten fixed starts, which every policy here sees.\n\n"
+        + markdown_table(["cell", "return", "the paper's", "distance", "error: starts", "error: seeds"], rows)
+    )
+
+
+def _end_of_training(main: Sequence[Setup]) -> str:
+    """One policy per seed is evaluated, the last one; whether it is a fair sample shows in the training before it."""
+    rows = []
+    for setup in main:
+        for cell in _plain_and_damper(setup):
+            late = [late_return(record.curve) for record in cell.records]
+            if None in late:
+                continue
+            trained, evaluated = np.array(late, float), cell.means("return")
+            scale = float(np.abs(evaluated).max())
+            seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
+            means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))
+            rows.append([_place(setup, cell), *(f"{m} ({own})" for m, own in zip(means, seeds, strict=True))])
+    return (
+        "### Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. Beside it: the mean "
+        "return of the training episodes in the last tenth of the steps, with exploration, of many policies. Where one "
+        "seed falls far below its own training, its last policy is no fair sample of it; where both are low, it "
+        "learned little. Seeds in brackets.\n\n"
+        + markdown_table(["cell", "evaluated: mean (seeds)", "end of training: mean (seeds)"], rows)
+    )
+
+
+def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
+    """The mean training return in the last tenth of the steps; None if nothing ended there."""
+    steps, returns = curve.get("step", ()), curve.get("return", ())
+    known = [r for s, r in zip(steps, returns, strict=False) if r is not None and s and s > 0.9 * (steps[-1] or 0)]
+    return sum(known) / len(known) if known else None
+
+
+def _code(main: Sequence[Setup]) -> str:
+    lines = [
+        f"- `{setup.protocol}`, {task}, {backbone.upper()}: {code(cells)}"
+        for setup in main
+        for backbone in BACKBONES
+        for task in setup.tasks(backbone)
+        if (cells := [cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)])
+    ]
+    return "### Code behind the tables\n\n" + "\n".join(lines) + "\n"

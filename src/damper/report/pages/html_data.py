@@ -1,0 +1,182 @@
+"""The data of ``report.html``: a pure function of the records, rounded to the digits that can be seen."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from damper.errors import DamperError
+from damper.experiments.identity import published_settings
+from damper.experiments.paper import printed, title
+from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
+from damper.experiments.records import DIAGNOSTIC_CURVES, round_digits
+from damper.experiments.store import Record
+from damper.experiments.timings import Timing
+from damper.report.claims.comparisons import claim_level
+from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
+from damper.report.statistics.cells import MEASURES, Cell, Setup
+from damper.report.statistics.estimates import nan_for_none
+from damper.report.tables.result_tables import (
+    COST_HEADER,
+    ONE_ETA_LABEL,
+    SPEED_HEADER,
+    aggregates,
+    code,
+    cost_tables,
+    speed_rows,
+)
+
+
+def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
+    """Everything that the page needs; provenance is kept once and referred to by number."""
+    sources: list[dict[str, Any]] = []
+    cost = [{"caption": table.caption, "header": COST_HEADER, "rows": table.rows} for table in cost_tables(timings)]
+    return {
+        "setups": [_setup(setup, found, sources) for setup in found],
+        "sources": sources,
+        "measures": MEASURES,
+        "order": list(MEASURES),
+        "table": list(TABLE_METHODS),
+        "etas": list(ETAS),
+        "weights": list(WEIGHTS),
+        "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
+        "level": claim_level(),
+        "cost": cost,
+        "timeClaims": [_claim(verdict) for verdict in time_verdicts(timings)],
+    }
+
+
+def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
+    """A claim; judged with η = 1 as well where that makes a difference to what is compared."""
+    checks = [[check.text, check.verdict] for check in verdict.checks]
+    own = {"verdict": verdict.verdict, "doubtful": verdict.doubtful, "checks": checks}
+    other = _claim(one) if one and one.checks != verdict.checks else None
+    return {"id": verdict.id, "text": verdict.text, **own, "one": other}
+
+
+def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "key": setup.key,
+        "title": setup.title,
+        "protocol": setup.protocol,
+        "custom": bool(setup.deviations),
+        "agents": setup.agents,
+        "episodes": setup.episodes,
+        "others": [f"{other.agents} agents: {other.title}" for other in every if other is not setup],
+        "cells": [_cell(setup, cell, sources) for cell in setup.cells],
+        "claims": [_claim(own, one) for own, one in zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True)],
+        "code": {
+            backbone: {
+                task: code(c for c in setup.cells if (c.backbone, c.task) == (backbone, task) and c.published)
+                for task in setup.tasks(backbone)
+            }
+            for backbone in BACKBONES
+        },
+        "aggregates": [
+            {
+                "backbone": a.backbone,
+                "measure": a.measure,
+                "method": a.method,
+                "tasks": a.tasks,
+                "improvement": rounded(a.improvement),
+                "change": rounded(a.change) if a.change else None,
+            }
+            for a in aggregates(setup)
+        ],
+        "speed": {"header": SPEED_HEADER, "rows": speed_rows(setup)},
+    }
+
+
+def _cell(setup: Setup, cell: Cell, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    summaries = {name: cell.summary(name) for name in MEASURES}
+    papers = {name: printed(cell.backbone, cell.method, cell.task, name) for name in ("return", "smoothness")}
+    return {
+        "backbone": cell.backbone,
+        "task": cell.task,
+        "method": cell.method,
+        "title": title(cell.method, cell.backbone),
+        "label": label(cell),
+        "settings": cell.settings,
+        "published": cell.published,
+        "oneEta": cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
+        "seeds": cell.seeds,
+        "frozen": cell.frozen,
+        "values": {
+            # More digits than are shown: rounded twice, a last digit could differ from the tables'.
+            name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None)), s.median), 9)
+            for name, s in summaries.items()
+            if s is not None
+        },
+        "paper": {name: list(value) for name, value in papers.items() if value and cell.published},
+        "agents": [_agent(record, sources) for record in cell.records],
+        "curve": _curve(cell),
+        "traces": [trace for record in cell.records if cell.published and (trace := _trace(record)) is not None],
+    }
+
+
+def label(cell: Cell) -> str:
+    """The method, with what differs from its published settings."""
+    own: Mapping[str, Any] = {}
+    with suppress(DamperError):  # a method that this installation does not have: all its settings are told
+        own = published_settings(cell.method, cell.task, cell.backbone)
+    always = {"weight"} if cell.method == "scalarization" else set()
+    letters = {"eta": "η", "weight": "λ"}
+    changed = [f"{letters.get(n, n)}={v}" for n, v in cell.settings.items() if n in always or own.get(n) != v]
+    return " ".join([title(cell.method, cell.backbone), *changed])
+
+
+def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """One seed's means, and where they came from."""
+    source = {
+        "command": record.command,
+        "commit": record.commit,
+        "code": record.code,
+        "versions": dict(record.versions),
+        "hardware": dict(record.hardware),
+    }
+    if source not in sources:
+        sources.append(source)
+    means = {name: _mean(record.episodes[name]) for name in MEASURES}
+    run = {name: record.run.get(name) for name in ("agents", "seconds", "steps_per_second", "device", "compile")}
+    resumed = len(record.run.get("resumed", []))
+    return {
+        "seed": record.identity["seed"],
+        "means": means,
+        "frozen": record.frozen,
+        "run": {**run, "resumed": resumed},
+        "source": sources.index(source),
+        "digest": record.digest,
+    }
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    numbers = nan_for_none(values)
+    return rounded(float(numbers.mean())) if len(numbers) else None
+
+
+def _curve(cell: Cell) -> dict[str, Any]:
+    """The cell's curves as JSON; of diagnostics the mean alone."""
+    steps, curves = cell.curves()
+    if not steps:
+        return {}
+    shown = {name: values[:1] if name in DIAGNOSTIC_CURVES else values for name, values in curves.items()}
+    return {"step": steps, **{name: [rounded(row.tolist()) for row in rows] for name, rows in shown.items()}}
+
+
+def _trace(record: Record) -> dict[str, Any] | None:
+    """A record's trace for the page: 16-bit levels without compression, which every browser can read at once."""
+    if record.trace is None:
+        return None
+    raw = zlib.decompress(base64.b64decode(record.trace["data"]))
+    kept = {name: record.trace[name] for name in ("shape", "low", "high", "seed")}
+    return {"agent": record.identity["seed"], **kept, "data": base64.b64encode(raw).decode()}
+
+
+def rounded(value: Any, digits: int = 5) -> Any:
+    """A number, or each of a sequence, to so many significant digits; None for what is not finite."""
+    return (
+        [round_digits(one, digits) for one in value] if isinstance(value, tuple | list) else round_digits(value, digits)
+    )

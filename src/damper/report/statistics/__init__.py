@@ -1,0 +1,1 @@
+"""Records sorted into cells, and what their seeds tell: means, intervals, differences, and how numbers are written."""

@@ -1,0 +1,48 @@
+"""Numbers as the tables and texts write them."""
+
+from __future__ import annotations
+
+from damper.report.statistics.estimates import Interval
+
+
+def number(value: float, measure: str, like: float | None = None) -> str:
+    """A value as the paper writes it: returns by their size, smoothness to three digits; a spread ``like`` its mean."""
+    if measure in ("return", "length"):
+        size = abs(value if like is None else like)
+        form = "{:.0f}" if size >= 1000 else "{:.1f}" if size >= 20 else "{:.2f}"
+    else:
+        form = "{:.3f}" if measure == "smoothness" else "{:.4f}"
+    return minus(form.format(value))
+
+
+def with_interval(value: float, interval: Interval | None, measure: str) -> str:
+    """A measure's value, and below it the bounds of its interval, if there is one."""
+    if interval is None:
+        return number(value, measure)
+    low, high = (number(bound, measure, value) for bound in interval)
+    return f"{number(value, measure)}<br><small>{low} to {high}</small>"
+
+
+def four_digits(value: float) -> str:
+    """Four significant digits; what is left of zero by rounding is zero."""
+    return minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) > 1e-12 else "0")
+
+
+def span(value: float, interval: Interval) -> str:
+    """A value with its bounds, four digits each."""
+    return f"{four_digits(value)} [{four_digits(interval.low)}, {four_digits(interval.high)}]"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in per cent."""
+    return minus(f"{100 * share:.{digits}f} %")
+
+
+def signed(share: float) -> str:
+    """A change in per cent; a small one to a tenth."""
+    return ("+" if share > 0 else "") + percent(share, 1 if abs(share) < 0.095 else 0)
+
+
+def minus(text: str) -> str:
+    """A number's text with a minus sign in the place of a hyphen."""
+    return text.replace("-", "−")

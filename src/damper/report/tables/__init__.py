@@ -1,0 +1,1 @@
+"""The paper's tables from cells, in Markdown and LaTeX."""

@@ -1,0 +1,96 @@
+"""Result tables in Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from damper.report.claims.comparisons import MIN_SEEDS
+from damper.report.statistics.numbers import number
+from damper.report.tables.result_tables import Entry, Table
+
+NUMBER = re.compile(r"(\*\*|<small>|paper )*[−+±]?\d")
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown, columns of numbers right and of words left; a bar within a cell, as in |Δa|, would end the cell."""
+    rule = ["---:" if i and _are_numbers([row[i] for row in rows]) else "---" for i in range(len(header))]
+    cells = ([cell.replace("\n", " ").replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
+    lines = ("| " + " | ".join(row) + " |" for row in cells)
+    return "\n".join(lines) + "\n"
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether more than half of the cells that say something begin with a number."""
+    said = [cell for cell in cells if cell.strip("– ")]
+    return 2 * sum(bool(NUMBER.match(cell)) for cell in said) > len(said)
+
+
+def markdown_results(table: Table) -> str:
+    """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread)."""
+    rows = [[name, *(_markdown_entry(entry, table.measure) for entry in entries)] for name, entries in table.rows]
+    code = f"\n<small>Code: {table.code}.</small>\n" if table.code else ""
+    return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows) + code
+
+
+def _markdown_entry(entry: Entry, measure: str) -> str:
+    lines = []
+    if entry.ours:
+        mean, spread = _numbers(entry, measure)
+        lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
+        lines += [f"<small>{seeds}</small>"] if (seeds := _each(entry, measure)) else []
+    if entry.paper:
+        printed = number(entry.paper.mean, measure)
+        spread = f" ({number(entry.paper.std, measure, entry.paper.mean)})" if entry.paper.std is not None else ""
+        lines.append(f"<small>paper {printed}{spread}</small>")
+    return "<br>".join(lines)
+
+
+def _numbers(entry: Entry, measure: str) -> tuple[str, str]:
+    """Mean, and both spreads in brackets."""
+    assert entry.ours is not None
+    spreads = [number(s, measure, entry.ours.mean) for s in (entry.ours.over_seeds, entry.ours.pooled) if s is not None]
+    return number(entry.ours.mean, measure), f"({'; '.join(spreads)})" if spreads else ""
+
+
+def _each(entry: Entry, measure: str) -> str:
+    """Median and the value of every seed: one seed can carry a mean."""
+    assert entry.ours is not None
+    each = [number(value, measure, entry.ours.mean) for value in entry.ours.values]
+    return f"median {number(entry.ours.median, measure, entry.ours.mean)} of {', '.join(each)}" if len(each) > 1 else ""
+
+
+def _seeds(entry: Entry) -> str:
+    """Say where a cell does not rest on five sound seeds."""
+    assert entry.ours is not None
+    notes = [] if entry.ours.seeds == MIN_SEEDS else [f"n={entry.ours.seeds}"]
+    notes += ["†"] if entry.frozen else []
+    return f" {' '.join(notes)}" if notes else ""
+
+
+_ESCAPES = {"−": "$-$", "×": r"$\times$", "η": r"$\eta$", "λ": r"$\lambda$", "Δ": r"$\Delta$", "†": r"\textdagger{}"}
+_ESCAPES |= {character: f"\\{character}" for character in "%&#_"}
+
+
+def latex(text: str) -> str:
+    """Text with LaTeX's special characters written its way."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def latex_results(table: Table) -> str:
+    """A results table in LaTeX (booktabs): mean over both spreads, the best in bold."""
+    lines = [r"\begin{table}[t]", rf"\caption{{{latex(table.caption)}. Mean (over seeds; pooled over episodes).}}"]
+    lines += [rf"\label{{tab:{table.name}}}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
+    lines += [r"\toprule", " & ".join(["Method", *(latex(column) for column in table.columns)]) + r" \\", r"\midrule"]
+    for name, entries in table.rows:
+        cells = [_latex_entry(entry, table.measure) for entry in entries]
+        lines.append(" & ".join([latex(name), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _latex_entry(entry: Entry, measure: str) -> str:
+    if not entry.ours:
+        return "--"
+    mean, spread = _numbers(entry, measure)
+    shown = rf"\textbf{{{latex(mean)}}}" if entry.best else latex(mean)
+    return rf"\shortstack{{{shown}{latex(_seeds(entry))}\\{{\scriptsize {latex(spread)}}}}}"

@@ -1,0 +1,282 @@
+"""The paper's tables filled from records, beside the paper's own numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from damper.experiments.identity import published_settings
+from damper.experiments.paper import Printed, paper, printed, title
+from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
+from damper.experiments.timings import Timing, ratio_of_rounds
+from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup
+from damper.report.statistics.estimates import Summary, probability_of_improvement, relative_change
+from damper.report.statistics.numbers import number
+from damper.tasks import PAPER_TASKS
+
+ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
+
+
+class Entry(NamedTuple):
+    """One place in a table: what was measured, what the paper prints, whether it is the best of its column."""
+
+    ours: Summary | None
+    paper: Printed | None
+    best: bool = False
+    frozen: bool = False
+
+
+class Table(NamedTuple):
+    """Rows of entries with their labels; ``measure`` says how to write the numbers, ``code`` what made them."""
+
+    name: str
+    caption: str
+    measure: str
+    columns: list[str]
+    rows: list[tuple[str, list[Entry]]]
+    code: str = ""
+
+
+class Row(NamedTuple):
+    """A row of a table: a method at its published settings, or with some of them changed."""
+
+    label: str
+    method: str
+    changed: Mapping[str, float] = {}
+
+
+ONE_ETA_LABEL = f"DAMPER, η = {ONE_ETA:g} everywhere"
+
+
+def main_tables(setup: Setup) -> list[Table]:
+    """Per backbone and measure: every published method on every task."""
+    tables = []
+    for backbone in BACKBONES:
+        cells = [cell for cell in setup.cells if cell.backbone == backbone and cell.published]
+        methods = [m for m in TABLE_METHODS if any(cell.method == m for cell in cells)]
+        methods += sorted({cell.method for cell in cells} - {*TABLE_METHODS, *ABLATION, "scalarization"})
+        rows = [Row(title(method, backbone), method) for method in methods]
+        rows.insert(len(set(methods) & set(TABLE_METHODS)), Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
+        for measure, words in MEASURES.items():
+            name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {words}"
+            table = _table(setup, name, caption, backbone, measure, rows, setup.tasks(backbone))
+            if table.rows:
+                tables.append(table)
+    return tables
+
+
+def ablation_tables(setup: Setup) -> list[Table]:
+    """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
+    tables = []
+    for backbone in BACKBONES:
+        found = {task: [m for m in ABLATION if setup.find(backbone, task, m)] for task in setup.tasks(backbone)}
+        tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
+        methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
+        for measure in ("return", "smoothness") if tasks else ():
+            caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
+            name = f"{backbone}-ablation-{measure}"
+            rows = [Row(title(method, backbone), method) for method in methods]
+            tables.append(_table(setup, name, caption, backbone, measure, rows, tasks))
+    return tables
+
+
+def _table(
+    setup: Setup, name: str, caption: str, backbone: str, measure: str, rows: Sequence[Row], tasks: Sequence[str]
+) -> Table:
+    found = {(row.label, t): setup.find(backbone, t, row.method, **row.changed) for row in rows for t in tasks}
+    best = {task: best_of([found[row.label, task] for row in rows], measure) for task in tasks}
+    filled = []
+    for row in rows:
+        entries = [entry(found[row.label, task], measure, backbone, row, task, best[task]) for task in tasks]
+        if any(e.ours for e in entries):
+            filled.append((row.label, entries))
+    cells = {id(cell): cell for cell in found.values() if cell is not None}
+    return Table(name, caption, measure, list(tasks), filled, code(cells.values()))
+
+
+def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]) -> Entry:
+    """A cell's numbers beside the paper's, which stand where its settings are the row's."""
+    own = published_settings(row.method, task, backbone)
+    theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
+    return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen)) if cell else Entry(None, theirs)
+
+
+def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
+    """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
+
+    An episode's length has no best, and neither has a single cell.
+    """
+    known = {id(cell): cell for cell in cells if cell is not None and np.isfinite(cell.mean(measure))}
+    if measure == "length" or len(known) < 2:
+        return []
+    sign = -1 if measure == "return" else 1
+    first = min(known.values(), key=lambda cell: sign * cell.mean(measure))
+    shown = number(first.mean(measure), measure)
+    return [cell for cell in known.values() if number(cell.mean(measure), measure) == shown]
+
+
+_UNCLEAN = {
+    "uncommitted": "of an uncommitted tree",
+    "unknown": "of unknown code",
+    " then ": "that one version began and another finished",
+}
+
+
+def code(cells: Iterable[Cell]) -> str:
+    """Which versions of the code made the agents behind a table; several, or one nobody can look up, are flagged."""
+    versions = Counter(record.code for cell in cells for record in cell.records)
+    named = ", ".join(f"{version} ({count} agents)" for version, count in versions.most_common())
+    flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
+    for word, words in _UNCLEAN.items():
+        if count := sum(count for version, count in versions.items() if word in version):
+            flags.append(f"{count} agents {words}")
+    return named + (f". ⚠ {', '.join(flags)}" if flags else "")
+
+
+def sweep_rows(setup: Setup) -> list[list[str]]:
+    """Per task: the smoothest fixed weight here and in the paper, and DAMPER."""
+    rows = []
+    for task in PAPER_TASKS:
+        cells = setup.sweep(task)
+        if not cells:
+            continue
+        best = min(cells, key=lambda weight: cells[weight].mean("smoothness"))
+        ours, theirs = setup.find("td3", task, "damper"), paper()["scalarization_td3_lowest_sm"][task]
+        rows.append(
+            [
+                task,
+                f"{best:g} ({len(cells)} of {len(WEIGHTS)})",
+                number(cells[best].mean("return"), "return"),
+                number(cells[best].mean("smoothness"), "smoothness"),
+                number(ours.mean("return"), "return") if ours else "",
+                number(ours.mean("smoothness"), "smoothness") if ours else "",
+                f"{theirs['lambda']:g}",
+                number(theirs["re"], "return") if "re" in theirs else "",
+                number(theirs["sm"], "smoothness"),
+            ]
+        )
+    return rows
+
+
+SWEEP_HEADER = ["task", "smoothest λ", "return", "sm", "DAMPER return", "DAMPER sm"]
+SWEEP_HEADER += ["paper's λ", "paper's return", "paper's sm"]
+
+
+def eta_rows(setup: Setup) -> list[list[str]]:
+    """Mean sm of each η, per task."""
+    rows = []
+    for task in ABLATION_TASKS:
+        cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
+        if sum(cell is not None for cell in cells) > 1:
+            rows.append([task, *(number(cell.mean("smoothness"), "smoothness") if cell else "" for cell in cells)])
+    return rows
+
+
+class Aggregate(NamedTuple):
+    """DAMPER against one method over the tasks both have: value and interval of two aggregates."""
+
+    backbone: str
+    measure: str
+    method: str
+    tasks: int
+    improvement: tuple[float, float, float] | None
+    change: tuple[float, float, float] | None
+
+
+def aggregates(setup: Setup) -> list[Aggregate]:
+    """Probability that a seed of DAMPER beats one of each method, and each method's change against plain.
+
+    Over the tasks on which both have several seeds: from one seed there is no probability.
+    """
+    out = []
+    for backbone in BACKBONES:
+        for measure in COMPARED:
+            sign = 1.0 if measure == "return" else -1.0
+            scores = {m: _by_task(setup, backbone, m, measure) for m in TABLE_METHODS}
+            for method in TABLE_METHODS:
+                shared = [t for t in scores[method] if t in scores["damper"]]
+                if not shared:
+                    continue
+                ours = {t: sign * scores["damper"][t] for t in shared}
+                theirs = {t: sign * scores[method][t] for t in shared}
+                better = probability_of_improvement(ours, theirs) if method != "damper" else None
+                improvement = (better[0], *better[1]) if better else None
+                change = _change(scores[method], scores["plain"])
+                out.append(Aggregate(backbone, measure, method, len(shared), improvement, change))
+    return out
+
+
+def _change(ours: dict[str, np.ndarray], plain: dict[str, np.ndarray]) -> tuple[float, float, float] | None:
+    shared = [task for task in ours if task in plain]
+    if not shared or ours is plain:
+        return None
+    value, bounds = relative_change({t: ours[t] for t in shared}, {t: plain[t] for t in shared})
+    return (value, *bounds) if bounds else None
+
+
+def _by_task(setup: Setup, backbone: str, method: str, measure: str) -> dict[str, np.ndarray]:
+    cells = {task: setup.find(backbone, task, method) for task in setup.tasks(backbone)}
+    found = {task: cell.means(measure) for task, cell in cells.items() if cell is not None}
+    return {task: means for task, means in found.items() if len(means) > 1}
+
+
+class CostTable(NamedTuple):
+    """Update times of one measurement: where, by which code, and rows beside the paper's."""
+
+    caption: str
+    rows: list[list[str]]
+
+
+def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
+    """One table per machine and way of running: milliseconds, times plain with its spread, the paper's."""
+    places: dict[str, list[Timing]] = {}
+    for timing in timings:
+        places.setdefault(timing.setting, []).append(timing)
+    return [_cost_table(own) for own in places.values()]
+
+
+def _cost_table(timings: Sequence[Timing]) -> CostTable:
+    times = {(timing.backbone, timing.method): timing for timing in timings}
+    rows = []
+    for name, theirs in paper()["update_time_ms"].items():
+        row = [name]
+        for backbone in BACKBONES:
+            own, plain = (times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain"))
+            row += [f"{own.milliseconds:.3g}" if own else "", _times_plain(own, plain) if own and plain else ""]
+            row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
+        rows.append(row)
+    commits = sorted({timing.source or f"commit {str(timing.commit)[:10]}" for timing in timings})
+    first = timings[0]
+    return CostTable(f"{first.machine}; {first.task}, batch {first.batch_size}; code {', '.join(commits)}", rows)
+
+
+def _times_plain(own: Timing, plain: Timing) -> str:
+    """Relative to plain; with the middle nine tenths of the rounds where they were kept."""
+    if not own.rounds or len(own.rounds) != len(plain.rounds):
+        return f"{own.milliseconds / plain.milliseconds:.2f}"
+    low, middle, high = ratio_of_rounds(own.rounds, plain.rounds)
+    return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if own is not plain else "1.00"
+
+
+COST_HEADER = ["method"] + [
+    f"{b} {column}" for b in ("TD3", "SAC") for column in ("ms", "×", "paper's ms", "paper's ×")
+]
+
+
+def speed_rows(setup: Setup) -> list[list[str]]:
+    """Per population size, task and backbone: how fast training ran."""
+    rows: dict[tuple[str, ...], list[float]] = {}
+    for cell in setup.cells:
+        for record in cell.records:
+            speed = record.run.get("steps_per_second")
+            if speed:
+                machine = str(record.hardware.get("gpu", record.hardware.get("cpu", "")))
+                key = (cell.task, cell.backbone.upper(), title(cell.method), str(record.run["agents"]), machine)
+                rows.setdefault(key, []).append(float(speed))
+    return [[*key, f"{np.median(speeds):,.0f}"] for key, speeds in rows.items()]
+
+
+SPEED_HEADER = ["task", "backbone", "method", "agents at once", "machine", "steps/s of each agent"]

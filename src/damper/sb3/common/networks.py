@@ -1,0 +1,227 @@
+"""Stable-Baselines3's actors and critics as the losses see them: a Policy and a Critic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector.utils import create_empty_array
+from stable_baselines3.common.distributions import DiagGaussianDistribution
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
+from stable_baselines3.sac.policies import Actor as SacActor
+from torch import Tensor, nn
+from torch.distributions import Normal
+
+from damper.errors import DamperError
+from damper.sb3.common.state import MethodState
+
+
+class Policy:
+    """An actor as a loss calls it, for one gradient step: calls on the same observation tensor share one forward pass.
+
+    Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in for one that a loss
+    differentiates.
+    """
+
+    stochastic = False
+
+    def __init__(self, actor: BasePolicy, state: MethodState | None = None, eval_mode: bool = False) -> None:
+        """``eval_mode`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
+        self.actor: Any = actor
+        self.state, self.eval_mode = state, eval_mode
+        self._cache: dict[tuple[str, int], tuple[Any, Any]] = {}  # (obs, value) by kind and id(obs)
+        self._joined: Any = None
+        self._parts: Sequence[Any] = ()
+
+    def join(self, joined: Any, parts: Sequence[Any]) -> None:
+        """Let the equal parts ``[B, ...]`` of one batch of observations pass through the actor together."""
+        self._joined, self._parts = joined, parts
+
+    def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
+        """``compute(obs)``, once per kind and observation; the first part of a joined batch computes all of them."""
+        # The observation is kept beside the value so that its id cannot be reused while the entry lives.
+        key = kind, id(obs)
+        if key in self._cache:
+            return self._cache[key][1]
+        joined = any(part is obs for part in self._parts)
+        with eval_mode(self.actor) if self.eval_mode else nullcontext():
+            value = compute(self._joined if joined else obs)
+        values = zip(self._parts, split(value, len(self._parts)), strict=True) if joined else [(obs, value)]
+        found = {(kind, id(part)): (part, value) for part, value in values}
+        if torch.is_grad_enabled():
+            self._cache |= found
+        return found[key][1]
+
+    def __call__(self, obs: Any) -> Tensor:
+        """``μ(s)`` in [-1, 1]."""
+        action: Tensor = self._cached("action", obs, self.actor)
+        return action
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Deterministic actors have none."""
+        raise DamperError("this loss needs a stochastic actor: use damper.sb3.SAC.")
+
+    def prediction(self, obs: Any) -> Tensor:
+        """The second head's output, before any tanh: ``[B, A]``."""
+        assert self.state is not None
+        prediction: Tensor = self.state.head(self._cached("hidden", obs, lambda s: hidden(self.actor, s)))
+        return prediction
+
+    @torch.no_grad()
+    def averaged_prediction(self, obs: Any) -> Tensor:
+        """The same of the Polyak average of actor and head, without gradient."""
+        assert self.state is not None
+        prediction: Tensor = self.state.average_head(hidden(self.state.average, obs))
+        return prediction
+
+
+class GaussianPolicy(Policy):
+    """SAC's actor, with independent Gaussian noise or state-dependent exploration."""
+
+    stochastic = True
+
+    def parameters(self, obs: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Mean before the tanh, logarithm of the deviation, and what gSDE needs beside them."""
+        found: tuple[Tensor, Tensor, dict[str, Tensor]]
+        found = self._cached("parameters", obs, self.actor.get_action_dist_params)
+        return found
+
+    def __call__(self, obs: Any) -> Tensor:
+        """``tanh`` of the mean."""
+        action: Tensor = self._cached("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
+        return action
+
+    def sample(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """An action and its log-probability, drawn from torch's global generator exactly as SB3 draws it."""
+        found: tuple[Tensor, Tensor] = self._cached("sample", obs, self._sample)
+        return found
+
+    def _sample(self, obs: Any) -> Any:
+        # A custom actor that samples in its own way is asked to.
+        if type(self.actor).action_log_prob is not SacActor.action_log_prob:
+            return self.actor.action_log_prob(obs)
+        mean, log_std, others = self.parameters(obs)
+        if not torch.is_grad_enabled():  # the actor keeps this distribution: without the graph of a shared pass
+            mean, log_std, others = mean.detach(), log_std.detach(), {key: x.detach() for key, x in others.items()}
+        return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before the tanh; gSDE's deviation is the one its noise amounts to."""
+        mean, log_std, others = self.parameters(obs)
+        if others:
+            log_std = self.actor.action_dist.proba_distribution(mean, log_std, **others).distribution.stddev.log()
+        return mean, log_std
+
+
+class OnPolicyActor(Policy):
+    """The actor inside PPO's policy: the distribution's mode, in the policy's own units.
+
+    Those are the environment's where the Gaussian is not squashed, so that the mode may lie outside of its bounds.
+    """
+
+    stochastic = True
+
+    def __call__(self, obs: Any) -> Tensor:
+        """The mode: the Gaussian's mean, or its tanh where gSDE squashes."""
+        action: Tensor = self._cached("action", obs, self._mode)
+        return action
+
+    def _mode(self, obs: Any) -> Tensor:
+        policy = self.actor
+        # SB3's own Gaussian need not be made for its mean. One distribution object is handed out again and again, so
+        # its numbers are taken at once.
+        if not (_is_own(policy) and isinstance(policy.action_dist, DiagGaussianDistribution)):
+            mode: Tensor = policy.get_distribution(obs).mode()
+            return mode
+        features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+        mean: Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
+        return mean
+
+    def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before any tanh; gSDE's deviation is the one its noise amounts to."""
+        found: tuple[Tensor, Tensor] = self._cached("distribution", obs, self._moments)
+        return found
+
+    def _moments(self, obs: Any) -> tuple[Tensor, Tensor]:
+        inside = self.actor.get_distribution(obs).distribution
+        if not isinstance(inside, Normal):
+            raise DamperError(f"this loss needs a Gaussian policy, but the policy's is {type(inside).__name__}.")
+        return inside.mean, inside.stddev.log()
+
+
+def _is_own(policy: Any) -> bool:
+    """Whether a policy's class leaves SB3's methods that make the distribution as they are."""
+    names, kind = ("get_distribution", "_get_action_dist_from_latent"), type(policy)
+    return all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
+
+
+def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """The parameters of PPO's policy that its actions depend on: not shared with the value function, and shared."""
+    blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
+    parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    with eval_mode(policy), torch.enable_grad():
+        distribution = policy.get_distribution(blank)
+        outputs = distribution.log_prob(distribution.mode()).sum(), policy.predict_values(blank).sum()
+    acting, valued = (torch.autograd.grad(output, parameters, allow_unused=True) for output in outputs)
+    uses = list(zip(parameters, acting, valued, strict=True))
+    own = [parameter for parameter, acts, values in uses if acts is not None and values is None]
+    return own, [parameter for parameter, acts, values in uses if acts is not None and values is not None]
+
+
+class Critic:
+    """SB3's ``n_critics`` critics as one function, values ``[n_critics, B]``."""
+
+    def __init__(self, critic: ContinuousCritic) -> None:
+        """Of SB3's module, whose weights are not copied."""
+        self.critic = critic
+
+    def __call__(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_j(s, a)``, ``[n_critics, B]``; of an action ``[n_critics, B, A]`` each critic gets its own part."""
+        values = self.critic(obs, action) if action.ndim == 2 else self._each(obs, action)
+        return torch.stack([value.squeeze(-1) for value in values], -2)
+
+    def _each(self, obs: Any, action: Tensor) -> list[Tensor]:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.critic.share_features_extractor):
+            features = self.critic.extract_features(obs, self.critic.features_extractor)
+        return [q(torch.cat((features, a), 1)) for q, a in zip(self.critic.q_networks, action, strict=True)]
+
+    def first(self, obs: Any, action: Tensor) -> Tensor:
+        """``Q_1(s, a)`` alone, ``[B]``."""
+        return self.critic.q1_forward(obs, action).squeeze(-1)
+
+
+def hidden(actor: Any, obs: Any) -> Tensor:
+    """The output of the actor's last hidden layer, ``[B, H]``, which a second head takes."""
+    trunk = actor.latent_pi if hasattr(actor, "latent_pi") else actor.mu[:-2]
+    features: Tensor = trunk(actor.extract_features(obs, actor.features_extractor))
+    return features
+
+
+def split(batch: Any, count: int) -> Sequence[Any]:
+    """Equal parts of a batch: of a tensor, or of tensors by name or in a tuple."""
+    if isinstance(batch, Tensor):
+        return batch.chunk(count)
+    parts = zip(
+        *(tensor.chunk(count) for tensor in (batch.values() if isinstance(batch, dict) else batch)), strict=True
+    )
+    return [dict(zip(batch, part, strict=True)) if isinstance(batch, dict) else part for part in parts]
+
+
+def differs_in_eval_mode(module: nn.Module) -> bool:
+    """Whether ``train()`` and ``eval()`` mode give different outputs: by batch normalisation or dropout."""
+    mode_dependent = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    return any(isinstance(part, mode_dependent) for part in module.modules())
+
+
+@contextmanager
+def eval_mode(module: BasePolicy) -> Iterator[None]:
+    """``eval()`` mode inside; afterwards the mode that it had before."""
+    before = module.training
+    module.set_training_mode(False)
+    try:
+        yield
+    finally:
+        module.set_training_mode(before)

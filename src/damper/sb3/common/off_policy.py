@@ -1,0 +1,138 @@
+"""What ``damper.sb3``'s off-policy classes share: one update's inputs, and the gradient steps of critic and actor."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from stable_baselines3.common.buffers import NStepReplayBuffer
+from torch import Tensor, nn
+
+from damper._backward import backward
+from damper.interface import Batch
+from damper.sb3.buffers import indexed, indexed_class, neighbours
+from damper.sb3.common.log import Log
+from damper.sb3.common.mixin import SmoothMixin
+from damper.sb3.common.networks import Critic, Policy
+
+
+class UpdateInputs(NamedTuple):
+    """What one gradient step takes.
+
+    Attributes:
+        native_batch: the transitions as SB3 sampled them, for its own losses; ``next_obs`` is n steps ahead with n-step
+            sampling.
+        smoothness_batch: the same observations with their true neighbours, one step before and one after.
+        gamma: the discount: a number, or ``[B]`` with n-step sampling.
+        noise: the draws that the method's losses ask for, by name.
+    """
+
+    native_batch: Batch
+    smoothness_batch: Batch
+    gamma: Any
+    noise: dict[str, Tensor]
+
+
+class OffPolicyMixin(SmoothMixin):
+    """Mixin before an SB3 off-policy class: only ``train`` is not SB3's any more."""
+
+    backbone: ModuleType
+    # SB3's own, as far as they are used here.
+    gamma: float
+    actor: Any
+    critic: Any
+    replay_buffer: Any
+    _vec_normalize_env: Any
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        space = self.action_space
+        self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
+        if self._method.prediction:
+            self.actor.optimizer.add_param_group({"params": list(self.method_state.head.parameters())})
+
+    @property
+    def _actor(self) -> nn.Module:
+        actor: nn.Module = self.actor
+        return actor
+
+    def _check_buffer(self) -> None:
+        if self._needs_rows():
+            indexed_class(self.replay_buffer, self._method.name)
+
+    def _needs_rows(self) -> bool:
+        """Whether the method needs neighbours that SB3's samples do not hold."""
+        ahead = isinstance(self.replay_buffer, NStepReplayBuffer)
+        return self._method.previous_obs or (bool(self._method.losses) and ahead)
+
+    def load_replay_buffer(self, *arguments: Any, **keywords: Any) -> None:
+        """SB3's; the loaded buffer is checked as a fresh one is."""
+        super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
+        self._check_buffer()
+
+    # --- one update's inputs --------------------------------------------------------------------------------------
+
+    def _sample_inputs(self, batch_size: int) -> UpdateInputs:
+        """A batch as SB3 samples it, and what the method needs beside it."""
+        env = self._vec_normalize_env
+        with indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext():
+            samples = self.replay_buffer.sample(batch_size, env=env)
+        native_batch = Batch(
+            samples.observations,
+            samples.actions,
+            samples.rewards.reshape(-1),
+            samples.next_observations,
+            samples.dones.reshape(-1),
+            progress=1.0 - self._current_progress_remaining,
+            action_scale=self._action_scale,
+        )
+        gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
+        smoothness_batch = native_batch
+        if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
+            # A buffer that only now turns out to look several steps ahead is refused here, in the same words.
+            indexed_class(self.replay_buffer, self._method.name)
+            around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
+            smoothness_batch = native_batch._replace(**around._asdict())
+        noise = {name: kind.draw(native_batch, self._generator) for name, kind in self._method.noise.items()}
+        return UpdateInputs(native_batch, smoothness_batch, gamma, noise)
+
+    # --- the two gradient steps -----------------------------------------------------------------------------------
+
+    def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
+        loss: Tensor = self.backbone.critic_loss(Critic(self.critic), inputs.native_batch, target)
+        return loss
+
+    def _update_critic(self, target: Tensor, policy: Policy, inputs: UpdateInputs, log: Log) -> None:
+        """One gradient step of the critics on SB3's loss plus the method's critic loss."""
+        loss = self._critic_loss(inputs, target)
+        if method := self._method.critic:
+            settings = self._settings["critic"]
+            loss = loss + method(Critic(self.critic), policy, inputs.smoothness_batch, inputs.noise, **settings)
+        log.add(critic_loss=loss)
+        self.critic.optimizer.zero_grad()
+        loss.backward()
+        self.critic.optimizer.step()
+
+    def _update_actor(self, actor_loss: Tensor, policy: Policy, inputs: UpdateInputs, log: Log) -> None:
+        """One gradient step of the actor on SB3's loss, its gradient combined with the method's auxiliary one."""
+        method, state = self._method, self.method_state
+        parameters = state.trainable_parameters(self.actor)
+        log.add(actor_loss=actor_loss)
+        self.actor.optimizer.zero_grad()  # before differentiating: what it frees serves the new gradients
+        if method.actor:
+            # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
+            acting = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
+            auxiliary = method.actor(acting, inputs.smoothness_batch, inputs.noise, **self._settings["actor"])
+            log.add(auxiliary_loss=auxiliary)
+        if method.actor and method.rule:
+            settings = self._settings["rule"]
+            own = {"state": state.memory, "process_group": None, **settings}  # SB3 trains in one process
+            report = backward(actor_loss, auxiliary, parameters, rule=method.rule, **own)
+            state.set_memory(report.state)
+            log.add_report(report)
+        else:
+            loss = actor_loss + auxiliary if method.actor else actor_loss
+            loss.backward(inputs=parameters)
+        self.actor.optimizer.step()

@@ -1,0 +1,86 @@
+"""One failure stays one failure: the others' records are kept, and what failed is named."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from damper.cli import main
+from damper.errors import DamperError
+from damper.experiments.paper_experiments import expand_request
+from damper.experiments.population_plan import Job, pack
+from damper.experiments.runners.outcomes import Outcomes, combined_error
+from damper.experiments.store import Record, Store
+from tests.experiments.helpers import invented, tiny
+
+JOBS = pack(expand_request(tiny(methods=("plain", "damper", "caps"))))
+
+
+def test_one_after_another_the_others_are_trained_kept_and_the_one_that_failed_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Record]:
+        if job.settings.method == "plain":
+            raise failure
+        return [invented(agent) for agent in job.wanted]
+
+    def run(results: Path) -> set[str]:
+        options = "--tasks Pendulum --methods plain damper caps --seeds 2 --steps 300 --net-arch 8"
+        arguments = f"reproduce td3-table {options} --results {results} --out {tmp_path}/runs"
+        try:
+            with patch("damper.experiments.runners.in_process.run_job", fragile):
+                main(arguments.split())
+        finally:
+            kept.update(record.identity["method"] for record in Store(results))
+        return kept
+
+    failure: Exception = MemoryError("no room")
+    kept: set[str] = set()
+    with pytest.raises(MemoryError) as raised:
+        run(tmp_path / "first")
+    assert kept == {"damper", "caps"}
+    assert raised.value.__notes__[0].startswith("Pendulum td3 plain ×2 failed. What the others finished is kept")
+    failure, kept = DamperError("buffer_size is too large."), set()
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path / "second")
+    assert kept == {"damper", "caps"} and ended.value.code == 2
+    assert "damper: Pendulum td3 plain ×2: buffer_size is too large." in capsys.readouterr().err
+
+
+def test_a_failed_population_holds_no_memory_while_the_others_train(tmp_path: Path) -> None:
+    class Replay:
+        pass
+
+    def fail() -> None:
+        replay = Replay()
+        held.append(weakref.ref(replay))
+        raise MemoryError
+
+    held: list[weakref.ref[Replay]] = []
+    outcomes = Outcomes(Store(tmp_path), 1, progress=False)
+    outcomes.take(JOBS[0], fail)
+    gc.collect()
+    assert held[0]() is None and len(outcomes.failed) == 1
+
+
+def test_a_workers_mistake_is_told_as_its_sentence() -> None:
+    wrapped = DamperError("a long story")  # as Ray makes it: of the same type, with the sentence as its cause
+    wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
+    told = str(combined_error([(JOBS[0], wrapped), (JOBS[1], DamperError("another."))]))
+    assert told == "Pendulum td3 plain ×2: buffer_size is too large. (Failed too: Pendulum td3 damper ×2.)"
+    bug = RuntimeError("a bug")
+    assert combined_error([(JOBS[0], bug)]) is bug
+    both = combined_error([(JOBS[0], bug), (JOBS[1], wrapped)])
+    assert isinstance(both, ExceptionGroup) and both.exceptions == (bug, wrapped)
+
+
+def test_being_stopped_stops(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Outcomes(Store(tmp_path), 1, progress=False) as outcomes:
+        outcomes.take(JOBS[0], stop)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from damper.experiments.paper_experiments import expand_request
+from damper.experiments.store import Record, Store
+from damper.report.build import write_report
+from damper.report.pages.html_data import page_data
+from damper.report.pages.html_page import page
+from damper.report.statistics.cells import setups
+from tests.experiments.helpers import agents_of, invented, tiny
+from tests.report.browser import document, needs_browser, selftest
+
+pytestmark = pytest.mark.serial
+
+
+def odd_records() -> list[Record]:
+    """Whatever a store may hold: holes, a diverged agent, one episode, a task of its own, sweeps, two protocols."""
+    table = agents_of("td3-table", tasks=("Pendulum", "Hopper"), methods=("plain", "caps", "damper"))
+    records = [invented(agent, -150.0 + i, 1.0 + i / 50) for i, agent in enumerate(table) if i % 7]
+    lost = {name: [None] * 10 for name in ("return", "smoothness")}
+    records[3] = replace(records[3], frozen=1234, episodes={**records[3].episodes, **lost})
+    for agent in agents_of("eta-sweep", "scalarization-sweep", tasks=("Hopper",), seeds=1):
+        records.append(invented(agent, 3000.0, 0.5 + agent.identity["method_settings"].get("weight", 0.3)))
+    records += [invented(agent, 5.0) for agent in agents_of("sac-table", tasks=("Walker",), seeds=1)]
+    own = agents_of("td3-table", tasks=("Swimmer-v5",), methods=("damper",), steps=5000, seeds=2)
+    records += [invented(own[0], episodes=1), replace(invented(own[1], episodes=1), trace=None, curve={"step": []})]
+    records += [invented(agent) for agent in expand_request(tiny())]
+    later = invented(expand_request(tiny())[0])  # of a method that this installation does not have
+    records.append(replace(later, identity={**later.identity, "method": "of-tomorrow", "method_settings": {"x": 1}}))
+    return [*records, *(invented(agent) for agent in agents_of("pegrad", protocol="damper", seeds=1))]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    store = Store(folder / "results")
+    unique = {record.digest: record for record in odd_records()}
+    for record in unique.values():
+        store.add(record)
+    write_report(folder / "results", folder / "out", formats=())
+    return folder
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_every_control_works_in_a_browser(built: Path, tmp_path: Path, width: int, dark: bool) -> None:
+    found = selftest(built / "out" / "report.html", tmp_path, width, dark)
+    assert found["errors"] == []
+    assert found["tried"] > 60
+    assert found["width"] == width
+
+
+@needs_browser
+def test_no_cell_with_data_is_empty(built: Path, tmp_path: Path) -> None:
+    shown = document(built / "out" / "report.html", tmp_path)
+    (setup, *_) = setups(Store(built / "results"))
+    for cell in setup.cells:
+        if cell.backbone == "td3" and cell.published and cell.method in ("plain", "caps", "damper"):
+            summary = cell.summary("smoothness")
+            assert summary is not None and f"<b>{summary.mean:.3f}</b>" in shown
+    filled = re.findall(r'<td data-has="yes">(.*?)</td>', shown)
+    assert len(filled) == 16 and all(re.search(r"\d", cell) for cell in filled)
+    assert "†" in shown and "n=4" in shown
+
+
+@needs_browser
+def test_a_link_opens_the_view_it_names(built: Path, tmp_path: Path) -> None:
+    shown = document(built / "out" / "report.html", tmp_path, "#backbone=sac&task=Walker&pair=length")
+    assert "Learning curves: Walker, SAC" in shown
+    assert 'aria-pressed="true">length<' in shown
+
+
+@needs_browser
+def test_an_empty_store_says_so(tmp_path: Path) -> None:
+    write_report(tmp_path / "nothing", tmp_path / "out", formats=())
+    assert "No records yet" in document(tmp_path / "out" / "report.html", tmp_path)
+    assert "No records yet" in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_the_page_stands_alone(built: Path) -> None:
+    text = (built / "out" / "report.html").read_text()
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert "@@" not in text
+    assert not re.search(r"<(?:script|img|link)[^>]*\b(?:src|href)=\"(?!data:)", text)
+
+
+def test_data_cannot_break_out_of_its_element() -> None:
+    text = page({"setups": [], "evil": "</script><script>alert(1)</script>"})
+    assert "</script><script>alert" not in text
+    inside = re.search(r'id="data">(.*?)</script>', text)
+    assert inside and json.loads(inside[1])["evil"].startswith("</script>")
+
+
+def test_the_page_has_every_number_once_rounded(built: Path) -> None:
+    found = setups(Store(built / "results"))
+    data = page_data(found, [])
+    assert [setup["agents"] for setup in data["setups"]] == [setup.agents for setup in found]
+    cells = {(c["backbone"], c["task"], c["label"]): c for c in data["setups"][0]["cells"]}
+    cell = cells["td3", "Hopper", "DAMPER"]
+    assert cell["paper"]["smoothness"] == [0.24, 0.035]
+    assert ("td3", "Hopper", "DAMPER η=0.2") in cells and ("td3", "Hopper", "scalarization λ=0.35") in cells
+    assert len(data["sources"]) < 10
+    ends = [agent["means"]["return"] - 0.45 for agent in cell["agents"]]  # where the invented curves end
+    assert cell["curve"]["return"][0][-1] == pytest.approx(sum(ends) / len(ends), rel=1e-3)
+
+
+def test_two_builds_are_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    first, second = (write_report(built / "results", tmp_path / name, ("svg", "pdf", "png")) for name in "ab")
+    assert len(first) == len(second) > 10
+    for a, b in zip(first, second, strict=True):
+        assert a.read_bytes() == b.read_bytes(), a.name
+
+
+@needs_browser
+def test_one_eta_has_a_row_of_its_own_and_each_seed_a_dot(built: Path, tmp_path: Path) -> None:
+    shown = document(built / "out" / "report.html", tmp_path)
+    (row,) = re.findall(r"<tr[^>]*><td class=\"name\">(?:(?!</tr>).)*DAMPER, η = 1 everywhere(.*?)</tr>", shown)
+    cells = re.findall(r'<td data-has="yes">(.*?)</td>', row)
+    (setup, *_) = setups(Store(built / "results"))
+    for task, cell in zip(("Pendulum", "Hopper"), cells[::2], strict=True):
+        own = setup.find("td3", task, "damper", eta=1.0)
+        assert own is not None and cell.count("<circle") == len(own.means("return"))
+        assert f"med. {own.summary('return').median:.1f}".replace("-", "−") in cell  # type: ignore[union-attr]
+
+
+def test_code_that_is_not_one_clean_commit_is_flagged(built: Path) -> None:
+    records = list(Store(built / "results"))
+    clean = page_data(setups(records), [])["setups"][0]["code"]["td3"]
+    assert "⚠" not in clean["Hopper"]
+    records = [replace(r, sources=[], commit="a+changes") if i % 2 else r for i, r in enumerate(records)]
+    mixed = page_data(setups(records), [])["setups"][0]["code"]["td3"]
+    assert "a mixture of 2 versions" in mixed["Hopper"] and "of an uncommitted tree" in mixed["Hopper"]

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from damper.experiments.paper import Printed
+from damper.experiments.timings import Timing
+from damper.report.statistics.cells import Setup, setups
+from damper.report.statistics.estimates import summarise
+from damper.report.statistics.numbers import number
+from damper.report.tables.markup import latex_results, markdown_results, markdown_table
+from damper.report.tables.result_tables import (
+    Entry,
+    Table,
+    ablation_tables,
+    aggregates,
+    best_of,
+    code,
+    cost_tables,
+    eta_rows,
+    main_tables,
+    speed_rows,
+    sweep_rows,
+)
+from tests.experiments.helpers import agents_of, invented
+
+
+def world() -> Setup:
+    level = {"plain": (100.0, 2.0), "damper": (120.0, 0.5), "pegrad": (90.0, 1.0), "scalarization": (110.0, 0.6)}
+    records = []
+    for agent in agents_of("td3-table", "pegrad", "scalarization-sweep", "eta-sweep", tasks=("Hopper",)):
+        if agent.identity["method"] in level:
+            re, sm = level[agent.identity["method"]]
+            extra = abs(agent.identity["method_settings"].get("weight", 0.3) - 0.3)
+            records.append(invented(agent, re, sm + extra))
+    (setup,) = setups(records)
+    return setup
+
+
+def test_the_main_table_is_the_papers_with_ours_beside_it() -> None:
+    first, second, *_ = main_tables(world())
+    assert (first.name, second.name) == ("td3-return", "td3-smoothness")
+    assert [name for name, _ in first.rows] == ["TD3", "DAMPER", "DAMPER, η = 1 everywhere"]
+    (plain,), (damper,), (one,) = (entries for _, entries in second.rows)
+    assert one == damper, "the paper's η is 1 on Hopper"
+    assert plain.ours is not None and plain.ours.mean == 2.0 and plain.paper == Printed(3.061, 0.421)
+    assert damper.best and not plain.best
+
+
+def test_ablations_have_their_own_table() -> None:
+    returns, smoothness = ablation_tables(world())
+    assert [name for name, _ in returns.rows] == ["DAMPER", "PEGrad"]
+    assert smoothness.rows[1][1][0].paper == Printed(0.636, 0.046)
+
+
+def test_ablations_on_other_tasks_and_backbones_are_not_left_out() -> None:
+    agents = [
+        *agents_of("td3-table", tasks=("Hopper", "Pendulum"), methods=("damper",)),
+        *agents_of("projection-ablation", tasks=("Pendulum",), methods=("unconditional-sum",)),
+        *agents_of("pegrad", tasks=("Pendulum",), methods=("pegrad",), backbones=("sac",)),
+    ]
+    (setup,) = setups([invented(agent) for agent in agents])
+    tables = {table.name: table for table in ablation_tables(setup)}
+    assert tables.keys() == {f"{b}-ablation-{m}" for b in ("td3", "sac") for m in ("return", "smoothness")}
+    assert tables["td3-ablation-return"].columns == ["Pendulum"], "Hopper has nothing to compare"
+    assert [name for name, _ in tables["td3-ablation-return"].rows] == ["DAMPER", "Unconditional sum"]
+    assert [name for name, _ in tables["sac-ablation-return"].rows] == ["PEGrad"]
+
+
+def test_the_sweeps_name_their_best() -> None:
+    (row,) = sweep_rows(world())
+    assert row[:2] == ["Hopper", "0.3 (20 of 20)"] and row[6:] == ["0.8", "3338", "0.714"]
+    assert eta_rows(world()) == [["Hopper", *["0.500"] * 6]]
+
+
+def test_one_eta_has_a_row_and_the_papers_numbers_only_where_they_are_its_own() -> None:
+    agents = agents_of("td3-table", "one-eta", tasks=("LunarLander", "Ant", "Hopper"), methods=("plain", "damper"))
+    level = {0.0: 0.3, 0.8: 0.2, 1.0: 0.1}
+    (setup,) = setups([invented(a, sm=level.get(a.identity["method_settings"].get("eta"), 1.0)) for a in agents])
+    table = next(table for table in main_tables(setup) if table.name == "td3-smoothness")
+    rows = dict(table.rows)
+    assert table.columns == ["LunarLander", "Ant", "Hopper"]
+    assert [e.ours and e.ours.mean for e in rows["DAMPER"]] == pytest.approx([0.2, 0.3, 0.1])
+    one = rows["DAMPER, η = 1 everywhere"]
+    assert [e.ours and e.ours.mean for e in one] == pytest.approx([0.1, 0.1, 0.1])
+    assert [e.paper for e in one] == [None, None, Printed(0.24, 0.035)]
+    assert [e.best for e in one] == [True] * 3 and [e.best for e in rows["DAMPER"]] == [False, False, True]
+
+
+def test_what_prints_alike_is_a_tie() -> None:
+    level = {"plain": -3.344, "caps": -3.336, "damper": -3.63}
+    agents = agents_of("td3-table", tasks=("Reacher",), methods=tuple(level))
+    (setup,) = setups([invented(agent, level[agent.identity["method"]] - 0.45) for agent in agents])
+    assert {cell.method for cell in best_of(setup.cells, "return")} == {"plain", "caps"}
+    assert best_of(setup.cells[:1], "return") == [] and best_of(setup.cells, "length") == []
+
+
+def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
+    records = [replace(invented(agent), commit="a" * 40, sources=[]) for agent in agents]
+    assert code(setups(records)[0].cells) == "commit aaaaaaaaaa (5 agents)"
+    records[0] = replace(records[0], commit="b" * 40)
+    assert code(setups(records)[0].cells).endswith("(1 agents). ⚠ a mixture of 2 versions")
+    unclean = [replace(record, commit=f"{record.commit}+changes") for record in records]
+    assert code(setups(unclean)[0].cells).endswith("⚠ a mixture of 2 versions, 5 agents of an uncommitted tree")
+    same = [replace(record, sources=["c0de"]) for record in records]
+    assert code(setups(same)[0].cells) == "source c0de (5 agents)", "two commits of one source are one version"
+    resumed = [replace(record, sources=["c0de", "f00d"]) for record in records]
+    assert "5 agents that one version began and another finished" in code(setups(resumed)[0].cells)
+    (table, *_) = main_tables(setups(records)[0])
+    assert "<small>Code: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agents). ⚠ a mixture" in markdown_results(
+        table
+    )
+
+
+def test_aggregates_count_seeds_not_episodes() -> None:
+    found = {(a.measure, a.method): a for a in aggregates(world())}
+    better = found["smoothness", "plain"]
+    assert better.improvement == pytest.approx((1.0, 0.6427, 1.0), abs=1e-4) and better.tasks == 1
+    assert found["smoothness", "damper"].change == (-0.75, -0.75, -0.75)
+    assert found["return", "damper"].improvement is None and found["return", "plain"].change is None
+
+
+def test_one_seed_is_no_aggregate() -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"), seeds=1)
+    assert aggregates(setups([invented(agent) for agent in agents])[0]) == []
+
+
+def test_times_stand_beside_the_papers_with_their_spread() -> None:
+    timing = Timing("td3", "plain", "Hopper", 0.5, 1000, 1, 256, {}, {}, {"cpu": "x"}, "c" * 40, "")
+    (table,) = cost_tables([timing, replace(timing, method="damper", milliseconds=0.6)])
+    assert table.caption == "x, eager, float32; Hopper, batch 256; code commit cccccccccc"
+    assert table.rows[0][:5] == ["Unregularized", "0.5", "1.00", "4.54", "1.00"]
+    assert table.rows[-1][:5] == ["DAMPER", "0.6", "1.20", "6.57", "1.45"]
+    assert table.rows[1][1:3] == ["", ""]
+    rounds = replace(timing, rounds=[1.0, 1.0, 2.0])
+    (table,) = cost_tables([rounds, replace(rounds, method="damper", milliseconds=1.5, rounds=[1.1, 1.2, 2.6])])
+    assert table.rows[-1][2] == "1.20 [1.11, 1.29]"
+    assert len(cost_tables([timing, replace(timing, hardware={"gpu": "y"})])) == 2, "machines are never mixed"
+    assert ["Hopper", "TD3", "DAMPER", "5", "test", "100"] in speed_rows(world())
+
+
+def test_numbers_are_written_like_the_papers() -> None:
+    assert [number(v, "return") for v in (-154.6, 3078.2, -3.634)] == ["−154.6", "3078", "−3.63"]
+    assert number(599.2, "return", 3078.0) == "599" and number(0.2401, "smoothness") == "0.240"
+
+
+def entries() -> list[Entry]:
+    five, three = summarise([[1.0, 2.0]] * 5), summarise([[1.0, 2.0]] * 3)
+    return [Entry(five, Printed(1.2, 0.3), best=True), Entry(three, None, frozen=True), Entry(None, None)]
+
+
+def test_markdown_says_where_a_cell_is_short_of_seeds() -> None:
+    text = markdown_results(Table("t", "A & B", "smoothness", ["x", "y", "z"], [("DAMPER", entries())]))
+    seeds = "<small>median 1.500 of 1.500, 1.500, 1.500"
+    assert f"**1.500** (0.000; 0.527)<br>{seeds}, 1.500, 1.500</small><br><small>paper 1.200 (0.300)</small>" in text
+    assert f"| 1.500 (0.000; 0.548) n=3 †<br>{seeds}</small> |  |" in text
+
+
+def test_latex_is_escaped_and_whole() -> None:
+    text = latex_results(Table("t", "A & B", "smoothness", ["x_1", "y", "z"], [("100 %", entries())]))
+    assert r"\textbf{1.500}" in text and r"x\_1" in text and r"100 \%" in text and r"A \& B" in text
+    assert text.count(r"\begin{") == text.count(r"\end{") and " & -- " in text
+
+
+def test_a_bar_within_a_cell_does_not_end_it() -> None:
+    lines = markdown_table(["method", "mean|Δa|"], [["plain", "0.1\n(0; 0)"]]).splitlines()
+    assert lines == ["| method | mean\\|Δa\\| |", "| --- | ---: |", "| plain | 0.1 (0; 0) |"]
+
+
+def test_numbers_stand_on_the_right_and_words_on_the_left() -> None:
+    rows = [["1 task", "0.1 (0; 0)", "−3 → **2**", "fails", "–"], ["other", "**12**", "the same", "leans, 2 of 3", "5"]]
+    rows += [["third", "<small>paper 4</small>", "+7", "", ""]]
+    rule = markdown_table(["a", "b", "c", "d", "e"], rows).splitlines()[1]
+    assert rule == "| --- | ---: | ---: | --- | ---: |"
