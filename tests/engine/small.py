@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.envs import spec_of
-from damper.engine.networks.agents import Shape
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import GradientBackend
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.networks.layout import weight_list
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
@@ -40,17 +42,21 @@ def population(
     automatic: bool = False,
     hparams: Mapping[str, Sequence[float]] | None = None,
     own: Mapping[str, Sequence[float]] | None = None,
-    compiled: bool = False,
+    backend: Callable[[AgentNetworks], GradientBackend] = AutogradBackend,
 ) -> Population:
-    """One agent per seed; ``hparams`` and ``own`` (the method's settings) give values per agent.
-
-    ``compiled`` takes the form that torch.compile gets, without compiling it.
-    """
+    """One agent per seed; ``hparams`` and ``own`` (the method's settings) give values per agent."""
     numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hparams or {}).items()}
     chosen = find_method(method)
     settings = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
-    return Population(backbone, chosen, SHAPE, Streams(seeds), numbers, settings, dtype, automatic, compiled)
+    return Population(
+        backbone=backbone,
+        method=chosen,
+        gradient_backend=backend(AgentNetworks(backbone, chosen, SHAPE, Streams(seeds), dtype)),
+        hparams=numbers,
+        settings=settings,
+        automatic_entropy=automatic,
+    )
 
 
 def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch, dict[str, Tensor]]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.agents import Shape
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
@@ -90,7 +91,13 @@ def population(
     method = find_method(method)
     hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     shape = Shape(OBS, ACT, net_arch=(6, 5))
-    return Population(backbone, method, shape, Streams(seeds), hparams, method.route(settings), dtype)
+    return Population(
+        backbone=backbone,
+        method=method,
+        gradient_backend=AutogradBackend(AgentNetworks(backbone, method, shape, Streams(seeds), dtype)),
+        hparams=hparams,
+        settings=method.route(settings),
+    )
 
 
 def stacked_batch(streams: Streams, k: int, dtype: torch.dtype = torch.float64, size: int = BATCH) -> Batch:

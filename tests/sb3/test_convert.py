@@ -17,10 +17,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from damper.activations import ACTIVATIONS, known_modules
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.agents import Shape
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.run.policy import Policy, PolicyInfo
-from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.methods import METHODS
 from damper.sb3 import from_sb3, to_sb3
@@ -38,14 +37,9 @@ def model(backbone: str, activation: str = "silu", kind=OURS, **settings):
 
 def engine_policy(backbone: str, activation: str, method: str = "damper") -> Policy:
     """A policy as the engine writes it."""
-    hparams = {"learning_rate": 1e-3, "gamma": 0.99, "tau": 0.005, "ent_coef": 0.2, "target_policy_noise": 0.2}
-    hparams |= {"target_noise_clip": 0.5, "action_noise": 0.1}
-    population = Population(
-        backbone, METHODS[method], Shape(3, 1, (12, 10), activation), Streams([7]),
-        {name: torch.tensor([value]) for name, value in hparams.items()}, METHODS[method].route({}),
-    )  # fmt: skip
-    layout = population.networks.actor_layout
-    row = Layout(layout.layers).flatten(weight_list(layout.unflatten(population.state["actor"])))[0]
+    networks = AgentNetworks(backbone, METHODS[method], Shape(3, 1, (12, 10), activation), Streams([7]), torch.float32)
+    layout = networks.actor_layout
+    row = Layout(layout.layers).flatten(weight_list(layout.unflatten(networks.parameters["actor"])))[0]
     info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})
     return Policy(info, row)
 

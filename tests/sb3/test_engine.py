@@ -11,7 +11,8 @@ import torch
 
 pytest.importorskip("stable_baselines3")
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.agents import Shape
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
@@ -69,7 +70,10 @@ def engine_like(model: Any, backbone: str, method: Method) -> Population:
     """The engine's single agent with the model's weights."""
     hparams = {name: torch.full((1,), value) for name, value in {**HYPER, **OWN[backbone]}.items()}
     shape = Shape(OBS, ACT, ARCH)
-    engine = Population(backbone, method, shape, Streams([0]), hparams, method.route({}), torch.float32)
+    backend = AutogradBackend(AgentNetworks(backbone, method, shape, Streams([0]), torch.float32))
+    engine = Population(
+        backbone=backbone, method=method, gradient_backend=backend, hparams=hparams, settings=method.route({})
+    )
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
         if name in engine.state:
             layout = engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout

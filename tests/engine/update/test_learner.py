@@ -8,7 +8,9 @@ import torch
 from scipy import stats
 
 from damper.engine.data.random_streams import Streams
+from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient
+from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.loop.acting import Acting
 from damper.engine.update.learner import Learner
 from damper.interface import Batch
@@ -46,6 +48,15 @@ def test_an_agent_acts_and_learns_alone_as_in_a_population(backbone: str, ent_co
         pairs = zip(small.pieces(together.population, name, j), small.pieces(alone.population, name, 0), strict=True)
         for a, b in pairs:
             assert (a - b).norm() <= 1e-5 * b.norm(), name
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_how_an_update_runs_is_one_choice(compile: bool) -> None:
+    made = small.learner(small.settings("td3", "damper+pave", compile=compile))
+    backend, (optimiser, *_) = made.population.gradient_backend, made.population.optimisers.values()
+    assert type(backend) is (SharedForwardBackend if compile else AutogradBackend)
+    assert (backend.traceable, backend.separate_smoothness_pass, not optimiser.agent_by_agent) == (compile,) * 3
+    assert (made.compiled(print) is print) is not compile
 
 
 def test_a_term_more_shifts_no_other_draw() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.agents import Shape
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import GradientBackend
+from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
@@ -22,14 +27,20 @@ HYPER = {"learning_rate": 1e-3, "gamma": 0.98, "tau": 0.005}
 TD3 = {"target_policy_noise": 0.2, "target_noise_clip": 0.5, "action_noise": 0.1}
 
 
-def build(backbone: str, dtype: torch.dtype, ent_coef: float | str, compiled: bool) -> Population:
+def build(
+    backbone: str, dtype: torch.dtype, ent_coef: float | str, backend: Callable[[AgentNetworks], GradientBackend]
+) -> Population:
     own = TD3 if backbone == "td3" else {"ent_coef": 1.0 if ent_coef == "auto" else ent_coef}
     hparams = {name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()}
     shape = Shape(reference.OBS, reference.ACT, reference.ARCH)
-    empty = {"actor": {}, "rule": {}, "critic": {}}
-    automatic = ent_coef == "auto"
+    plain = METHODS["plain"]
     return Population(
-        backbone, METHODS["plain"], shape, Streams([0]), hparams, empty, dtype, automatic, compiled=compiled
+        backbone=backbone,
+        method=plain,
+        gradient_backend=backend(AgentNetworks(backbone, plain, shape, Streams([0]), dtype)),
+        hparams=hparams,
+        settings=plain.route({}),
+        automatic_entropy=ent_coef == "auto",
     )
 
 
@@ -41,13 +52,13 @@ def tensors(population: Population, name: str, flat: torch.Tensor) -> list[torch
     return weight_list(layout.unflatten(flat.reshape(-1, layout.size)))
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])  # the form, not the compilation
+@pytest.mark.parametrize("backend", [AutogradBackend, SharedForwardBackend])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("backbone", "ent_coef"), [("td3", 0.0), ("sac", 0.2), ("sac", "auto")])
-def test_updates_equal_sb3(backbone, ent_coef, dtype, compiled, monkeypatch):
+def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
     extra = {} if backbone == "td3" else {"ent_coef": ent_coef}
     made = reference.model(backbone, dtype, monkeypatch, **HYPER, **extra)
-    population = build(backbone, dtype, ent_coef, compiled)
+    population = build(backbone, dtype, ent_coef, backend)
     reference.load(population, made, backbone)
     updates = {with_actor: Update(population, with_actor) for with_actor in (False, True)}
     before = {name: value.clone() for name, value in population.state.items()}

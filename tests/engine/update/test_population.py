@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import GradientBackend
+from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.networks.agents import AgentNetworks
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.methods import METHODS
 from damper.rules import RULES
 from tests.engine import small
 
+Backend = Callable[[AgentNetworks], GradientBackend]
 SEEDS = (5, 3, 8, 1, 9, 2, 7, 4)
 WATCHED = {torch.float32: 1, torch.float64: 3}
 UPDATES = 100
@@ -48,13 +54,13 @@ REST = [
 def build(
     case: tuple[str, bool, str],
     dtype: torch.dtype,
-    members: tuple[int, ...] = tuple(range(8)),
-    compiled: bool = False,
+    members: Sequence[int] = range(8),
+    backend: Backend = AutogradBackend,
 ) -> Population:
     backbone, automatic, method = case
     hparams = {name: [values[j] for j in members] for name, values in HYPER.items()}
     own = {name: [values[j] for j in members] for name, values in OWN.get(method, {}).items()}
-    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, compiled)
+    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, backend)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -75,8 +81,8 @@ def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype
 
 
 @pytest.mark.parametrize("case", [("td3", False, "damper"), ("td3", False, "pave"), ("sac", True, "asap")], ids=str)
-def test_a_member_equals_the_same_agent_alone_in_the_compiled_form(case: tuple[str, bool, str]) -> None:
-    together, alone = build(case, torch.float64, compiled=True), build(case, torch.float64, (3,), compiled=True)
+def test_a_member_equals_the_same_agent_alone_by_shared_forward_passes(case: tuple[str, bool, str]) -> None:
+    together, alone = (build(case, torch.float64, members, SharedForwardBackend) for members in (range(8), (3,)))
     small.train(together, SEEDS, 20)
     small.train(alone, SEEDS[3:4], 20)
     for name in together.state:
@@ -161,9 +167,9 @@ def overflow(made: Population, given: Any) -> Any:
     return batch._replace(reward=reward), noise
 
 
-def run(case: tuple[str, bool, str], spoil: Any = None, compiled: bool = False) -> list[dict[str, torch.Tensor]]:
+def run(case: tuple[str, bool, str], spoil: Any, backend: Backend) -> list[dict[str, torch.Tensor]]:
     """States after every update; the actor learns at each, so that a death is seen at once."""
-    made, states = build(case, torch.float32, compiled=compiled), []
+    made, states = build(case, torch.float32, backend=backend), []
     for k in range(12):
         given = small.inputs(made, SEEDS, k)
         small.update(made, *(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True)
@@ -171,13 +177,13 @@ def run(case: tuple[str, bool, str], spoil: Any = None, compiled: bool = False) 
     return states
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("backend", [AutogradBackend, SharedForwardBackend])
 @pytest.mark.parametrize("spoil", [spoil_parameters, spoil_critic, spoil_reward, overflow])
 @pytest.mark.parametrize("case", FREEZING, ids=str)
 def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(
-    case: tuple[str, bool, str], spoil: Any, compiled: bool
+    case: tuple[str, bool, str], spoil: Any, backend: Backend
 ) -> None:
-    clean, spoiled = (run(case, one, compiled) for one in (None, spoil))
+    clean, spoiled = (run(case, one, backend) for one in (None, spoil))
     others = [j for j in range(8) if j != MEMBER]
     for before, after in zip(clean, spoiled, strict=True):
         for name in before:

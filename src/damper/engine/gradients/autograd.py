@@ -19,6 +19,9 @@ Network = TypeVar("Network")
 class AutogradBackend:
     """PyTorch differentiates; see ``GradientBackend``."""
 
+    traceable = False
+    separate_smoothness_pass = False
+
     def __init__(self, networks: AgentNetworks) -> None:
         """Of these networks."""
         self.networks = networks

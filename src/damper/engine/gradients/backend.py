@@ -2,7 +2,7 @@
 
 ``AutogradBackend``, the reference, is for eager updates. ``SharedForwardBackend`` is for ``torch.compile``: its losses
 share one forward and one backward pass, a few kernels per layer on a GPU. Both take any loss and give the same numbers.
-``Population`` chooses one.
+``Learner`` chooses one for its population; everything else asks that one's properties.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from damper.engine.gradients.objectives import Logs, Objectives
+from damper.engine.networks.agents import AgentNetworks
 
 
 class CriticGradient(NamedTuple):
@@ -24,7 +25,19 @@ class CriticGradient(NamedTuple):
 
 
 class GradientBackend(Protocol):
-    """Computes the gradients of an update's losses: the critics', and after their step the actors'."""
+    """Computes the gradients of an update's losses: the critics', and after their step the actors'.
+
+    Attributes:
+        networks: whose gradients they are.
+        traceable: whether ``torch.compile`` can trace it into one graph. An update with a traceable backend reads no
+            tensor's value; with any other it runs eagerly, and on a CPU it may.
+        separate_smoothness_pass: whether ``critic_smoothness`` is a pass of its own inside ``critic`` too, so that an
+            update may run it on another stream at no cost.
+    """
+
+    networks: AgentNetworks
+    traceable: bool
+    separate_smoothness_pass: bool
 
     def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
         """Gradient with respect to the critics; ``without_smoothness`` leaves out what ``critic_smoothness`` gives."""

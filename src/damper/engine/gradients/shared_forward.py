@@ -39,6 +39,9 @@ ActorLoss = Callable[..., LossAndLogs]  # of a policy and a critic
 class SharedForwardBackend:
     """One forward pass per network for all losses; see ``GradientBackend``."""
 
+    traceable = True
+    separate_smoothness_pass = True
+
     def __init__(self, networks: AgentNetworks) -> None:
         """Of these networks."""
         self.networks = networks

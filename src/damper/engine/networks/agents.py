@@ -37,6 +37,7 @@ class AgentNetworks:
     def __init__(self, backbone: str, method: Method, shape: Shape, streams: Streams, dtype: torch.dtype) -> None:
         """Fresh networks, one agent per seed of ``streams``."""
         self.shape, self.agents = shape, len(streams.seeds)
+        self.device, self.dtype = streams.device, dtype
         self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
         actor = self.actor_layout.init_params(streams, "actor", dtype)
         twins = [self.critic_layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]

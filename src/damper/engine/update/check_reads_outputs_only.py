@@ -12,7 +12,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.objectives import Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agents import Shape
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.interface import Batch
@@ -39,9 +39,12 @@ def check_reads_outputs_only(
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
     numbers = {name: _first(value) for name, value in hparams.items()}
     streams = Streams([0])
-    agent = Population(backbone, method, small, streams, numbers, method_kwargs, torch.float64)
+    networks = AgentNetworks(backbone, method, small, streams, torch.float64)
+    shared, autograd = SharedForwardBackend(networks), AutogradBackend(networks)
+    agent = Population(
+        backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, settings=method_kwargs
+    )
     objectives = Objectives(agent.backbone, method, method_kwargs, *_draw_batch(agent, streams), agent.hparams)
-    shared, autograd = SharedForwardBackend(agent.networks), AutogradBackend(agent.networks)
     if method.critic is not None and method.critic.reads_outputs_only:
         ours, theirs = ([backend.critic(objectives).gradient] for backend in (shared, autograd))
         _compare(method.name, "critic", ours, theirs)

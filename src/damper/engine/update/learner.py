@@ -14,8 +14,11 @@ from damper.engine.data.replay import Replay
 from damper.engine.device.compilation import with_fresh_code_object
 from damper.engine.device.cuda_graph import WARM_UP, Graphed
 from damper.engine.envs.spec import Spec
+from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import GradientBackend
+from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.kernels import dense
-from damper.engine.networks.agents import Shape
+from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.settings import PER_AGENT, Settings
 from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.engine.update.population import Population
@@ -44,18 +47,18 @@ class Learner:
         hparams = settings.per_agent_hparams() | {name: follows[name] for name in PER_AGENT if name in follows}
         method_kwargs = settings.method_kwargs(self.device, self.dtype, follows)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
-        if settings.compile:
+        networks = AgentNetworks(settings.backbone, self.method, shape, self.streams, self.dtype)
+        # How updates run is chosen here alone; everything else asks the backend's properties.
+        backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
+        if backend.traceable:
             check_reads_outputs_only(settings.backbone, self.method, shape, hparams, method_kwargs)
         self.population = Population(
-            settings.backbone,
-            self.method,
-            shape,
-            self.streams,
-            hparams,
-            method_kwargs,
-            self.dtype,
-            automatic,
-            settings.compile,
+            backbone=settings.backbone,
+            method=self.method,
+            gradient_backend=backend,
+            hparams=hparams,
+            settings=method_kwargs,
+            automatic_entropy=automatic,
         )
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
@@ -78,7 +81,7 @@ class Learner:
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
-        if not self.settings.compile:
+        if not self.population.gradient_backend.traceable:
             return function
         # A learner's sizes never change; with dynamic shapes left on, a second learner's would become variables.
         return torch.compile(with_fresh_code_object(function), fullgraph=True, dynamic=False)

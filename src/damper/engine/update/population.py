@@ -15,11 +15,8 @@ from torch import Tensor
 
 from damper.agents import BACKBONES, sac
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import Logs, Objectives
-from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.update.diagnostics import RULE, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import Batch, NoiseDraws
@@ -37,39 +34,33 @@ class Population:
 
     def __init__(
         self,
+        *,
         backbone: str,
         method: Method,
-        shape: Shape,
-        streams: Streams,
+        gradient_backend: GradientBackend,
         hparams: Mapping[str, Tensor],
         settings: Mapping[str, dict[str, Any]],
-        dtype: torch.dtype = torch.float32,
         automatic_entropy: bool = False,
-        compiled: bool = False,
     ) -> None:
-        """Fresh agents, one per seed of ``streams``.
+        """Fresh optimisers and diagnostics for networks that were just made.
 
         Args:
             backbone: "td3" or "sac".
             method: which smoothness losses and rule.
-            shape: the networks' shapes.
-            streams: the agents' random streams (initialisation).
+            gradient_backend: computes the gradients of its ``networks``, which are the population's. Where it is not
+                traceable, rule and Adam go agent by agent on a CPU, with fewer passes through memory: 9 to 10 % of a
+                TD3 update with DAMPER, for one agent and for five.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
             settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
-            dtype: of parameters and arithmetic.
             automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
-            compiled: whether the update will run inside ``torch.compile``. Gradients then come from shared forward
-                passes; eagerly they come from autograd. Eagerly on a CPU, rule and Adam go agent by agent, with fewer
-                passes through memory: 9 to 10 % of a TD3 update with DAMPER, for one agent and for five.
         """
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
-        self.settings, self.automatic_entropy, self.compiled = settings, automatic_entropy, compiled
-        self.agents, self.device, self.dtype = len(streams.seeds), streams.device, dtype
-        self.hparams = {name: value.to(self.device, dtype) for name, value in hparams.items()}
-        self.networks = AgentNetworks(backbone, method, shape, streams, dtype)
-        self.gradients: GradientBackend = (SharedForwardBackend if compiled else AutogradBackend)(self.networks)
-        self._agent_by_agent = not compiled and self.device.type == "cpu"
+        self.settings, self.automatic_entropy = settings, automatic_entropy
+        self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
+        self.agents, self.device, self.dtype = self.networks.agents, self.networks.device, self.networks.dtype
+        self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
+        self._agent_by_agent = not gradient_backend.traceable and self.device.type == "cpu"
         self.state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
         self.noise_kinds = {**self.backbone.NOISE, **method.noise}
@@ -136,11 +127,11 @@ class Population:
 
     def critic_gradient(self, batch: Batch, noise: NoiseDraws, without_smoothness: bool = False) -> CriticGradient:
         """See ``GradientBackend.critic``."""
-        return self.gradients.critic(self._objectives(batch, noise), without_smoothness)
+        return self.gradient_backend.critic(self._objectives(batch, noise), without_smoothness)
 
     def critic_smoothness(self, batch: Batch, noise: NoiseDraws) -> CriticGradient:
         """See ``GradientBackend.critic_smoothness``."""
-        return self.gradients.critic_smoothness(self._objectives(batch, noise))
+        return self.gradient_backend.critic_smoothness(self._objectives(batch, noise))
 
     def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool, targets: bool = True) -> None:
         """The critics' optimiser step, and what moves with it."""
@@ -155,7 +146,7 @@ class Population:
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
         """The same for the actors, after the critics' step; ``log π`` of their actions for a temperature to learn."""
-        gradients, logs = self.gradients.actor(self._objectives(batch, noise), saved_activations)
+        gradients, logs = self.gradient_backend.actor(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         self.diagnostics.add_actor(logs)

@@ -46,7 +46,7 @@ class Update:
         """
         self.population, self.with_actor = population, with_actor
         self._compiler, self._add_context, self._targets = compiler, add_context, targets
-        separate = population.compiled and population.method.separate_critic_pass
+        separate = population.gradient_backend.separate_smoothness_pass and population.method.separate_critic_pass
         self._critic = self._critic_on_two_streams() if separate else self._critic_in_one()
         self._actor = self._actor_part()
         self._temperature = compiler(population.update_temperature)
