@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
@@ -73,6 +73,21 @@ class Critic(Protocol):
         """``Q_1`` alone, ``[..., B]``."""
 
 
+class CriticWithActionGradients(Critic, Protocol):
+    """Twin critics that also tell their derivatives by the action, as one that knows its layers can.
+
+    Optional: a loss asks for them by ``losses.pave.action_gradients``, which differentiates the values of any other.
+    """
+
+    def action_gradients(
+        self, observations: Sequence[Tensor], action: Tensor, v: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """``∇ₐQ_j(s, a)`` at each observation, ``[..., 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[..., 2, B]``.
+
+        The action and the direction v are the same ``[..., B, A]`` for all. Differentiable once, by the parameters.
+        """
+
+
 @dataclass(frozen=True)
 class Noise:
     """A draw that a loss needs: its distribution, and which tensor's last axis it matches (None: one per sample)."""
@@ -103,6 +118,9 @@ class Loss:
         reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
             derivative by an input, no output as an input. Such losses share forward passes where the update is
             compiled; the claim is checked before anything is trained.
+        reads_action_gradients_only: the same of a loss on the critic that reads nothing of it but
+            ``losses.pave.action_gradients`` at inputs made of batch and noise: where the update is compiled, these are
+            differentiated without autograd.
         relation: refuses settings that do not go together; called with all of them where they enter a run.
     """
 
@@ -111,6 +129,7 @@ class Loss:
     previous_obs: bool = False
     prediction: bool = False
     reads_outputs_only: bool = False
+    reads_action_gradients_only: bool = False
     relation: Callable[..., None] | None = None
 
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:

@@ -36,12 +36,12 @@ def action_gradients(
 ) -> tuple[list[Tensor], Tensor]:
     """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
 
-    A critic that knows its layers has both as a method ``action_gradients``, to be differentiated once; for any other
-    they are derivatives of its values.
+    A ``CriticWithActionGradients`` tells both, to be differentiated once; for any other critic they are derivatives of
+    its values.
     """
-    if (known := getattr(critic, "action_gradients", None)) is not None:
-        gradients: tuple[list[Tensor], Tensor] = known(observations, action, v)
-        return gradients
+    if hasattr(critic, "action_gradients"):  # isinstance of a protocol is nothing that torch.compile follows
+        told: tuple[list[Tensor], Tensor] = critic.action_gradients(observations, action, v)
+        return told
     return nested_action_gradients(critic, observations, action, v)
 
 
@@ -51,9 +51,9 @@ def nested_action_gradients(
     """``action_gradients`` of any critic that can be differentiated."""
     a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (action, v))
     first, *others = observations
-    bend, gradient = curvature(critic, first, a, v)
+    vHv, gradient = curvature(critic, first, a, v)
     rest = action_gradient(critic, torch.cat(others, -2), torch.cat([a] * len(others), -2))
-    return [gradient, *rest.chunk(len(others), -2)], bend
+    return [gradient, *rest.chunk(len(others), -2)], vHv
 
 
 def _pave(
@@ -86,13 +86,14 @@ def _pave(
     """
     noisy = batch.obs + spread(sigma, batch.obs) * noise["pave_state"]
     observations = (batch.obs, noisy, batch.next_obs)
-    (gradient, *others), bend = action_gradients(critic, observations, batch.action, noise["pave_direction"])
+    (gradient, *others), vHv = action_gradients(critic, observations, batch.action, noise["pave_direction"])
     MPR, VFC = (mean_square(other - gradient).sum(-1) for other in others)
-    Curv = torch.relu(bend + spread(delta, bend)).mean(-1).sum(-1)
+    Curv = torch.relu(vHv + spread(delta, vHv)).mean(-1).sum(-1)
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv
 
 
 pave = Loss(
     _pave,
     noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")},
+    reads_action_gradients_only=True,
 )

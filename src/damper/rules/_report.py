@@ -14,7 +14,7 @@ from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 class GradientReport(NamedTuple):
     """Diagnostics of one combination, one number per agent; tensors on the gradients' device, never read here.
 
-    Another one is a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast.apply_single``.
+    Another one is a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast._apply_ordinary``.
 
     Attributes:
         cosine: ``c = ⟨g_R, g_T⟩ / (n_R n_T)``; 0 where the guard holds.

@@ -21,7 +21,7 @@ from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
 from damper.losses._maths import mean_square
-from damper.losses.pave import pave
+from damper.losses.pave import action_gradients, pave
 from damper.methods import METHODS, Method
 from tests.engine import small
 
@@ -233,8 +233,23 @@ def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting =
 STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
 
 
-@pytest.mark.parametrize(("loss", "expected"), [(pave, []), (dataclasses.replace(pave), [1])], ids=["PAVE", "a copy"])
-def test_pave_needs_no_autograd_through_critics(
+def _flat(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
+    """A loss of one's own that reads what PAVE reads, at its own inputs and twice."""
+    (here, there), vHv = action_gradients(critic, (batch.obs, batch.next_obs), batch.action, noise["pave_direction"])
+    (near, _), _ = action_gradients(critic, (batch.obs, batch.obs), 0.5 * batch.action, noise["pave_direction"])
+    return (mean_square(here - there) + mean_square(near)).sum(-1) + vHv.square().mean((-2, -1))
+
+
+FLAT = Loss(_flat, noise=pave.noise, reads_action_gradients_only=True)
+NO_CLAIM = dataclasses.replace(pave, reads_action_gradients_only=False)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [(pave, []), (dataclasses.replace(pave), []), (FLAT, []), (NO_CLAIM, [1])],
+    ids=["PAVE", "a copy", "one's own", "no claim"],
+)
+def test_a_loss_of_action_gradients_needs_no_autograd_through_critics(
     loss: Loss, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, objectives = build("td3", Method("own", critic=loss))
@@ -247,13 +262,13 @@ def test_pave_needs_no_autograd_through_critics(
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many losses each call of autograd through networks takes, from now on."""
     calls: list[int] = []
-    original = shared_forward.differentiate
+    original = shared_forward.func_gradients
 
     def count(losses: Any, *given: Any) -> Any:
         calls.append(len(losses))
         return original(losses, *given)
 
-    monkeypatch.setattr(shared_forward, "differentiate", count)
+    monkeypatch.setattr(shared_forward, "func_gradients", count)
     return calls
 
 

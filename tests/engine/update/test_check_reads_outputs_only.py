@@ -11,6 +11,7 @@ from damper.engine.networks.agents import Shape
 from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.errors import DamperError
 from damper.interface import Loss
+from damper.losses.pave import action_gradients
 from damper.methods import METHODS, Method, find_method
 from tests.engine import small
 from tests.engine.update.test_modes import build
@@ -70,6 +71,22 @@ def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: 
         "critic": method.critic and Loss(method.critic.function),
     }
     check("td3", Method(method.name, rule=method.rule, **honest))
+
+
+def turned(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
+    """The critics' gradient moves the action at which it is read again."""
+    (gradient, _), _ = action_gradients(critic, (batch.obs, batch.next_obs), batch.action, batch.action)
+    moved = batch.action + gradient.mean(1)
+    return action_gradients(critic, (batch.obs, batch.next_obs), moved, moved)[1].square().mean((-2, -1))
+
+
+def test_a_claim_to_read_action_gradients_only_is_tried_too() -> None:
+    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out of the critic's loss"):
+        check("td3", Method("x", critic=Loss(turned, reads_action_gradients_only=True)))
+    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out of a critic's loss"):
+        check("td3", Method("x", critic=Loss(steep, reads_action_gradients_only=True)))
+    for honest in (turned, steep):
+        check("td3", Method("x", critic=Loss(honest)))
 
 
 def test_it_is_tried_before_an_update_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

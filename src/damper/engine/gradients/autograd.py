@@ -47,7 +47,7 @@ class AutogradBackend:
     def _by_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
         networks = self.networks
         flat_params = networks.twins("critic")
-        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, flat_params)
+        (gradient,), logs = autograd_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.agents, -1), logs)
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
@@ -59,10 +59,10 @@ class AutogradBackend:
             losses.append(objectives.auxiliary)
         elif method.actor is not None:
             losses = [lambda policy: objectives.both(policy, critic)]
-        return differentiate(losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"])
+        return autograd_gradients(losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"])
 
 
-def differentiate(
+def autograd_gradients(
     losses: Sequence[Callable[[Network], LossAndLogs]],
     bind: Callable[[Weights], Network],
     layout: Layout,

@@ -14,13 +14,13 @@ from damper.engine.networks.layout import Layout, Weights, weight_list, weights_
 Network = TypeVar("Network")
 
 
-def differentiate(
+def func_gradients(
     losses: Sequence[Callable[[Network], LossAndLogs]],
     bind: Callable[[Weights], Network],
     layout: Layout,
     flat_params: Tensor,
 ) -> tuple[list[Tensor], Logs]:
-    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the parameters, and all their logs.
+    """``autograd.autograd_gradients`` by ``torch.func``: flat gradients ``[M, n]`` of each loss, and all their logs.
 
     Each loss runs its own forward pass: a shared one would have to send zeros backwards through the other's graph.
     """

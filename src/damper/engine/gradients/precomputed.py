@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
+from damper.errors import DamperError
 
 Source = Callable[..., Tensor]  # from inputs to a network's outputs
 
@@ -122,15 +123,18 @@ class CriticFromValues:
 
 
 class CriticFromActionGradients:
-    """A critic for PAVE's loss, which reads action gradients and curvatures only (``losses.pave``)."""
+    """A ``damper.interface.CriticWithActionGradients`` for a loss that ``reads_action_gradients_only``."""
 
     def __init__(self, action_gradients: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
-        """``action_gradients`` as ``StackedCritic`` has it."""
+        """``action_gradients`` as the interface has it."""
         self.action_gradients = action_gradients
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """Its values are not known."""
-        raise NotImplementedError
+        raise DamperError(
+            "reads_action_gradients_only must be left out of a critic's loss that reads the critics' values, but this "
+            "one has it and reads them: without it, autograd differentiates the loss."
+        )
 
     first = __call__
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from damper.engine.gradients.action_gradient_tape import ActionGradientTape
 from damper.engine.gradients.backend import CriticGradient
-from damper.engine.gradients.functional import differentiate, output_gradients
+from damper.engine.gradients.functional import func_gradients, output_gradients
 from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives, add_logs, add_losses
 from damper.engine.gradients.precomputed import (
     CriticFromActionGradients,
@@ -31,7 +31,6 @@ from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense
 from damper.engine.networks.action_gradients import by_agent, repeat_action
 from damper.engine.networks.agents import AgentNetworks
-from damper.losses.pave import pave
 
 ActorLoss = Callable[..., LossAndLogs]  # of a policy and a critic
 
@@ -88,20 +87,20 @@ class SharedForwardBackend:
         return objectives.target(policy, CriticFromValues(values)), saved_activations
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
-        """See ``GradientBackend``; PAVE's is written out, any other goes through ``torch.func``."""
-        networks, method = self.networks, objectives.method
-        if method.critic is pave:
-            return self._pave(objectives)
+        """See ``GradientBackend``; a loss of action gradients is written out, any other goes through ``torch.func``."""
+        networks, loss_on_critic = self.networks, objectives.method.critic
+        if loss_on_critic is not None and loss_on_critic.reads_action_gradients_only:
+            return self._by_action_gradients(objectives)
 
         def loss(critic: Any) -> LossAndLogs:
             return objectives.critic_smoothness(critic, networks.actor())
 
         flat_params = networks.twins("critic")
-        (gradient,), logs = differentiate([loss], networks.bound_critic, networks.critic_layout, flat_params)
+        (gradient,), logs = func_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.agents, -1), logs)
 
-    def _pave(self, objectives: Objectives) -> CriticGradient:
-        """PAVE reads the critics' action gradients and curvatures only, and those are written out too."""
+    def _by_action_gradients(self, objectives: Objectives) -> CriticGradient:
+        """Of a loss that reads the critics' action gradients and curvatures only: their derivatives are written out."""
         networks = self.networks
         tapes: list[ActionGradientTape] = []
 
@@ -147,7 +146,7 @@ class SharedForwardBackend:
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
         if method.actor is not None and not method.actor.reads_outputs_only:
             layout, flat_params = networks.actor_layout, networks.parameters["actor"]
-            (other,), more = differentiate([objectives.auxiliary], networks.bound_actor, layout, flat_params)
+            (other,), more = func_gradients([objectives.auxiliary], networks.bound_actor, layout, flat_params)
             gradients = [*gradients, other] if method.rule else [gradients[0] + other]
             logs |= more
         return gradients, logs

@@ -91,7 +91,10 @@ class StackedActor:
 
 
 class StackedCritic:
-    """P pairs of critics with their weights bound: rows 2j and 2j+1 belong to agent j."""
+    """P pairs of critics with their weights bound (a ``damper.interface.CriticWithActionGradients``).
+
+    Rows 2j and 2j+1 belong to agent j.
+    """
 
     def __init__(self, weights: Weights, activation: str) -> None:
         """Weights are stacked over ``2P`` networks."""

@@ -1,4 +1,4 @@
-"""Check that losses which claim ``Loss.reads_outputs_only`` do: otherwise their gradients would be silently wrong."""
+"""Check that losses read what they claim (``Loss.reads_outputs_only``): otherwise gradients would be silently wrong."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agents import AgentNetworks, Shape
 from damper.engine.update.population import Population
 from damper.errors import DamperError
-from damper.interface import Batch
+from damper.interface import Batch, Loss
 from damper.methods import Method
 
 ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
+CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "action gradients"}
 
 
 def check_reads_outputs_only(
     backbone: str, method: Method, shape: Shape, hparams: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
 ) -> None:
     """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
+
+    ``Loss.reads_action_gradients_only`` is a claim too, and is tried likewise.
 
     Args:
         backbone: "td3" or "sac".
@@ -33,7 +36,8 @@ def check_reads_outputs_only(
         hparams: as ``Population`` takes them; the first agent's are used.
         settings: likewise.
     """
-    if not any(loss.reads_outputs_only for loss in method.losses):
+    claims = {network: _claim(loss) for network, loss in (("critic", method.critic), ("actor", method.actor))}
+    if not any(claims.values()):
         return
     method_kwargs = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
@@ -45,21 +49,22 @@ def check_reads_outputs_only(
         backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, settings=method_kwargs
     )
     objectives = Objectives(agent.backbone, method, method_kwargs, *_draw_batch(agent, streams), agent.hparams)
-    if method.critic is not None and method.critic.reads_outputs_only:
-        ours, theirs = ([backend.critic(objectives).gradient] for backend in (shared, autograd))
-        _compare(method.name, "critic", ours, theirs)
-    if method.actor is not None and method.actor.reads_outputs_only:
-        ours, theirs = (backend.actor(objectives)[0] for backend in (shared, autograd))
-        _compare(method.name, "actor", ours, theirs)
-
-
-def _compare(method: str, network: str, ours: list[Tensor], theirs: list[Tensor]) -> None:
-    for mine, other in zip(ours, theirs, strict=True):
-        if not bool((mine - other).norm() <= TOLERANCE * other.norm()):
+    for network, claim in claims.items():
+        if claim is None:
+            continue
+        ours, theirs = (
+            [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]
+            for backend in (shared, autograd)
+        )
+        if any(not bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in zip(ours, theirs, strict=True)):
             raise DamperError(
-                f"reads_outputs_only must be left out of the {network}'s loss of method {method!r}, which reads more "
-                "than outputs at inputs made of batch and noise: read that way, its gradient is another one."
+                f"{claim} must be left out of the {network}'s loss of method {method.name!r}, which reads more than "
+                f"{CLAIMS[claim]} at inputs made of batch and noise: read that way, its gradient is another one."
             )
+
+
+def _claim(loss: Loss | None) -> str | None:
+    return next((claim for claim in CLAIMS if getattr(loss, claim, False)), None)
 
 
 def _first(value: Any) -> Any:
