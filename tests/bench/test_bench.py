@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +31,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_update_writes_table_plot_json_and_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,11 +41,12 @@ def test_update_writes_table_plot_json_and_records(
     content = json.loads((tmp_path / "an o" / "update.json").read_text())
     rows = {row["method"]: row for row in content["rows"]}
     assert (rows["plain"]["× plain"], rows["damper"]["paper's × plain"]) == (1.0, 1.45)
-    assert rows["damper"]["ms"] > 0
+    # A turn of two iterations takes one second.
+    assert [rows["damper"][column] for column in ("ms", "median ms", "× plain")] == [500.0, 500.0, 1.0]
     assert content["hardware"]["cpu"] and content["versions"]["torch"] and content["how"]["iterations"] == 4
     timings = {timing.method: timing for timing in read_timings(tmp_path / "an r")}
     assert set(timings) == {"plain", "damper"}
-    assert timings["damper"].milliseconds == rows["damper"]["ms"]
+    assert (timings["damper"].milliseconds, timings["damper"].rounds) == (500.0, [500.0, 500.0])
     assert timings["damper"].setting == timings["plain"].setting
     assert timings["damper"].command == content["command"] == " ".join(["damper bench update --device cpu", *SMALL])
     assert "paper's" in capsys.readouterr().out
@@ -61,30 +65,44 @@ def test_a_gpu_is_measured_where_there_is_one(
     assert (f"Measuring on {chosen};" in capsys.readouterr().out) == (not words)
 
 
-@pytest.mark.parametrize("what", ["peers", "scaling", "floor"])
-def test_others_write_theirs(what: str, tmp_path: Path) -> None:
-    sizes = [] if what == "peers" else ["--sizes", "1", "2"]
-    main(["bench", what, *SMALL, *sizes, "--out", str(tmp_path), "--clock", "processor"])
-    found = read(tmp_path / f"{what}.json")
+def measured(what: str, out: Path, *words: str) -> Measurement:
+    main(["bench", what, *SMALL, *words, "--out", str(out), "--clock", "processor"])
+    found = read(out / f"{what}.json")
     assert found.how["clock"] == "processor"
-    assert all(row["ms"] > 0 for row in found.rows)
-    if what == "scaling":
-        assert [row["agents"] for row in found.rows] == [1, 1, 2, 2]
-        assert found.rows[2]["state MiB"] == pytest.approx(2 * found.rows[0]["state MiB"], rel=1e-3)
-    if what == "floor":
-        by_size = {(row["method"], row["agents"]): row for row in found.rows}
-        assert by_size["damper", 2]["Mflop"] == pytest.approx(2 * by_size["damper", 1]["Mflop"])
-        assert all(row["× limit"] > 0.5 for row in found.rows)
+    return found
 
 
+@pytest.mark.usefixtures("ticking")
+def test_whole_updates_are_timed_beside_others(tmp_path: Path) -> None:
+    rows = measured("peers", tmp_path).rows
+    assert {row["implementation"] for row in rows} >= {"damper engine plain", "damper engine damper"}
+    assert {(row["ms"], row["× faster"]) for row in rows} == {(500.0, 1.0)}
+
+
+@pytest.mark.usefixtures("ticking")
+def test_scaling_tells_what_an_agent_costs(tmp_path: Path) -> None:
+    rows = measured("scaling", tmp_path, "--sizes", "1", "2").rows
+    assert [(row["agents"], row["ms"], row["µs per agent"]) for row in rows] == [
+        *[(1, 500.0, 500_000.0)] * 2,
+        *[(2, 500.0, 250_000.0)] * 2,
+    ]
+    assert rows[2]["state MiB"] == pytest.approx(2 * rows[0]["state MiB"], rel=1e-3)
+
+
+def test_no_update_is_faster_than_the_machine(tmp_path: Path) -> None:
+    rows = measured("floor", tmp_path, "--sizes", "1", "2").rows
+    by_size = {(row["method"], row["agents"]): row for row in rows}
+    assert by_size["damper", 2]["Mflop"] == pytest.approx(2 * by_size["damper", 1]["Mflop"])
+    assert all(row["× limit"] > 0.5 for row in rows)
+
+
+@pytest.mark.usefixtures("ticking")
 def test_our_sb3_classes_by_processor_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("stable_baselines3")
     monkeypatch.setitem(CLOCKS, "wall", lambda: pytest.fail("the wall clock was read"))
-    main(["bench", "sb3", *SMALL, "--out", str(tmp_path), "--clock", "processor"])
-    found = read(tmp_path / "sb3.json")
-    assert found.how["clock"] == "processor"
-    assert [(row["backbone"], row["method"]) for row in found.rows] == [("TD3", "plain"), ("TD3", "damper")]
-    assert all(row["ms"] > 0 and row["× SB3's plain"] > 0 for row in found.rows)
+    rows = measured("sb3", tmp_path).rows
+    assert [(row["backbone"], row["method"]) for row in rows] == [("TD3", "plain"), ("TD3", "damper")]
+    assert {(row["ms"], row["× SB3's plain"]) for row in rows} == {(500.0, 1.0)}
 
 
 def test_ppo_is_measured_beside_sb3_s_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +121,6 @@ def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
         parts = [row["stepping %"], row["acting %"], row["updating %"]]
         assert min(parts) > 0 and 50 < sum(parts) <= 100
         assert row["updating %"] == max(parts)
-        assert row["steps/s"] > 0 and row["simulator µs"] > 0
 
 
 def test_end_to_end_is_timed_where_updates_seldom_wait_for_the_step_under_way(
@@ -112,10 +129,13 @@ def test_end_to_end_is_timed_where_updates_seldom_wait_for_the_step_under_way(
     ahead: list[int] = []
     learn_ahead = Learner.learn_ahead
     monkeypatch.setattr(Learner, "learn_ahead", lambda self: (ahead.append(self.replay.stored), learn_ahead(self)))
+    # Read once at every second step, and before and after the simulator's.
+    monkeypatch.setattr("damper.bench.end_to_end.time", SimpleNamespace(perf_counter=map(float, count()).__next__))
     words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "plain", "--steps", "24"]
     main(["bench", "end-to-end", *words, "--out", str(tmp_path)])
-    runs = len(read(tmp_path / "end-to-end.json").rows)
-    assert len(ahead) > 20 * runs and min(ahead) >= 100_000
+    rows = read(tmp_path / "end-to-end.json").rows
+    assert len(ahead) > 20 * len(rows) and min(ahead) >= 100_000
+    assert {(row["steps/s"], row["simulator µs"]) for row in rows} == {(2.0, 1e6)}
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ pytestmark = pytest.mark.serial
 TINY = {"rounds": 3, "updates": 2, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
 
 
+@pytest.mark.usefixtures("ticking")
 @pytest.mark.parametrize("backbone", ["td3", "sac", "ddpg", "tqc", "ppo"])
 def test_both_classes_are_timed_and_told(backbone, capsys):
     overhead = measure_overhead(backbone, **TINY)
-    assert overhead.plain_ms > 0 and overhead.ours_ms > 0
-    assert overhead.ratio == pytest.approx(overhead.ours_ms / overhead.plain_ms, rel=1.0)
+    assert overhead == Overhead(backbone, "damper", plain_ms=500.0, ours_ms=500.0, ratio=1.0)  # two updates a second
     assert capsys.readouterr().out == f"{overhead}\n"
 
 

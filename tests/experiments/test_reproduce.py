@@ -49,12 +49,14 @@ def test_records_say_what_was_done(done: Path) -> None:
         agent.identity
         for agent in sorted(expand_request(tiny()), key=lambda agent: str(Store(done).path(agent.identity)))
     ]
+    (run,) = (Run(path.parent) for path in done.rglob("manifest.json"))
     for record in records:
         assert len(record.episodes["return"]) == 10 and record.episodes["seed"][0] == 178132
         assert record.deviations["steps"] == 300
         assert record.curve["step"] == [100, 200, 300]
         assert record.trace is not None and record.trace["shape"] == [200, 1]
-        assert record.run["agents"] == 2 and record.run["steps_per_second"] > 0
+        assert record.run["agents"] == 2 and record.run["seconds"] == run.manifest["seconds"]
+        assert record.run["steps_per_second"] == run.metrics()[-1]["steps_per_second"]
         assert str(done) not in record.text()
         assert record.sources == [source()] and record.versions["damper"] == damper.__version__
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,3 +48,18 @@ def test_a_frozen_agent_is_a_warning_once(tmp_path: Path, caplog: pytest.LogCapt
     assert [record.getMessage() for record in caplog.records] == [
         f"{run.path}: agent 1 was frozen at update {update}: its gradient was not finite"
     ]
+
+
+def test_speed_is_that_of_this_process_and_seconds_are_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = count(0, 10)  # ten seconds from one to the next: at the start, twice at a line, at a checkpoint
+    monkeypatch.setattr("damper.engine.loop.trainer.time", SimpleNamespace(perf_counter=lambda: next(looks)))
+    made = small.settings(steps=60, log_every=20, checkpoint_every=0)
+    trainer = Trainer(made, tmp_path / "run")
+    trainer.callbacks.functions = (lambda training: training.step < 40,)
+    trainer.train()
+    run = Trainer(made, tmp_path / "run").train()
+    told = [(line["step"], line["steps_per_second"], line["seconds"]) for line in run.metrics()]
+    # It stops at step 41 after 50 seconds.
+    assert told == [(20, 2.0, 20.0), (40, 1.3, 40.0), (60, 1.9, 70.0)]
