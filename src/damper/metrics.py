@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 Actions = ArrayLike | torch.Tensor
 Bound = ArrayLike | torch.Tensor | None
 
+# Of the range: a policy whose mean_change is below does not react to what it observes.
+CONSTANT_CHANGE = 1e-4
+
 
 def smoothness(actions: Actions) -> float:
     r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.

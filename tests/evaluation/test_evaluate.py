@@ -136,7 +136,7 @@ def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
         return np.zeros((len(obs), 1))
 
     damper.evaluate(still, shortened, episodes=2)
-    assert not caplog.text
+    assert "no end" not in caplog.text
     damper.evaluate(still, "Pendulum-v1", episodes=2)
     assert caplog.text.count("no end after 50 steps") == 1 and "TimeLimit" in caplog.text
 
@@ -255,3 +255,10 @@ def test_a_model_of_another_algorithm_is_evaluated_in_memory():
     assert damper.evaluate(PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu"), episodes=1).env == "Pendulum-v1"
     with pytest.raises(damper.DamperError, match="the model's action space must be a Box, but is Discrete"):
         damper.evaluate(DQN("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu"), episodes=1)
+
+
+def test_a_policy_that_does_nothing_is_told(caplog):
+    damper.evaluate(lambda obs: 0.01 * obs[:, :1], "Pendulum-v1", episodes=1)
+    assert not caplog.text, "one that hardly moves still reacts"
+    damper.evaluate(lambda obs: np.zeros((len(obs), 1)), "Pendulum-v1", episodes=2)
+    assert caplog.text.count("acts alike at every step") == 1 and "smaller eta" in caplog.text

@@ -202,6 +202,16 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
     assert "Walker, TD3, sm |" in (left := findings(setups(without), ())) and "Hopper, TD3, sm |" not in left
 
 
+def test_policies_that_stand_still_are_named() -> None:
+    records = [invented(agent) for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"))]
+    assert "stand still" not in findings(setups(records), ())
+    still = {"mean_change": [5e-5] * 10}
+    records[-2:] = [replace(record, episodes={**record.episodes, **still}) for record in records[-2:]]
+    said = findings(setups(records), ())
+    assert "**2 agents act alike at every step" in said
+    assert "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 |" in said
+
+
 def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_one_without() -> None:
     low = world(lambda method, _, measure: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
     said = findings([low], ())

@@ -28,6 +28,7 @@ from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter, parse_filter
+from damper.metrics import CONSTANT_CHANGE, mean_change
 from damper.rollout import Act, Episode, evaluation_seeds, rollout
 
 
@@ -142,7 +143,20 @@ def evaluate(
         found, spec = rollout(actor.act, env, every, backend, env_threads, chosen, actor.sizes)
     _compare_ranges(actor.bounds, spec)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
+    _warn_of_constant_actions(actor.agents, table)
     return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
+
+
+def _warn_of_constant_actions(agents: list[dict[str, Any]], table: list[list[Episode]]) -> None:
+    """A policy that does nothing is perfectly smooth: say so before somebody is glad of its score."""
+    for agent, episodes in zip(agents, table, strict=True):
+        moving = [episode for episode in episodes if episode.length > 1]
+        if moving and all(mean_change(e.raw, e.low, e.high) < CONSTANT_CHANGE for e in moving):
+            logging.getLogger("damper").warning(
+                "the agent of seed %s acts alike at every step, whatever it observes, so its smoothness says nothing: "
+                "a smaller eta (or weight of the smoothing loss) is the usual fix.",
+                agent["seed"],
+            )
 
 
 def _check_seeds(seeds: Any) -> tuple[int, ...]:

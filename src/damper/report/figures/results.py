@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ACCENT, BEST = LOOKS["damper"].colour, LOOKS["pave"].colour
 ENTRY_INCHES = 1.4  # of a legend
+SM_EDGE = 0.01
 
 
 def draw_result_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
@@ -55,7 +56,10 @@ def _panels(figure: Figure, count: int) -> list[Any]:
 
 
 def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
-    """Seeds and means of every method, and the front of the means that none beats in both measures."""
+    """Seeds and means of every method, and the front of the means that none beats in both measures.
+
+    What is smoother than ``SM_EDGE`` stands there: a policy that does nothing is as smooth as rounding lets it.
+    """
     axes = _panels(figure, len(tasks))
     for task, axis in zip(tasks, axes, strict=True):
         means = []
@@ -65,9 +69,9 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
                 continue
             colour, marker, _ = look(method)
             sm, re = cell.means("smoothness"), cell.means("return")
-            axis.plot(sm, re, marker, color=colour, alpha=0.3, markersize=3)
-            axis.plot(sm.mean(), re.mean(), marker, color=colour, label=title(method, backbone), markersize=7)
-            means.append((float(re.mean()), float(sm.mean())))
+            axis.plot(np.maximum(sm, SM_EDGE), re, marker, color=colour, alpha=0.3, markersize=3)
+            means.append((float(re.mean()), max(float(sm.mean()), SM_EDGE)))
+            axis.plot(means[-1][1], means[-1][0], marker, color=colour, label=title(method, backbone), markersize=7)
         front = [means[i] for i in pareto(means)]
         axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
         axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")

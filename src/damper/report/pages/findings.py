@@ -9,6 +9,7 @@ import numpy as np
 from damper.experiments.paper import printed, title
 from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
+from damper.metrics import CONSTANT_CHANGE
 from damper.report.claims.comparisons import FAILS, HOLDS, MIN_SEEDS, OPEN, VERDICTS, claim_level
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.pages.headline import change_text, comparison_table, takeaway
@@ -25,7 +26,8 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
     main = main_setups(found)
     if not main:
         return "No records yet.\n"
-    results = [_extent(found), *(_pairs(setup) for setup in main), *_verdicts(main, timings), *_etas(main)]
+    pairs = [_pairs(setup) for setup in main]
+    results = [_extent(found), *pairs, *_constant(found), *_verdicts(main, timings), *_etas(main)]
     caveats = [*_protocols(main), *_precision(found), *_units(found), _starts(main), _end_of_training(main)]
     return "\n".join([*results, *caveats, _code(main)])
 
@@ -43,6 +45,26 @@ def _extent(found: Sequence[Setup]) -> str:
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
     parts.append(f"{frozen or 'None'} of the agents diverged.")
     return " ".join(parts) + "\n"
+
+
+def _constant(found: Sequence[Setup]) -> Iterator[str]:
+    """Cells with agents that ended at one and the same action."""
+    cells = [(setup, cell) for setup in found for cell in setup.cells if cell.constant]
+    if not cells:
+        return
+    agents = sum(len(cell.constant) for _, cell in cells)
+    yield "### Policies that stand still\n"
+    yield (
+        f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g}). "
+        "Their sm is the lowest there can be and says nothing about smooth control.\n"
+    )
+    rows = []
+    for setup, cell in cells:
+        eta = f", η = {cell.settings['eta']:g}{' as in the paper' * cell.published}" if cell.method == "damper" else ""
+        place = f"`{setup.protocol}` {cell.task}, {cell.backbone.upper()}, {title(cell.method)}{eta}"
+        mean = number(float(cell.means("return").mean()), "return")
+        rows.append([place, f"{len(cell.constant)} of {len(cell.seeds)}", mean])
+    yield markdown_table(["cell", "agents that stand still", "mean return of the cell"], rows)
 
 
 # --- claims -------------------------------------------------------------------------------------------------------

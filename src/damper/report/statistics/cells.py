@@ -15,6 +15,7 @@ from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.records import CURVE_COLUMNS
 from damper.experiments.store import Record
+from damper.metrics import CONSTANT_CHANGE
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics.estimates import Array, Summary, nan_for_none, summarise
 from damper.tasks import PAPER_TASKS
@@ -58,6 +59,12 @@ class Cell:
     def frozen(self) -> list[int]:
         """Seeds whose gradient stopped being finite."""
         return [record.identity["seed"] for record in self.records if record.frozen is not None]
+
+    @property
+    def constant(self) -> list[int]:
+        """Seeds that act alike at every step, whatever they observe."""
+        changes = [np.mean(nan_for_none(record.episodes["mean_change"])) for record in self.records]
+        return [seed for seed, change in zip(self.seeds, changes, strict=True) if change < CONSTANT_CHANGE]
 
     def scores(self, measure: str) -> Array:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
