@@ -96,7 +96,7 @@ def test_a_setting_that_means_several_things_is_explained_for_each():
 
 
 def test_what_help_says_of_methods_is_what_they_are():
-    assert json.loads(FILE.read_text()) == method_help.describe(), "write it anew: python -m damper.cli.method_help"
+    assert json.loads(FILE.read_text()) == method_help.help_texts(), "write it anew: python -m damper.cli.method_help"
 
 
 def test_defaults_of_the_engine_are_the_ones_that_hold():

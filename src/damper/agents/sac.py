@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
-from damper.losses._maths import spread
+from damper.losses._maths import unsqueeze_like
 
 NAME = "sac"
 HEADS = ("mu", "log_std")
@@ -48,8 +48,8 @@ def target(
     """
     action, log_prob = sampler(actor, batch.next_obs, noise["target"])
     value = critic(batch.next_obs, action).amin(-2)
-    value = value - spread(hparams["ent_coef"], value) * log_prob
-    return batch.reward + (1.0 - batch.terminated) * spread(hparams["gamma"], value) * value
+    value = value - unsqueeze_like(hparams["ent_coef"], value) * log_prob
+    return batch.reward + (1.0 - batch.terminated) * unsqueeze_like(hparams["gamma"], value) * value
 
 
 def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def actor_loss(
     action, log_prob = sampler(policy, batch.obs, noise["policy"])
     # amin would share the gradient among equal values, where SB3 gives it to one of them.
     value = critic(batch.obs, action).min(-2).values
-    loss = (spread(hparams["ent_coef"], value) * log_prob - value).mean(-1)
+    loss = (unsqueeze_like(hparams["ent_coef"], value) * log_prob - value).mean(-1)
     return loss, {"log_prob": log_prob.detach()}
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
-from damper.losses._maths import spread
+from damper.losses._maths import unsqueeze_like
 
 NAME = "td3"
 HEADS = ("mu",)
@@ -23,10 +23,10 @@ EXPLORATION = {"exploration": Noise("normal", "action")}
 def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``; both networks targets."""
     mu = actor(batch.next_obs)
-    clip = spread(hparams["target_noise_clip"], mu)
-    smoothing = (noise["target"] * spread(hparams["target_policy_noise"], mu)).clamp(-clip, clip)
+    clip = unsqueeze_like(hparams["target_noise_clip"], mu)
+    smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(-clip, clip)
     value = critic(batch.next_obs, (mu + smoothing).clamp(-1.0, 1.0)).amin(-2)
-    return batch.reward + (1.0 - batch.terminated) * spread(hparams["gamma"], value) * value
+    return batch.reward + (1.0 - batch.terminated) * unsqueeze_like(hparams["gamma"], value) * value
 
 
 def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
@@ -48,4 +48,4 @@ def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str
 
 def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """Exploration noise on an action; SB3 adds it to the first random ones too."""
-    return torch.clamp(action + spread(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0)
+    return torch.clamp(action + unsqueeze_like(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0)

@@ -22,7 +22,7 @@ from damper.tasks import PAPER_TASKS
 KINDS = {bool: "switch", str: "word"}  # of settings; all others are numbers
 
 
-def describe() -> dict[str, Any]:
+def help_texts() -> dict[str, Any]:
     """Every method's line; every setting's kind, its help and its default in words; the activations' names."""
     lines = {name: _one_line(name, method) for name, method in METHODS.items()}
     return {"methods": lines, "settings": dict(sorted(_settings().items())), "activations": list(ACTIVATIONS)}
@@ -94,4 +94,4 @@ def _description(method: Method, setting: str) -> str:
 
 
 if __name__ == "__main__":
-    write_json(FILE, describe())
+    write_json(FILE, help_texts())

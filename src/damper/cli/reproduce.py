@@ -12,7 +12,7 @@ from damper.cli.options.reproduce import Reproduce
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import EXPERIMENTS, Request, expand_request, find_experiment
-from damper.experiments.reproduce import Progress, Runner, on_device, overview, platform_options, reproduce
+from damper.experiments.reproduce import ExperimentProgress, Runner, on_device, overview, platform_options, reproduce
 from damper.experiments.runners.on_ray import cluster_device, run_on_ray
 from damper.experiments.runners.workers import run_jobs
 from damper.terminal import counted, quoted, say, show
@@ -91,7 +91,7 @@ def show_progress(request: Request, results: Path, population: int | None, worke
     )
 
 
-def time_left(row: Progress) -> str:
+def time_left(row: ExperimentProgress) -> str:
     """What is known of it."""
     if not row.populations:
         return "–"

@@ -101,7 +101,7 @@ def command(request: Request) -> str:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ExperimentProgress:
     """How far an experiment is under a protocol and these settings.
 
     Attributes:
@@ -131,7 +131,7 @@ class Progress:
 
 def overview(
     request: Request, results: str | Path = "results", population: int | None = None, workers: int | None = None
-) -> list[Progress]:
+) -> list[ExperimentProgress]:
     """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes.
 
     Args:
@@ -157,7 +157,7 @@ def overview(
         seconds, no_speed = estimate(jobs, records, workers or fitting_workers(jobs))
         elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
         rows.append(
-            Progress(
+            ExperimentProgress(
                 name,
                 experiment.title,
                 request.protocol,
@@ -186,11 +186,11 @@ def _platform(identity: Mapping[str, Any]) -> str:
     return f"{platform_options(identity)} ({', '.join([*versions, *others])})"
 
 
-def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -> Progress:
+def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -> ExperimentProgress:
     """How far an experiment is that ``damper bench`` fills."""
     total = {(backbone, method) for backbone in experiment.backbones for method in experiment.variants}
     done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
-    return Progress(name, experiment.title, protocol, len(done), len(total))
+    return ExperimentProgress(name, experiment.title, protocol, len(done), len(total))
 
 
 def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from damper.engine.envs import EnvLike
 from damper.engine.run.files import disk_error, write_json
 from damper.errors import DamperError
-from damper.export.check import check_finite, check_statistics, compare
+from damper.export.check import check_agreement, check_finite, check_statistics
 from damper.export.contract import make_contract
 from damper.export.files import check_target, contract_path, old_contract, open_file, write
 from damper.export.load import load
@@ -65,7 +65,7 @@ def export(
     file, beside = (path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json"))
     try:
         contract["sha256"] = write(network, file, contract)
-        contract |= {"check": compare(opened, network, file, path)} if check else {}
+        contract |= {"check": check_agreement(opened, network, file, path)} if check else {}
         write_json(beside, {"file": path.name, **contract})
         os.replace(file, path)
         os.replace(beside, contract_path(path))

@@ -38,7 +38,7 @@ def check_statistics(source: Source) -> None:
         )
 
 
-def compare(source: Source, network: Network, path: Path, name: Path) -> dict[str, float]:
+def check_agreement(source: Source, network: Network, path: Path, name: Path) -> dict[str, float]:
     """The largest difference between a file, to be called ``name``, and its original; an error if it is above 1e-5.
 
     For actions whose half range is above 1 that is in units of the half range: float32 has no more digits. Without

@@ -11,10 +11,10 @@ from damper.interface import Setting
 
 
 @overload
-def spread(setting: Tensor, like: Tensor) -> Tensor: ...
+def unsqueeze_like(setting: Tensor, like: Tensor) -> Tensor: ...
 @overload
-def spread(setting: Setting, like: Tensor) -> Setting: ...
-def spread(setting: Setting, like: Tensor) -> Setting:
+def unsqueeze_like(setting: Setting, like: Tensor) -> Setting: ...
+def unsqueeze_like(setting: Setting, like: Tensor) -> Setting:
     """A per-agent setting ``[P]`` shaped to meet ``[P, ...]``; floats pass."""
     if not isinstance(setting, Tensor) or setting.ndim == 0:
         return setting

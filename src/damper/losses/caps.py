@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from damper.interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting
-from damper.losses._maths import mean_square, spread
+from damper.losses._maths import mean_square, unsqueeze_like
 
 
 def _caps(
@@ -31,7 +31,7 @@ def _caps(
         sigma: σ in raw observation units.
     """
     mu = policy(batch.obs)
-    noisy = batch.obs + spread(sigma, batch.obs) * noise["caps"]
+    noisy = batch.obs + unsqueeze_like(sigma, batch.obs) * noise["caps"]
     temporal = 0.5 * mean_square(mu - policy(batch.next_obs))
     spatial = 0.5 * mean_square(mu - policy(noisy))
     return lambda_T * temporal + lambda_S * spatial

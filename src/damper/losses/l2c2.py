@@ -9,7 +9,7 @@ from torch import Tensor
 
 from damper.errors import DamperError
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
-from damper.losses._maths import length, spread
+from damper.losses._maths import length, unsqueeze_like
 
 NOISE = {"l2c2": Noise("uniform", "obs")}
 
@@ -33,14 +33,14 @@ def neighbour(
     low = sigma * lambda_low
     epsilon = low / (lambda_high - low)
     width = sigma + (sigma - 1.0) * epsilon
-    u = spread(width, uniform) * uniform
+    u = unsqueeze_like(width, uniform) * uniform
     step = batch.next_obs - batch.obs
     near = batch.obs + u * step
     stretch = (near - batch.obs) / (step + 1e-8) if released_d else u
     reach = stretch.abs().amax(-1)
     # With λ_ = 0 nothing is asked for, and ε/d must be 0 even where u is.
-    d = (reach + spread(epsilon, reach)).clamp(min=torch.finfo(reach.dtype).tiny)
-    return Neighbour(near, d, spread(epsilon * lambda_high, d) / d)
+    d = (reach + unsqueeze_like(epsilon, reach)).clamp(min=torch.finfo(reach.dtype).tiny)
+    return Neighbour(near, d, unsqueeze_like(epsilon * lambda_high, d) / d)
 
 
 def hellinger(p: tuple[Tensor, Tensor], q: tuple[Tensor, Tensor]) -> Tensor:
@@ -105,7 +105,7 @@ def _critic(
     """
     near = neighbour(batch, noise["l2c2"], sigma, lambda_low, lambda_high, released_d)
     value, value_near = (critic(obs, batch.action).amin(-2) for obs in (batch.obs, near.obs))
-    weight = spread(beta, value) * near.weight / near.d
+    weight = unsqueeze_like(beta, value) * near.weight / near.d
     return (weight * 0.5 * (value - value_near).abs()).mean(-1)
 
 

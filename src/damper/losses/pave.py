@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
-from damper.losses._maths import mean_square, spread
+from damper.losses._maths import mean_square, unsqueeze_like
 
 
 def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:
@@ -84,11 +84,11 @@ def _pave(
         sigma: σ in raw observation units.
         delta: δ, how concave Q should at least be.
     """
-    noisy = batch.obs + spread(sigma, batch.obs) * noise["pave_state"]
+    noisy = batch.obs + unsqueeze_like(sigma, batch.obs) * noise["pave_state"]
     observations = (batch.obs, noisy, batch.next_obs)
     (gradient, *others), vHv = action_gradients(critic, observations, batch.action, noise["pave_direction"])
     MPR, VFC = (mean_square(other - gradient).sum(-1) for other in others)
-    Curv = torch.relu(vHv + spread(delta, vHv)).mean(-1).sum(-1)
+    Curv = torch.relu(vHv + unsqueeze_like(delta, vHv)).mean(-1).sum(-1)
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv
 
 

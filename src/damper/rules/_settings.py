@@ -75,7 +75,7 @@ def check_flag(name: str, value: bool) -> None:
         raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
 
 
-def spread(name: str, value: Setting, like: Tensor) -> Setting:
+def broadcastable(name: str, value: Setting, like: Tensor) -> Setting:
     """A setting ready to meet the per-agent numbers ``like`` (shape [...]): floats pass, tensors must broadcast."""
     if not isinstance(value, Tensor):
         return value

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules._settings import Setting, check_pair, check_range, spread
+from damper.rules._settings import Setting, broadcastable, check_pair, check_range
 from damper.rules._two_vector import along, measure, working
 
 
@@ -36,10 +36,10 @@ def bloop(
     m = _average(state, g_R)
     m = torch.where((finite & (m == 0).all(-1)).unsqueeze(-1), g_R, m)
     measured = measure(m, working(auxiliary))
-    s = spread("weight", weight, measured.stats.c) * measured.stats.n_T
+    s = broadcastable("weight", weight, measured.stats.c) * measured.stats.n_T
     g = g_R + (along(measured.primary, -s * measured.stats.c, g_R.dtype) + along(measured.auxiliary, s, g_R.dtype))
     combined = torch.where((measured.usable & finite).unsqueeze(-1), g, g_R).to(primary.dtype)
-    rate = spread("rate", rate, measured.stats.c)
+    rate = broadcastable("rate", rate, measured.stats.c)
     rate = rate.to(m.dtype).unsqueeze(-1) if isinstance(rate, Tensor) else rate
     return combined, torch.where(finite.unsqueeze(-1), (1 - rate) * m + rate * g_R, m)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from damper.rules._segment import Segment, norm_of_sum, segment
-from damper.rules._settings import Setting, check_range, spread
+from damper.rules._settings import Setting, broadcastable, check_range
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 
@@ -24,7 +24,7 @@ def cagrad(stats: PairStats, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
     """
     check_range("c", c, 0.0, 1.0)
     s = segment(stats)
-    radius = spread("c", c, stats.c) * norm_of_sum(s.a, s.b, stats.c) / 2
+    radius = broadcastable("c", c, stats.c) * norm_of_sum(s.a, s.b, stats.c) / 2
     x, rest = s.weights(_position(s, radius, stats.c))
     length = norm_of_sum(x * s.a, rest * s.b, stats.c)
     pull = torch.where(length > 0, radius / torch.where(length > 0, length, 1.0), 0.0)

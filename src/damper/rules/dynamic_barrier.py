@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._settings import Setting, check_range, spread
+from damper.rules._settings import Setting, broadcastable, check_range
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 
@@ -23,5 +23,5 @@ def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0
     check_range("weight", weight, 0.0)
     check_range("beta", beta, 0.0)
     n_R, n_T, c = stats
-    s = spread("weight", weight, c) * n_T
-    return (spread("beta", beta, c) * n_R - s * c).clamp(min=0.0), s
+    s = broadcastable("weight", weight, c) * n_T
+    return (broadcastable("beta", beta, c) * n_R - s * c).clamp(min=0.0), s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._settings import Setting, check_range, spread
+from damper.rules._settings import Setting, broadcastable, check_range
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 
@@ -20,5 +20,5 @@ def gcr_ppo(stats: PairStats, weight: Setting = 1.0) -> tuple[Tensor, Tensor]:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
     """
     check_range("weight", weight, 0.0)
-    s = spread("weight", weight, stats.c) * stats.n_T
+    s = broadcastable("weight", weight, stats.c) * stats.n_T
     return -s * stats.c.clamp(max=0.0), s

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from damper.errors import DamperError
-from damper.rules._settings import Setting, check_pair, check_range, spread
+from damper.rules._settings import Setting, broadcastable, check_pair, check_range
 from damper.rules._two_vector import along, measure, wide, working
 
 
@@ -67,7 +67,7 @@ def _balance(
     """One part's combined gradient and new averages."""
     measured = measure(g_R, g_T)
     n_R, n_T, _ = measured.stats
-    r, beta = spread("r", r, n_R), spread("beta", beta, n_R)
+    r, beta = broadcastable("r", r, n_R), broadcastable("beta", beta, n_R)
     m_R = torch.where(measured.usable, beta * m_R + (1 - beta) * n_R, m_R)
     m_T = torch.where(measured.usable, beta * m_T + (1 - beta) * n_T, m_T)
     # n_T/m_T is bounded by 1/(1 − β), while m_R/m_T may leave any dtype's range.

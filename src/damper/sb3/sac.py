@@ -18,7 +18,7 @@ from damper.methods import Method
 from damper.rules._two_vector import Rule
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import init_arguments
-from damper.sb3.common.networks import Critic, GaussianPolicy
+from damper.sb3.common.networks import GaussianPolicy, SB3Critic
 from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
 _NO_NOISE: Any = {"target": None, "policy": None}  # SB3's actor draws by itself
@@ -90,10 +90,10 @@ class SACMixin(OffPolicyMixin):
             return self._bellman(policy, inputs, hparams)
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.target(policy, Critic(self.critic_target), inputs.native_batch, _NO_NOISE, hparams, _sampler)
+        return sac.target(policy, SB3Critic(self.critic_target), inputs.native_batch, _NO_NOISE, hparams, _sampler)
 
     def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.actor_loss(policy, Critic(self.critic), inputs.native_batch, _NO_NOISE, hparams, _sampler)[0]
+        return sac.actor_loss(policy, SB3Critic(self.critic), inputs.native_batch, _NO_NOISE, hparams, _sampler)[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from damper.methods import Method
 from damper.rules._two_vector import Rule
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import init_arguments
-from damper.sb3.common.networks import Critic, Policy
+from damper.sb3.common.networks import SB3Critic, SB3Policy
 from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
 
@@ -35,10 +35,10 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
         for _ in range(gradient_steps):
             self._n_updates += 1
             inputs = self._sample_inputs(batch_size)
-            policy = Policy(self.actor, self.method_state)
+            policy = SB3Policy(self.actor, self.method_state)
             self._update_critic(self._target(inputs), policy, inputs, log)
             if self._n_updates % self.policy_delay == 0:
-                loss, _ = td3.actor_loss(policy, Critic(self.critic), inputs.native_batch, inputs.noise, {})
+                loss, _ = td3.actor_loss(policy, SB3Critic(self.critic), inputs.native_batch, inputs.noise, {})
                 self._update_actor(loss, policy, inputs, log)
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
@@ -54,7 +54,9 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
         noise = {"target": inputs.native_batch.action.clone().normal_(0, self.target_policy_noise)}
         hparams: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
         hparams["gamma"] = inputs.gamma
-        return td3.target(Policy(self.actor_target), Critic(self.critic_target), inputs.native_batch, noise, hparams)
+        return td3.target(
+            SB3Policy(self.actor_target), SB3Critic(self.critic_target), inputs.native_batch, noise, hparams
+        )
 
 
 class TD3(TD3Base):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from damper.engine.data.episodes import Episode, Episodes
+from damper.engine.data.episodes import Episodes, EpisodeStats
 from damper.engine.run.metrics_log import MetricsLog, episode_means, read_metrics
 from damper.metrics import mean_change, smoothness
 
@@ -24,7 +24,7 @@ def steps(count: int) -> list[tuple[Any, Any, Any]]:
     return list(zip(actions.astype(np.float32), rewards.astype(np.float32), ends, strict=True))
 
 
-def expected(made: list[tuple[Any, Any, Any]]) -> list[Episode]:
+def expected(made: list[tuple[Any, Any, Any]]) -> list[EpisodeStats]:
     """The same from whole arrays."""
     found = []
     began = [0, 0, 0]
@@ -36,7 +36,7 @@ def expected(made: list[tuple[Any, Any, Any]]) -> list[Episode]:
             total = sum(float(reward[agent]) for _, reward, _ in part)
             change = mean_change(means, -1.0, 1.0)
             assert change == pytest.approx(mean_change(trace, LOW, HIGH), rel=1e-6), "whatever the unit"
-            found.append(Episode(int(agent), total, len(part), smoothness(trace), change))
+            found.append(EpisodeStats(int(agent), total, len(part), smoothness(trace), change))
             began[agent] = t + 1
     return found
 
@@ -58,7 +58,11 @@ def test_episodes(stopped_at: int | None) -> None:
 
 
 def test_means_are_per_agent() -> None:
-    episodes = [Episode(0, 1.0, 10, 0.5, 0.1), Episode(0, 3.0, 20, 1.5, 0.3), Episode(2, float("nan"), 5, 1.0, 0.2)]
+    episodes = [
+        EpisodeStats(0, 1.0, 10, 0.5, 0.1),
+        EpisodeStats(0, 3.0, 20, 1.5, 0.3),
+        EpisodeStats(2, float("nan"), 5, 1.0, 0.2),
+    ]
     means = episode_means(episodes, 3)
     assert means["return"] == [2.0, None, None], "none finished, and none finite"
     assert means["length"] == [15.0, None, 5.0]

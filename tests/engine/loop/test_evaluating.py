@@ -12,7 +12,7 @@ import torch
 
 import damper
 from damper.engine.loop import trainer as module
-from damper.engine.loop.evaluating import evaluation_seeds
+from damper.engine.loop.evaluating import selection_seeds
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.policy import Policy
 from damper.engine.train import default_folder
@@ -43,11 +43,11 @@ def test_it_tells_what_an_evaluation_on_those_seeds_tells(tmp_path: Path, backbo
     trainer = trained(tmp_path / "run", backbone=backbone)
     lines = trainer.run.evaluations()
     assert [line["step"] for line in lines] == [100, 200, 250], "the last policies too"
-    judged = damper.evaluate(trainer.run, seeds=evaluation_seeds(2)).records()
+    judged = damper.evaluate(trainer.run, seeds=selection_seeds(2)).records()
     for name, told in (("return", "return"), ("sm", "smoothness"), ("length", "length")):
         means = [np.mean([row[told] for row in judged if row["agent"] == agent]) for agent in (0, 1)]
         np.testing.assert_allclose(lines[-1][name], means, rtol=1e-3, atol=1e-5)
-    assert not set(evaluation_seeds(10)) & set(EVALUATION_SEEDS), "what is kept is not judged by what it was chosen by"
+    assert not set(selection_seeds(10)) & set(EVALUATION_SEEDS), "what is kept is not judged by what it was chosen by"
 
 
 def test_training_does_not_notice(tmp_path: Path) -> None:

@@ -14,15 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from damper.engine.run.files import digest, write_bytes, write_json, write_tensors
+from damper.engine.run.files import file_sha256, write_bytes, write_json, write_tensors
 from damper.errors import DamperError
 
 
 def test_content_and_sum(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "file"
     total = write_bytes(path, b"first")
-    assert path.read_bytes() == b"first" and total == hashlib.sha256(b"first").hexdigest() == digest(path)
-    assert write_bytes(path, b"second") == digest(path)
+    assert path.read_bytes() == b"first" and total == hashlib.sha256(b"first").hexdigest() == file_sha256(path)
+    assert write_bytes(path, b"second") == file_sha256(path)
     assert [p.name for p in path.parent.iterdir()] == ["file"]
 
 

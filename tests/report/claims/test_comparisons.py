@@ -20,7 +20,7 @@ from damper.report.claims.comparisons import (
     against,
     claim_level,
     close,
-    compare,
+    compare_means,
     conjunction,
     extreme,
 )
@@ -43,40 +43,40 @@ UNKNOWN = Side("?", None)
 )
 def test_words_of_a_comparison(ours: float, theirs: float, word: str, sure: bool) -> None:
     for sign, expect in ((1, "lower"), (-1, "higher")):  # negative returns included
-        check = compare("Task", side(sign * ours), side(sign * theirs), expect)
+        check = compare_means("Task", side(sign * ours), side(sign * theirs), expect)
         assert (check.verdict, check.sure) == (word, sure)
 
 
 def test_what_is_conceded_can_only_be_better() -> None:
-    assert compare("Task", side(1), side(0), concession=True).verdict == BETTER
-    assert "within the noise" in compare("Task", side(1), side(0), concession=True).text
-    sure = compare("Task", side(30), side(0), concession=True)
+    assert compare_means("Task", side(1), side(0), concession=True).verdict == BETTER
+    assert "within the noise" in compare_means("Task", side(1), side(0), concession=True).text
+    sure = compare_means("Task", side(30), side(0), concession=True)
     assert sure.verdict == BETTER and sure.sure and "within the noise" not in sure.text
-    assert compare("Task", side(-30), side(0), concession=True).verdict == HOLDS
+    assert compare_means("Task", side(-30), side(0), concession=True).verdict == HOLDS
 
 
 def test_the_gap_and_its_corrected_interval_are_printed() -> None:
     level = claim_level()
     assert level == pytest.approx(1 - 0.05 / len(paper()["claims"]))
-    check = compare("Task sm", side(0, name="DAMPER"), side(30, name="TD3"))
+    check = compare_means("Task sm", side(0, name="DAMPER"), side(30, name="TD3"))
     # Both means have variance 2.5/5, eight degrees of freedom, a standard error of 1.
     half = float(stats.t.ppf((1 + level) / 2, 8))
     assert check.text == f"Task sm: DAMPER 0, TD3 30; gap −30 [−{30 + half:.4g}, −{30 - half:.4g}]"
 
 
 def test_what_rounding_leaves_of_zero_is_printed_as_zero() -> None:
-    assert "D 0, TD3 30;" in compare("Task sm", side(6e-17, 0, name="D"), side(30, name="TD3")).text
+    assert "D 0, TD3 30;" in compare_means("Task sm", side(6e-17, 0, name="D"), side(30, name="TD3")).text
 
 
 def test_a_share_is_asked_of_the_size_whatever_the_sign() -> None:
     # At most a fifth of 100 is 20; 80 % below −100 is −180.
-    assert compare("", side(0), side(100), by=0.8).verdict == HOLDS
-    assert compare("", side(30), side(100), by=0.8).verdict == FAILS
-    assert compare("", side(-170), side(-100), by=0.8).verdict == FAILS
-    assert compare("", side(-220), side(-100), by=0.8).verdict == HOLDS
+    assert compare_means("", side(0), side(100), by=0.8).verdict == HOLDS
+    assert compare_means("", side(30), side(100), by=0.8).verdict == FAILS
+    assert compare_means("", side(-170), side(-100), by=0.8).verdict == FAILS
+    assert compare_means("", side(-220), side(-100), by=0.8).verdict == HOLDS
     # No more than a tenth below −100 is −110.
-    assert compare("", side(-105), side(-100), "higher", by=0.1).verdict in (HOLDS, LEANS)
-    assert compare("", side(-115), side(-100), "higher", by=0.1).verdict == FAILS
+    assert compare_means("", side(-105), side(-100), "higher", by=0.1).verdict in (HOLDS, LEANS)
+    assert compare_means("", side(-115), side(-100), "higher", by=0.1).verdict == FAILS
 
 
 def test_closeness_is_shown_only_by_a_narrow_interval() -> None:
@@ -111,8 +111,8 @@ def test_the_least_favourable_rival_speaks_for_all() -> None:
 
 
 def test_a_best_of_twenty_takes_a_wider_interval() -> None:
-    assert compare("", side(0), side(5.5)).verdict == HOLDS
-    assert compare("", side(0), side(5.5), tries=20).verdict == LEANS
+    assert compare_means("", side(0), side(5.5)).verdict == HOLDS
+    assert compare_means("", side(0), side(5.5), tries=20).verdict == LEANS
 
 
 def test_a_conjunction() -> None:

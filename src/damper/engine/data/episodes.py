@@ -13,7 +13,7 @@ from damper.metrics import mean_change, smoothness
 INITIAL_STEPS = 256  # of which there is room at first
 
 
-class Episode(NamedTuple):
+class EpisodeStats(NamedTuple):
     """One finished training episode; ``sm`` and ``change`` are of the deterministic actions, without exploration."""
 
     agent: int
@@ -45,7 +45,7 @@ class Episodes:
 
     def step(
         self, deterministic_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
-    ) -> list[Episode]:
+    ) -> list[EpisodeStats]:
         """Take one step into account; returns the episodes that it ended."""
         if self._steps == len(self._actions):
             self.restore(self.state())
@@ -56,12 +56,12 @@ class Episodes:
             self._began[ended] = self._steps
         return finished
 
-    def _finish(self, agent: int) -> Episode:
+    def _finish(self, agent: int) -> EpisodeStats:
         lasted = slice(int(self._began[agent]), self._steps)
         actions = self._actions[lasted, agent]  # in [-1, 1], a range of two
         sent = unscale_action(actions, self.low, self.high)
         episode_return = float(self._rewards[lasted, agent].sum(dtype=np.float64))
-        return Episode(agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0)
+        return EpisodeStats(agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: nothing from before the oldest current episode."""

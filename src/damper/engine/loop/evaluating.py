@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from damper.engine.data.episodes import Episode, Episodes
+from damper.engine.data.episodes import Episodes, EpisodeStats
 from damper.engine.envs import make_pool
 from damper.engine.envs.spec import unscale_action
 from damper.engine.run.metrics_log import MetricsLog, episode_means
@@ -21,23 +21,23 @@ from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.learner import Learner
 
 LOG = logging.getLogger(__name__)
-FIRST_EVALUATION_SEED = 2_000_000
+FIRST_SELECTION_SEED = 2_000_000
 
 
-def evaluation_seeds(episodes: int) -> tuple[int, ...]:
+def selection_seeds(episodes: int) -> tuple[int, ...]:
     """Other seeds than ``damper.evaluate`` has: a policy is not to be judged on the episodes that it was chosen by."""
-    return tuple(range(FIRST_EVALUATION_SEED, FIRST_EVALUATION_SEED + episodes))
+    return tuple(range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + episodes))
 
 
 def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     """Means per agent over one episode on each seed: return, length, sm and change, without exploration."""
     settings, spec, agents = learner.settings, learner.spec, learner.agents
-    seeds = evaluation_seeds(settings.eval_episodes)
+    seeds = selection_seeds(settings.eval_episodes)
     count = agents * len(seeds)
     kwargs = settings.env_kwargs or {}
     pool = make_pool(settings.env, seeds * agents, settings.backend, settings.env_threads, **kwargs)
     try:
-        episodes, first_episodes, obs = Episodes(count, spec.low, spec.high), dict[int, Episode](), pool.reset()
+        episodes, first_episodes, obs = Episodes(count, spec.low, spec.high), dict[int, EpisodeStats](), pool.reset()
         while len(first_episodes) < count:
             actions = _deterministic_actions(learner, obs)
             moved = pool.step(unscale_action(actions, spec.low, spec.high))

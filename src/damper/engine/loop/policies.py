@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.networks.layout import Layout
-from damper.engine.run.policy import Policy, PolicyInfo, describe
+from damper.engine.run.policy import Policy, PolicyInfo, policy_header
 from damper.engine.run.provenance import versions
 from damper.engine.update.learner import Learner
 from damper.methods import find_method
@@ -21,7 +21,7 @@ def current_policies(learner: Learner, step: int) -> list[Policy]:
 def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
     """Every agent's ``PolicyInfo``, and the parameters of all, ``[P, n]`` on the CPU."""
     settings, (layout, rows) = learner.settings, acting_rows(learner)
-    shared = {"versions": versions(), **describe(learner.spec, layout)}
+    shared = {"versions": versions(), **policy_header(learner.spec, layout)}
     infos, rms = [], learner.obs_rms
     normalisers = [one.plain() for one in rms.normalisers()] if rms else [None] * learner.agents
     for agent, normaliser in zip(settings.agents(), normalisers, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from damper.engine.data.episodes import Episode, Episodes
+from damper.engine.data.episodes import Episodes, EpisodeStats
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.env_spec_json import to_json
@@ -65,7 +65,7 @@ class Trainer:
         self.learner = Learner(settings, self.spec)
         self.acting = Acting(self.learner)
         self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
-        self.recent: list[Episode] = []
+        self.recent: list[EpisodeStats] = []
         # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
         self._pending_stats: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
@@ -263,7 +263,7 @@ class Trainer:
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
         self.episodes.restore(host["episodes"])
-        self.recent = [Episode(*values) for values in facts["recent"]]
+        self.recent = [EpisodeStats(*values) for values in facts["recent"]]
         frozen = facts.get("frozen_by_callback", {})
         self.callbacks.frozen = {int(agent): step for agent, step in frozen.items()}
         obs = self.pool.restore(host["pool"])

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from damper.engine.data.replay import Replay
-from damper.engine.run.files import digest, write_json, write_tensors
+from damper.engine.run.files import file_sha256, write_json, write_tensors
 from damper.errors import DamperError
 
 MAX_CHECKPOINTS = 2  # the newest, and the one before it in case the newest is damaged
@@ -103,7 +103,7 @@ class CheckpointStore:
             rows = content["rows"] if with_rows else []
             sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in rows}
             for name, expected in sums.items():
-                if digest(self.folder / name) != expected:
+                if file_sha256(self.folder / name) != expected:
                     raise ValueError(f"{name} was altered")
             return Checkpoint(content["facts"], load_file(tensors), rows)
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -82,7 +82,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     return write_bytes(path, save(flat, dict(metadata) if metadata else None))
 
 
-def digest(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """SHA-256 of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -207,7 +207,7 @@ class Policy(Predictor):
             ) from error
 
 
-def describe(spec: Spec, layout: Layout) -> dict[str, Any]:
+def policy_header(spec: Spec, layout: Layout) -> dict[str, Any]:
     """The parts of a policy's header that the environment and the network decide."""
     return {
         "env": spec.id,

@@ -55,22 +55,22 @@ class Outcomes:
             said = "failed"
         self.left -= 1
         if self.progress:
-            say(f"{describe(job)} {said}; {counted(self.left, 'population')} to go")
+            say(f"{job_title(job)} {said}; {counted(self.left, 'population')} to go")
 
 
 def combined_error(failed: Sequence[Failed]) -> Exception:
     """One error for all failures: a sentence where all are users' mistakes, otherwise the errors with notes."""
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
-        others = ", ".join(describe(job) for job, _ in failed[1:])
-        return DamperError(f"{describe(first)}: {mistake}" + (f" (Failed too: {others}.)" if others else ""))
+        others = ", ".join(job_title(job) for job, _ in failed[1:])
+        return DamperError(f"{job_title(first)}: {mistake}" + (f" (Failed too: {others}.)" if others else ""))
     for job, error in failed:
-        error.add_note(f"{describe(job)} failed. What the others finished is kept; the same command goes on with it.")
+        error.add_note(f"{job_title(job)} failed. What the others finished is kept; the same command goes on with it.")
     errors = [error for _, error in failed]
     return errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} populations failed", errors)
 
 
-def describe(job: Job) -> str:
+def job_title(job: Job) -> str:
     """A population's environment, backbone, methods and size, for messages."""
     methods = ", ".join(dict.fromkeys(agent.settings.method for agent in job.wanted))
     return f"{job.settings.env_id} {job.settings.backbone} {methods} ×{len(job.wanted)}"

@@ -117,7 +117,7 @@ def judge(gap: float, interval: Interval, concession: bool = False) -> tuple[str
 # --- comparisons --------------------------------------------------------------------------------------------------
 
 
-def compare(
+def compare_means(
     place: str,
     ours: Side,
     theirs: Side,
@@ -182,7 +182,7 @@ def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Ch
 
 def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
     """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
-    checks = [compare(place, ours, rival, expect, **how) for rival in rivals]
+    checks = [compare_means(place, ours, rival, expect, **how) for rival in rivals]
     known = [(check, rival.mean) for check, rival in zip(checks, rivals, strict=True) if check.verdict != OPEN]
     if not known:
         there = sum(side.values is not None for side in (ours, *rivals))

@@ -25,7 +25,7 @@ from damper.report.claims.comparisons import (
     Side,
     against,
     close,
-    compare,
+    compare_means,
     conjunction,
     extreme,
     place_name,
@@ -59,7 +59,7 @@ Checks = Iterator[Check]
 
 def _pair(e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: Any) -> Check:
     ours, theirs = (e.side(backbone, task, method, measure) for method in (a, b))
-    return compare(place_name(backbone, task, measure), ours, theirs, expect, **how)
+    return compare_means(place_name(backbone, task, measure), ours, theirs, expect, **how)
 
 
 def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence[str], expect: str) -> Check:
@@ -153,8 +153,8 @@ def _projection(e: Evidence) -> Checks:
         if task == "Hopper":
             yield close(place, ours, damper)
         else:
-            yield compare(place, ours, damper, "lower")
-            yield compare(f"{place}, mean distance from the median", ours.spread, damper.spread, "higher")
+            yield compare_means(place, ours, damper, "lower")
+            yield compare_means(f"{place}, mean distance from the median", ours.spread, damper.spread, "higher")
 
 
 def _pegrad(e: Evidence) -> Checks:
@@ -174,10 +174,10 @@ def _eta(e: Evidence) -> Checks:
         if task == "Walker":
             bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
             for eta in (0.4, 0.8):
-                yield compare(f"{place}, a bump at 0.6", bump[0.6], bump[eta], "higher", concession=True)
+                yield compare_means(f"{place}, a bump at 0.6", bump[0.6], bump[eta], "higher", concession=True)
         else:
             for former, later in pairwise(sides):
-                yield compare(place, later, former, "lower")
+                yield compare_means(place, later, former, "lower")
         yield extreme(f"{place}, lowest at 1", sides[-1], sides[:-1], "lower")
 
 
@@ -198,7 +198,7 @@ def _below_all_weights(e: Evidence) -> Checks:
             continue
         there = [side for side in weights if side.values is not None]
         best = min(there, key=lambda side: side.mean, default=weights[0])
-        check = compare(f"{place}, the exception", ours, best, "higher", concession=True, tries=len(WEIGHTS))
+        check = compare_means(f"{place}, the exception", ours, best, "higher", concession=True, tries=len(WEIGHTS))
         # One smoother weight is an exception; that there is none takes them all.
         unknown = check.verdict == BETTER and len(there) < len(WEIGHTS)
         yield check._replace(verdict=OPEN if unknown else check.verdict)
@@ -260,7 +260,7 @@ def _limits(e: Evidence) -> Checks:
         weight = _weight(e, task, PAPER_WEIGHTS[task], "smoothness")
         for method in methods:
             theirs = e.side("td3", task, method, "smoothness")
-            yield compare(place_name("td3", task, "smoothness"), theirs, weight, "lower")
+            yield compare_means(place_name("td3", task, "smoothness"), theirs, weight, "lower")
     for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("smoothness", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]

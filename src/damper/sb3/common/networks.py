@@ -1,4 +1,4 @@
-"""Stable-Baselines3's actors and critics as the losses see them: a Policy and a Critic."""
+"""Stable-Baselines3's actors and critics as the losses see them: a Policy and a Critic of ``damper.interface``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from damper.errors import DamperError
 from damper.sb3.common.state import MethodState
 
 
-class Policy:
+class SB3Policy:
     """An actor as a loss calls it, for one gradient step: calls on the same observation tensor share one forward pass.
 
     Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in for one that a loss
@@ -78,7 +78,7 @@ class Policy:
         return prediction
 
 
-class GaussianPolicy(Policy):
+class GaussianPolicy(SB3Policy):
     """SAC's actor, with independent Gaussian noise or state-dependent exploration."""
 
     stochastic = True
@@ -116,7 +116,7 @@ class GaussianPolicy(Policy):
         return mean, log_std
 
 
-class OnPolicyActor(Policy):
+class OnPolicyActor(SB3Policy):
     """The actor inside PPO's policy: the distribution's mode, in the policy's own units.
 
     Those are the environment's where the Gaussian is not squashed, so that the mode may lie outside of its bounds.
@@ -171,7 +171,7 @@ def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter
     return own, [parameter for parameter, acts, values in uses if acts is not None and values is not None]
 
 
-class Critic:
+class SB3Critic:
     """SB3's ``n_critics`` critics as one function, values ``[n_critics, B]``."""
 
     def __init__(self, critic: ContinuousCritic) -> None:

@@ -15,7 +15,7 @@ from damper.interface import Batch
 from damper.sb3.buffers import indexed, indexed_class, neighbours
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin
-from damper.sb3.common.networks import Critic, Policy
+from damper.sb3.common.networks import SB3Critic, SB3Policy
 
 
 class UpdateInputs(NamedTuple):
@@ -101,21 +101,21 @@ class OffPolicyMixin(SmoothMixin):
     # --- the two gradient steps -----------------------------------------------------------------------------------
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
-        loss: Tensor = self.backbone.critic_loss(Critic(self.critic), inputs.native_batch, target)
+        loss: Tensor = self.backbone.critic_loss(SB3Critic(self.critic), inputs.native_batch, target)
         return loss
 
-    def _update_critic(self, target: Tensor, policy: Policy, inputs: UpdateInputs, log: Log) -> None:
+    def _update_critic(self, target: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log) -> None:
         """One gradient step of the critics on SB3's loss plus the method's critic loss."""
         loss = self._critic_loss(inputs, target)
         if method := self._method.critic:
             settings = self._settings["critic"]
-            loss = loss + method(Critic(self.critic), policy, inputs.smoothness_batch, inputs.noise, **settings)
+            loss = loss + method(SB3Critic(self.critic), policy, inputs.smoothness_batch, inputs.noise, **settings)
         log.add(critic_loss=loss)
         self.critic.optimizer.zero_grad()
         loss.backward()
         self.critic.optimizer.step()
 
-    def _update_actor(self, actor_loss: Tensor, policy: Policy, inputs: UpdateInputs, log: Log) -> None:
+    def _update_actor(self, actor_loss: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log) -> None:
         """One gradient step of the actor on SB3's loss, its gradient combined with the method's auxiliary one."""
         method, state = self._method, self.method_state
         parameters = state.trainable_parameters(self.actor)
