@@ -94,18 +94,43 @@ def test_what_is_printed(setup: Setup) -> None:
 
 
 def test_the_headline(setup: Setup) -> None:
-    head, _, *rows = (line.strip("| ").split(" | ") for line in headline([setup]).splitlines())
-    assert head[1:] == ["action change per step", "return", "so far"]
+    lines = headline([setup]).splitlines()
+    head, _, *rows = (line.strip("| ").split(" | ") for line in lines if line.startswith("|"))
+    assert head[1:] == ["action change per step", "return", "so far", "η", "with η = 1"]
     for task, row in zip(TASKS, rows, strict=True):
         assert row[0] == f"{task}, TD3"
         for place, measure in ((1, "mean_change"), (2, "return")):
             plain, ours = (by_hand(different(method, task, measure))[0] for method in ("plain", "damper"))
             told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[place])]
             assert told[:2] == pytest.approx([plain, ours], rel=1e-3)
-            value, low, high = told[2:]
+            medians = [np.median(different(method, task, measure).mean(1)) for method in ("plain", "damper")]
+            value, low, high, *rest = told[2:]
+            assert rest == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
             assert value == pytest.approx(100 * (ours - plain) / abs(plain), abs=0.6) and low < value < high
             word = row[3].split(", ")[place - 1]
             assert word.endswith("undecided") == (low <= 0 <= high and max(-low, high) >= 10)
+
+
+def test_the_headline_says_what_is_left_where_no_eta_is_chosen() -> None:
+    agents = agents_of("td3-table", "one-eta", tasks=("LunarLander", "Hopper"), methods=("plain", "damper"))
+    agents = [agent for agent in agents if agent.identity["backbone"] == "td3"]
+
+    def change(seed: int, eta: float | None) -> float:
+        return {None: 1.0, 0.8: 0.5, 1.0: 2.0}[eta] + 0.001 * (seed % 5)
+
+    records = []
+    for i, agent in enumerate(agents):
+        record = invented(agent)
+        own = [change(i, agent.identity["method_settings"].get("eta"))] * 10
+        records.append(replace(record, episodes={**record.episodes, "mean_change": own}))
+    said = headline(setups(records))
+    lunar, hopper = (line.strip("| ").split(" | ") for line in said.splitlines() if ", TD3" in line)
+    assert lunar[4] == "0.8" and lunar[3].startswith("smoother") and lunar[5].startswith("less smooth, return")
+    assert "action change +100 %" in lunar[5] and hopper[4:] == ["1", "the same"]
+    assert "With η = 1 everywhere" in said and "DAMPER's action change is higher in 2" in said
+    without = [record for record in records if record.identity["method_settings"].get("eta") in (None, 0.8)]
+    said = headline(setups(without))
+    assert "not yet trained" in said and "nothing is on record yet." in said
 
 
 def test_the_headline_s_numbers(setup: Setup) -> None:
@@ -227,8 +252,9 @@ def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
     assert "Of 2 pairs of task and backbone, DAMPER's mean |Δa| is lower in 2; its return is lower in 2." in said
     assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
     close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
-    assert "1 fails (1 within the noise)" in findings([close], ()) and "none failed beyond" in findings([close], ())
-    assert " 1 failed beyond the noise" in findings([lower], ())
+    assert "1 fails (1 within the noise)" in findings([close], ())
+    assert "decided beyond the noise so far: `pave` none; `pave`, η = 1 none." in findings([close], ())
+    assert "decided beyond the noise so far: `pave` 1 failed; `pave`, η = 1 1 failed." in findings([lower], ())
 
 
 def test_the_same_method_is_compared_between_the_protocols() -> None:
@@ -241,7 +267,11 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
     said = findings(setups(records), ()).split("### Where the protocols disagree")[1]
     order = re.findall(r"`(\w+)`", said.split("| cell |")[1].splitlines()[0])
-    rows = {"pave": "12.00 | 42.0 | **−30 [−32.31, −27.69]**", "authors": "42.0 | 12.00 | **30 [27.69, 32.31]**"}
+    pave, authors = "12.00<br><small>median 12.00</small>", "42.0<br><small>median 42.0</small>"
+    rows = {
+        "pave": f"{pave} | {authors} | **−30 [−32.31, −27.69]**",
+        "authors": f"{authors} | {pave} | **30 [27.69, 32.31]**",
+    }
     assert f"| Pendulum, TD3, return | {rows[order[0]]} |" in said
     assert "excludes zero in 1 of 3 rows, in bold" in said
 
@@ -254,7 +284,9 @@ def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_e
             record = invented(agent)
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
     said = "".join(findings(setups(records), ()))
-    assert "Pendulum, TD3 PEGrad, return | 42.0 | 12.00 | **30 [27.69, 32.31]** |" in said and "TF32 beside" not in said
+    row = next(line for line in said.splitlines() if "Pendulum, TD3 PEGrad, return |" in line).split(" | ")
+    assert [cell.split("<br>")[0] for cell in row[1:3]] == ["42.0", "12.00"]
+    assert row[3] == "**30 [27.69, 32.31]** |" and "TF32 beside" not in said
 
 
 def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_seeds() -> None:

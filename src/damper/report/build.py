@@ -10,6 +10,7 @@ from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ETAS, ONE_ETA
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
+from damper.report.claims.comparisons import MIN_SEEDS, OPEN
 from damper.report.claims.verdicts import time_verdicts, verdicts
 from damper.report.figures.results import draw_result_figures
 from damper.report.pages.findings import claims_table, comparisons_list, findings
@@ -80,9 +81,9 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
     head = (
         "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
         "with two standard deviations, over seeds and pooled over all episodes, then the median and every seed, and "
-        "below it what the paper prints. Bold is the best mean of a column, however small its lead. *n* is given where "
-        "a cell does not have five seeds; † marks a diverged seed. Lower sm, mean |Δa| and roughness are smoother. "
-        "How intervals and verdicts are made: [statistics](../statistics.md).\n"
+        "below it what the paper prints. Bold is the best mean of a column, however small its lead, among cells of "
+        "five seeds or more. *n* is given where a cell does not have five seeds; † marks a diverged seed. Lower sm, "
+        "mean |Δa| and roughness are smoother. How intervals and verdicts are made: [statistics](../statistics.md).\n"
     )
     if not found:
         return head + "\nNo records yet.\n"
@@ -103,7 +104,10 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
     parts = [f"## {setup.title}\n", f"{setup.agents} agents, {setup.episodes} evaluation episodes each."]
     parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "Nothing is left out.\n")
     judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
-    parts += [claims_table(judged), comparisons_list(judged["the paper's η"])]
+    if any(check.verdict != OPEN for own in judged.values() for verdict in own for check in verdict.checks):
+        parts += [claims_table(judged), comparisons_list(judged["the paper's η"])]
+    else:
+        parts.append(f"No comparison of a claim has {MIN_SEEDS} seeds on both sides.\n")
     parts += [markdown_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))]
     if rows := rt.sweep_rows(setup):
         parts.append("**TD3, fixed weights**\n\n" + markdown_table(rt.SWEEP_HEADER, rows))

@@ -226,6 +226,19 @@ def test_the_gradient_regime_is_read_from_training() -> None:
     assert len(failed) == 12 + 1
 
 
+def test_conflict_that_is_frequent_is_told_from_chance() -> None:
+    damper = agents_of("td3-table", "sac-table", methods=("damper",), tasks=("Hopper", "Walker"))
+    records = [invented(agent) for agent in damper]
+    share = {"Hopper": 0.7, "Walker": 0.4}
+    records = [replace(r, curve={**r.curve, "conflict": [share[r.identity["task"]]] * 2}) for r in records]
+    (setup,) = setups(records)
+    found = verdict(verdicts(setup), "gradient-regime")
+    assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, "0.4 is frequent all the same"
+    told = "would conflict in 0.5 of the updates: beyond the noise more do on TD3 Hopper, SAC Hopper, not on TD3 Walker"
+    assert told in found.note and told in findings([setup], ())
+    assert verdict(verdicts(world(agents=[])), "gradient-regime").note == ""
+
+
 def test_one_eta_is_judged_by_the_same_claims() -> None:
     agents = [*EVERY, *agents_of("one-eta")]
 
@@ -257,9 +270,11 @@ def test_a_costly_update_fails_only_beyond_its_spread() -> None:
         line for line in findings([world()], both(damper=2.2)).splitlines() if line.startswith("| DAMPER's update is")
     )
     _, word, by = row.split(" | ")
-    assert word == "**fails**" and "DAMPER's time over CAPS's (claimed: below 1): 1.38×" in by and "PAVE" not in by, (
-        "what decided it"
+    assert (
+        word == "**fails**" and "fails: TD3, x, eager, TF32: DAMPER's time over CAPS's (claimed: below 1): 1.38×" in by
     )
+    assert "holds: SAC, x, eager, TF32: DAMPER's time over PAVE's" in by, "every part, with its word"
+    assert by.index("holds: ") > by.rindex("fails: "), "what decided it first"
 
 
 def test_too_few_seeds_leave_a_claim_open_and_a_counterexample_settles_it() -> None:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy import stats
+from numpy.typing import NDArray
+from scipy import special, stats
 
+from damper.report.claims.comparisons import CLOSE_MARGIN, claim_level
 from damper.report.statistics.estimates import (
     Array,
     difference,
@@ -139,3 +141,86 @@ def table_row(name: str, trials: int) -> list[str]:
     """A row of the documentation's table, in per cent."""
     shares = [coverage(METHODS[name], draw, n, trials) for n in SEEDS for draw in WORLDS.values()]
     return [name, *(f"{100 * share:.0f}" for share in shares)]
+
+
+# --- at the claims' level -----------------------------------------------------------------------------------------
+
+Table = NDArray[np.float64]  # [trials, n]
+Holds = NDArray[np.bool_]
+MEANS = {normal: 10.0, skewed: 8 + 2 * np.exp(0.32), failing: 8.0}
+TRIALS = 40_000
+
+
+def student_bounds(values: Table, level: float) -> tuple[Array, Array]:
+    """``mean_interval`` of every row."""
+    n = values.shape[1]
+    half = special.stdtrit(n - 1, (1 + level) / 2) * values.std(1, ddof=1) / n**0.5
+    return values.mean(1) - half, values.mean(1) + half
+
+
+def welch_bounds(ours: Table, theirs: Table, level: float) -> tuple[Array, Array]:
+    """``difference``'s interval of every row."""
+    n = ours.shape[1]
+    gap = ours.mean(1) - theirs.mean(1)
+    a, b = ours.var(1, ddof=1) / n, theirs.var(1, ddof=1) / n
+    half = special.stdtrit((n - 1) * (a + b) ** 2 / (a**2 + b**2), (1 + level) / 2) * (a + b) ** 0.5
+    return gap - half, gap + half
+
+
+def centred(draw: Draw, random: Generator, n: int) -> Table:
+    """Seeds of a world about its own mean."""
+    return draw(random, (TRIALS, n)) - MEANS[draw]  # type: ignore[arg-type]
+
+
+def _one_sided(low: Array, high: Array) -> list[Holds]:
+    """Where a claim of a lower and one of a higher mean hold; both are false."""
+    return [high < 0, low > 0]
+
+
+def _against_a_number(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
+    return _one_sided(*student_bounds(centred(draw, random, n), level))
+
+
+def _beside_normal(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
+    return _one_sided(*welch_bounds(centred(normal, random, n), centred(draw, random, n), level))
+
+
+def _beside_constant(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
+    return _one_sided(*welch_bounds(centred(normal, random, n) / 100, centred(draw, random, n), level))
+
+
+def _beside_its_own(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
+    return _one_sided(*welch_bounds(centred(draw, random, n), centred(draw, random, n), level))
+
+
+def _close(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
+    """Exactly 5 % apart, with a fortieth of the world's spread: where closeness is seen at all."""
+    ours, theirs = (MEANS[draw] + centred(draw, random, n) / 40 for _ in range(2))
+    margin, held = CLOSE_MARGIN * np.abs(theirs.mean(1)), []
+    for shift in (-CLOSE_MARGIN, CLOSE_MARGIN):
+        low, high = welch_bounds(ours + shift * MEANS[draw], theirs, level)
+        held.append((-margin <= low) & (high <= margin))
+    return held
+
+
+def _spread(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
+    ours, theirs = (centred(draw, random, n) for _ in range(2))
+    distances = (np.abs(side - np.median(side, axis=1, keepdims=True)) for side in (ours, theirs))
+    return _one_sided(*welch_bounds(*distances, level))
+
+
+FALSE_CLAIMS: dict[str, Callable[[Generator, Draw, int, float], list[Holds]]] = {
+    "two means, both of this kind": _beside_its_own,
+    "two means, the other normal": _beside_normal,
+    "two means, the other nearly constant": _beside_constant,
+    "a mean against a number": _against_a_number,
+    "close: two means 5 % apart": _close,
+    "spread, both of this kind": _spread,
+}
+
+
+def false_holds(name: str) -> list[float]:
+    """A row of the documentation's table: how often what is just false is said to hold, in per cent, at the worst."""
+    level, claim = claim_level(), FALSE_CLAIMS[name]
+    rows = (claim(np.random.default_rng(n), draw, n, level) for n in SEEDS for draw in WORLDS.values())
+    return [100 * max(float(held.mean()) for held in row) for row in rows]

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.report.statistics.coverage import METHODS, coverage, normal, table_row
+from damper.report.claims.comparisons import claim_level
+from damper.report.statistics.estimates import difference, mean_interval
+from tests.report.statistics.coverage import (
+    FALSE_CLAIMS,
+    METHODS,
+    coverage,
+    false_holds,
+    normal,
+    student_bounds,
+    table_row,
+    welch_bounds,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "statistics.md"
 TRIALS = 1000
 USED = [name for name in METHODS if "bootstrap" not in name]
 
 
+def page_rows() -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in PAGE.read_text().splitlines()]
+
+
 def stated() -> dict[str, list[int]]:
     """The table of coverages in the documentation."""
-    rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in PAGE.read_text().splitlines()]
-    return {row[0]: [int(cell) for cell in row[1:]] for row in rows if row[0] in METHODS}
+    return {row[0]: [int(cell) for cell in row[1:]] for row in page_rows() if row[0] in METHODS}
 
 
 @pytest.mark.parametrize("name", ["mean: Student's t", "difference: Welch's t", "P(better), one task: score"])
@@ -39,3 +54,26 @@ def test_the_documentation_states_a_coverage_for_every_interval_in_use() -> None
 def test_the_documented_coverage_is_what_a_simulation_finds(name: str) -> None:
     found = [int(value) for value in table_row(name, TRIALS)[1:]]
     assert found == pytest.approx(stated()[name], abs=1), f"write {found}"
+
+
+def test_what_is_simulated_at_the_claims_level_is_what_judges_them() -> None:
+    x, y = np.random.default_rng(0).normal(0.0, 1.0, (2, 20, 5)) * [[[1.0]], [[3.0]]]
+    level = claim_level()
+    assert np.transpose(student_bounds(x, level)) == pytest.approx(np.array([mean_interval(row, level) for row in x]))
+    by_row = [difference(a, b, level)[1] for a, b in zip(x, y, strict=True)]
+    assert np.transpose(welch_bounds(x, y, level)) == pytest.approx(np.array(by_row))
+
+
+@pytest.mark.parametrize("name", FALSE_CLAIMS)
+def test_false_claims_hold_as_often_as_the_documentation_says(name: str) -> None:
+    (written,) = ([float(cell) for cell in row[1:]] for row in page_rows() if row[0] == name)
+    assert false_holds(name) == pytest.approx(written, abs=0.02, rel=0.1)
+
+
+def test_the_documentation_says_where_the_family_wise_level_does_not_hold() -> None:
+    nominal = 100 * (1 - claim_level()) / 2
+    assert f"hold in {nominal:.2f} % of all cases" in PAGE.read_text()
+    rows = {row[0]: [float(cell) for cell in row[1:]] for row in page_rows() if row[0] in FALSE_CLAIMS}
+    assert rows.keys() == FALSE_CLAIMS.keys()
+    assert all(max(values[0], values[3]) < nominal + 0.03 for values in rows.values()), "a normal world"
+    assert max(map(max, rows.values())) > 20 * nominal

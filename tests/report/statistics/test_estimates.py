@@ -121,11 +121,13 @@ def test_relative_change_by_hand() -> None:
 
 def test_a_change_knows_plains_mean_no_better_than_its_own() -> None:
     ours, plain = np.array([2.0, 4.0]), np.array([3.0, 5.0])
-    value, interval = relative_change({"": ours}, {"": plain}, np.mean)
+    value, interval = relative_change({"": ours}, {"": plain}, np.mean, never_negative=True)
     # Leaving one out gives −½, 0 (ours) and −⅖, 0 (plain): variances 1/16 and 1/25, one degree of freedom.
     assert value == -0.25 and interval is not None
     assert interval.high == pytest.approx(-0.25 + 12.706205 * (1 / 16 + 1 / 25) ** 0.5)
     assert interval.low == -1.0  # what is never negative cannot lose more than all
+    returns = relative_change({"": ours}, {"": plain}, np.mean)
+    assert returns[1] is not None and returns[1].low < -1, "that no seed's return was negative proves nothing"
     negative = relative_change({"": -ours}, {"": -plain}, np.mean)
     assert negative[0] == 0.25 and negative[1] is not None and negative[1].low < -1
     known = relative_change({"": ours}, {"": np.array([4.0, 4.0])}, np.mean)[1]

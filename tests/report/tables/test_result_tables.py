@@ -6,6 +6,7 @@ import pytest
 
 from damper.experiments.paper import Printed
 from damper.experiments.timings import Timing
+from damper.report.build import _section
 from damper.report.statistics.cells import Setup, setups
 from damper.report.statistics.estimates import summarise
 from damper.report.statistics.numbers import number
@@ -94,6 +95,21 @@ def test_what_prints_alike_is_a_tie() -> None:
     (setup,) = setups([invented(agent, level[agent.identity["method"]] - 0.45) for agent in agents])
     assert {cell.method for cell in best_of(setup.cells, "return")} == {"plain", "caps"}
     assert best_of(setup.cells[:1], "return") == [] and best_of(setup.cells, "length") == []
+
+
+def test_too_few_seeds_have_no_best_and_no_claims() -> None:
+    level = {"plain": 1.0, "caps": 2.0, "damper": 3.0}
+    agents = agents_of("td3-table", tasks=("Reacher",), methods=tuple(level))
+    records = [invented(agent, level[agent.identity["method"]]) for agent in agents]
+    few = [record for record in records if record.identity["method"] != "damper"] + records[-4:]
+    assert [cell.method for cell in best_of(setups(few)[0].cells, "return")] == ["caps"]
+    alone = [record for i, record in enumerate(records) if i % 5 == 0]
+    (setup,) = setups(alone)
+    assert best_of(setup.cells, "return") == []
+    section = _section(setup, [setup], "")
+    assert "| claim |" not in section and "not enough data" not in section
+    assert "No comparison of a claim has 5 seeds on both sides." in section
+    assert "| claim |" in _section(setups(records)[0], [], "")
 
 
 def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:

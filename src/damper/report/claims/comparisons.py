@@ -6,7 +6,8 @@ noise* where the interval still allows the claim. Where the paper concedes somet
 good side is *better than claimed*. Fewer than five seeds are *not enough data*.
 
 A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
-claims the intervals are Bonferroni's: all claims that hold do so together with 95 % confidence.
+claims the intervals are Bonferroni's: where seeds are spread normally, or both sides alike, all claims that hold do so
+together with 95 % confidence (``docs/statistics.md`` has what is left of that elsewhere).
 """
 
 from __future__ import annotations

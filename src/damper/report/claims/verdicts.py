@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from damper.experiments.paper import paper
 from damper.experiments.timings import Timing
 from damper.report.claims.comparisons import FAILS, Check, Evidence, conjunction
-from damper.report.claims.policy_claims import CLAIMS
+from damper.report.claims.policy_claims import CLAIMS, NOTES
 from damper.report.claims.time_claims import TIME_CLAIMS
 from damper.report.statistics.cells import Setup
 
@@ -16,12 +16,13 @@ Found = TypeVar("Found")
 
 
 class Verdict(NamedTuple):
-    """A claim of the paper and what the records say about it."""
+    """A claim of the paper and what the records say about it; ``note`` puts a word of it into proportion."""
 
     id: str
     text: str
     verdict: str
     checks: list[Check]
+    note: str = ""
 
     @property
     def doubtful(self) -> bool:
@@ -31,7 +32,9 @@ class Verdict(NamedTuple):
 
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
     """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
-    return _judge(CLAIMS, Evidence(setup, eta))
+    evidence = Evidence(setup, eta)
+    judged = _judge(CLAIMS, evidence)
+    return [one._replace(note=NOTES[one.id](evidence)) if one.id in NOTES else one for one in judged]
 
 
 def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:

@@ -14,7 +14,7 @@ from damper.report.claims.comparisons import FAILS, HOLDS, MIN_SEEDS, OPEN, VERD
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.pages.headline import change_text, comparison_table, takeaway
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
-from damper.report.statistics.estimates import difference, mean_interval, starts_error
+from damper.report.statistics.estimates import Array, difference, mean_interval, starts_error
 from damper.report.statistics.numbers import number, percent, span, with_interval
 from damper.report.tables.markup import markdown_table
 from damper.report.tables.result_tables import code
@@ -80,26 +80,32 @@ def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]
     yield (
         f"{_settled(judged)} {len(timed)} more claims are about time.\n\n"
         "*Leans*: the means agree with the claim, an interval includes zero. *Fails, within the noise*: a mean "
-        "contradicts it, the interval still allows it. *Not enough data*: a comparison lacks five seeds. Claims that "
-        f"hold do so together with 95 % confidence, so each interval has {percent(claim_level(), 1)} and is wider than "
-        "those elsewhere on this page ([how](statistics.md)).\n"
+        "contradicts it, the interval still allows it. *Not enough data*: a comparison lacks five seeds. Each interval "
+        f"has {percent(claim_level(), 1)} and is wider than those elsewhere on this page: were seeds spread normally, "
+        "the claims of one line below that hold would do so together with 95 % confidence. Lopsided cells, and cells "
+        "in which some seeds fail, have less ([by how much](statistics.md#verdicts)).\n"
     )
     yield markdown_table(["judged by", "verdicts"], [[name, _tally(own)] for name, own in judged.items()])
     yield from _decided(judged)
     yield from _undecided(next(iter(judged.values())))
     yield "Claims about time belong to the machines on which updates were timed:\n"
     yield markdown_table(
-        ["claim", "verdict", "comparisons"], [[one.text, verdict_text(one), _by(one)] for one in timed]
+        ["claim", "verdict", "comparisons"], [[one.text, verdict_text(one), _parts(one)] for one in timed]
     )
 
 
 def _settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
-    """How many claims have a verdict beyond the noise, in any way of judging."""
-    ways = list(zip(*judged.values(), strict=True))
-    held = sum(any(verdict.verdict == HOLDS for verdict in own) for own in ways)
-    failed = sum(any(verdict.verdict == FAILS and not verdict.doubtful for verdict in own) for own in ways)
-    counts = f"{held or 'none'} held and {failed or 'none'} failed beyond the noise"
-    return f"**Of {len(ways)} claims about trained policies {counts} so far**, in any of the columns below."
+    """How many claims have a verdict beyond the noise, for each way of judging: each is corrected alone."""
+    parts = []
+    for name, own in judged.items():
+        counts = {
+            "held": sum(verdict.verdict == HOLDS for verdict in own),
+            "failed": sum(verdict.verdict == FAILS and not verdict.doubtful for verdict in own),
+        }
+        decided = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
+        parts.append(f"{name} {decided or 'none'}")
+    claims = len(next(iter(judged.values())))
+    return f"**Of {claims} claims about trained policies, decided beyond the noise so far: {'; '.join(parts)}.**"
 
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
@@ -119,6 +125,12 @@ def _by(verdict: Verdict) -> str:
     """The comparisons that decided a verdict, with their numbers."""
     texts = [check.text for check in verdict.checks if check.verdict == verdict.verdict != OPEN]
     return f"<small>{'<br>'.join(texts)}</small>" if texts else ""
+
+
+def _parts(verdict: Verdict) -> str:
+    """Every comparison of a claim with its word, the decisive ones first."""
+    checks = sorted(verdict.checks, key=lambda check: check.verdict != verdict.verdict)
+    return f"<small>{'<br>'.join(f'{check.verdict}: {check.text}' for check in checks)}</small>"
 
 
 def _undecided(judged: Sequence[Verdict]) -> Iterator[str]:
@@ -144,13 +156,17 @@ def _tally(judged: Sequence[Verdict]) -> str:
 def verdict_text(verdict: Verdict) -> str:
     """A verdict as the tables show it."""
     if verdict.verdict != OPEN:
-        return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "")
+        return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "") + _note(verdict)
     return OPEN + _so_far(verdict)
 
 
 def _so_far(verdict: Verdict) -> str:
     known = _counts(check.verdict for check in verdict.checks if check.verdict != OPEN)
-    return f" (so far, of {len(verdict.checks)} comparisons: {known})" if known else ""
+    return f" (so far, of {len(verdict.checks)} comparisons: {known}){_note(verdict)}" if known else ""
+
+
+def _note(verdict: Verdict) -> str:
+    return f". {verdict.note}" if verdict.note else ""
 
 
 def _counts(words: Iterable[str]) -> str:
@@ -192,11 +208,17 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
             for measure in COMPARED:
                 place = f"`{setup.protocol}` {task}, TD3, {MEASURES[measure]}"
                 seeds = [cell.means(measure) for cell in cells]
-                rows.append([place, *(with_interval(own.mean(), mean_interval(own), measure) for own in seeds)])
+                rows.append([place, *(_mean_and_median(own, measure) for own in seeds)])
     if rows:
         yield f"### What η did\n\nFrom η = {ETAS[0]:g} to {ETAS[-1]:g}, {'; '.join(ends)}.\n"
-        yield "Means of the seeds with their 95 % intervals:\n"
+        yield "Means of the seeds with their 95 % intervals, and medians:\n"
         yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
+
+
+def _mean_and_median(seeds: Array, measure: str) -> str:
+    """A cell's mean with its interval, and its median, since one seed can carry a mean."""
+    median = number(float(np.median(seeds)), measure, float(seeds.mean()))
+    return f"{with_interval(seeds.mean(), mean_interval(seeds), measure)}<br><small>median {median}</small>"
 
 
 def _protocols(main: Sequence[Setup]) -> Iterator[str]:
@@ -247,14 +269,19 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
 
 
 def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
-    """A row per measure: two cells' means, and the difference."""
+    """A row per measure: two cells' means and medians, and the difference of the means."""
     for measure in COMPARED:
         gap, interval = difference(one.means(measure), other.means(measure))
         place = f"{_place(setup, one)}, {MEASURES[measure]}"
-        values = [number(cell.mean(measure), measure) for cell in (one, other)]
+        values = [_with_median(cell, measure) for cell in (one, other)]
         text = span(gap, interval) if interval else number(gap, measure)
         apart = interval is not None and (interval.low > 0 or interval.high < 0)
         yield [place, *values, f"**{text}**" if apart else text]
+
+
+def _with_median(cell: Cell, measure: str) -> str:
+    mean, median = cell.mean(measure), float(np.median(cell.means(measure)))
+    return f"{number(mean, measure)}<br><small>median {number(median, measure, mean)}</small>"
 
 
 def _apart(rows: Sequence[Sequence[str]]) -> str:

@@ -8,33 +8,53 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
-from damper.report.statistics.cells import MEASURES, Cell, Setup, main_setups
+from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, Cell, Setup, main_setups
 from damper.report.statistics.estimates import Interval, relative_change
 from damper.report.statistics.numbers import number, signed
 from damper.report.tables.markup import markdown_table
 
 UNDECIDED = "undecided"
+SHOWN = ("mean_change", "return")
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
 
 def headline(found: Sequence[Setup]) -> str:
     """The README's table, of the fullest setup that keeps to its protocol: what DAMPER changes, a line per task."""
+    header = ["plain → DAMPER", "action change per step", "return", "so far", "η", f"with η = {ONE_ETA:g}"]
     for setup in main_setups(found):
-        rows = [
-            [name, _means(plain, ours, "mean_change"), _means(plain, ours, "return"), _message(plain, ours)]
-            for name, plain, ours in _both(setup)
-        ]
+        rows = []
+        for name, plain, ours in _both(setup):
+            one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
+            numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
+            words = "the same" if one is ours else _with_one_eta(plain, one)
+            rows.append([name, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
         if rows:
-            header = ["plain → DAMPER", "action change per step", "return", "so far"]
-            return markdown_table(header, rows)
+            return f"{markdown_table(header, rows)}\n{_one_eta(setup)}\n"
     return "No records yet.\n"
 
 
-def _both(setup: Setup) -> Iterator[tuple[str, Cell, Cell]]:
-    """Every task and backbone that has plain and DAMPER, with its name."""
+def _with_one_eta(plain: Cell, one: Cell | None) -> str:
+    if one is None:
+        return "not yet trained"
+    changes = ", return ".join(change_text(plain, one, measure) for measure in SHOWN)
+    return f"{_message(plain, one)}<br><small>action change {changes}</small>"
+
+
+def _one_eta(setup: Setup) -> str:
+    """What is left where nothing is chosen."""
+    counts = _counts(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
+    return (
+        f"η is the paper's, chosen per task and backbone. With η = {ONE_ETA:g} everywhere, which leaves nothing to "
+        f"choose: {counts or 'nothing is on record yet.'}"
+    )
+
+
+def _both(setup: Setup, eta: float | None = None) -> Iterator[tuple[str, Cell, Cell]]:
+    """Every task and backbone that has plain and DAMPER, with its name; at the paper's η, or at another."""
+    changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
-            plain, ours = (setup.find(backbone, task, method) for method in ("plain", "damper"))
+            plain, ours = setup.find(backbone, task, "plain"), setup.find(backbone, task, "damper", **changed)
             if plain is not None and ours is not None:
                 yield f"{task}, {backbone.upper()}", plain, ours
 
@@ -57,16 +77,22 @@ def _said(plain: Cell, ours: Cell, measure: str) -> tuple[str, float]:
 
 
 def takeaway(setup: Setup) -> str:
-    """The result of the table below it, in a sentence: how often the interval of a change tells its sign."""
-    pairs = [(plain, ours) for _, plain, ours in _both(setup)]
+    """The result of the table below it, in a sentence."""
+    counts = _counts(setup)
+    return counts[:1].upper() + counts[1:]
+
+
+def _counts(setup: Setup, eta: float | None = None) -> str:
+    """How often the interval of a change tells its sign; empty if there is nothing to compare."""
+    pairs = [(plain, ours) for _, plain, ours in _both(setup, eta)]
     if not pairs:
         return ""
     parts = []
-    for measure in ("mean_change", "return"):
+    for measure in SHOWN:
         words = Counter(_said(*pair, measure)[0] for pair in pairs)
         counts = (f"{word} in {words[word]}" for word in ("lower", "higher", UNDECIDED) if words[word])
         parts.append(f"{MEASURES[measure]} is {' and '.join(counts)}")
-    return f"Of {len(pairs)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
+    return f"of {len(pairs)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
 
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
@@ -115,4 +141,5 @@ def change_text(plain: Cell, ours: Cell, measure: str) -> str:
 
 
 def _change(plain: Cell, ours: Cell, measure: str) -> tuple[float, Interval | None]:
-    return relative_change({"": ours.means(measure)}, {"": plain.means(measure)}, np.mean)
+    sides = {"": ours.means(measure)}, {"": plain.means(measure)}
+    return relative_change(*sides, np.mean, never_negative=measure in NEVER_NEGATIVE)

@@ -15,7 +15,7 @@ from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE
 from damper.experiments.records import DIAGNOSTIC_CURVES, round_digits
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import claim_level
+from damper.report.claims.comparisons import MIN_SEEDS, claim_level
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.statistics.cells import MEASURES, Cell, Setup
 from damper.report.statistics.estimates import nan_for_none
@@ -44,6 +44,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "weights": list(WEIGHTS),
         "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
         "level": claim_level(),
+        "minSeeds": MIN_SEEDS,
         "cost": cost,
         "timeClaims": [_claim(verdict) for verdict in time_verdicts(timings)],
     }
@@ -54,7 +55,8 @@ def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
     checks = [[check.text, check.verdict] for check in verdict.checks]
     own = {"verdict": verdict.verdict, "doubtful": verdict.doubtful, "checks": checks}
     other = _claim(one) if one and one.checks != verdict.checks else None
-    return {"id": verdict.id, "text": verdict.text, **own, "one": other}
+    text = f"{verdict.text}. {verdict.note}" if verdict.note else verdict.text
+    return {"id": verdict.id, "text": text, **own, "one": other}
 
 
 def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:

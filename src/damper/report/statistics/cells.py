@@ -28,6 +28,7 @@ MEASURES = {
     "spectral_roughness": "roughness",
     "length": "length",
 }
+NEVER_NEGATIVE = tuple(measure for measure in MEASURES if measure != "return")
 SHOWN_CURVE_POINTS = 60
 COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
 

@@ -142,12 +142,17 @@ def probability_of_improvement(ours: Scores, theirs: Scores, level: float = LEVE
 
 
 def relative_change(
-    ours: Scores, plain: Scores, centre: Callable[[Array], Any] = iqm, level: float = LEVEL
+    ours: Scores,
+    plain: Scores,
+    centre: Callable[[Array], Any] = iqm,
+    level: float = LEVEL,
+    never_negative: bool = False,
 ) -> tuple[float, Interval | None]:
     r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean.
 
     The interval is Student's with the variance that leaving out one seed at a time shows, of either side, and as many
-    degrees of freedom as the smallest cell has; None where a cell has one seed only.
+    degrees of freedom as the smallest cell has; None where a cell has one seed only. What can never be negative, as a
+    distance between actions, loses 100 % at most; a return can lose more.
     """
     strata = [*ours.values(), *(plain[task] for task in ours)]
 
@@ -163,9 +168,7 @@ def relative_change(
         return value, None
     variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
     low, high = _student(value, float(variance), smallest - 1, level)
-    if min(stratum.min() for stratum in strata) >= 0:  # what is never negative loses 100 % at most
-        low = max(low, -1.0)
-    return value, Interval(low, high)
+    return value, Interval(max(low, -1.0) if never_negative else low, high)
 
 
 def starts_error(scores: Array) -> float | None:

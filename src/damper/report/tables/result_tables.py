@@ -12,7 +12,8 @@ from damper.experiments.identity import published_settings
 from damper.experiments.paper import Printed, paper, printed, title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing, ratio_of_rounds
-from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup
+from damper.report.claims.comparisons import MIN_SEEDS
+from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, Cell, Setup
 from damper.report.statistics.estimates import Summary, probability_of_improvement, relative_change
 from damper.report.statistics.numbers import number
 from damper.tasks import PAPER_TASKS
@@ -107,9 +108,9 @@ def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, b
 def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
     """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
 
-    An episode's length has no best, and neither has a single cell.
+    Of cells with the seeds that a claim needs. An episode's length has no best, and neither has a single cell.
     """
-    known = {id(cell): cell for cell in cells if cell is not None and np.isfinite(cell.mean(measure))}
+    known = {id(cell): cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS}
     if measure == "length" or len(known) < 2:
         return []
     sign = -1 if measure == "return" else 1
@@ -204,16 +205,19 @@ def aggregates(setup: Setup) -> list[Aggregate]:
                 theirs = {t: sign * scores[method][t] for t in shared}
                 better = probability_of_improvement(ours, theirs) if method != "damper" else None
                 improvement = (better[0], *better[1]) if better else None
-                change = _change(scores[method], scores["plain"])
+                change = _change(scores[method], scores["plain"], measure)
                 out.append(Aggregate(backbone, measure, method, len(shared), improvement, change))
     return out
 
 
-def _change(ours: dict[str, np.ndarray], plain: dict[str, np.ndarray]) -> tuple[float, float, float] | None:
+def _change(
+    ours: dict[str, np.ndarray], plain: dict[str, np.ndarray], measure: str
+) -> tuple[float, float, float] | None:
     shared = [task for task in ours if task in plain]
     if not shared or ours is plain:
         return None
-    value, bounds = relative_change({t: ours[t] for t in shared}, {t: plain[t] for t in shared})
+    both = ({task: side[task] for task in shared} for side in (ours, plain))
+    value, bounds = relative_change(*both, never_negative=measure in NEVER_NEGATIVE)
     return (value, *bounds) if bounds else None
 
 

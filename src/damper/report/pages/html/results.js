@@ -42,7 +42,7 @@ function claimRow(claim) {
 
 function claimsSection() {
   return section("claims", "What the paper claims, and what was found",
-    `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero; it fails as soon as one mean disagrees, within the noise where the interval still allows the claim. Claims that hold do so together with 95 % confidence, so each interval has ${(100 * DATA.level).toFixed(1)} %. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
+    `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero; it fails as soon as one mean disagrees, within the noise where the interval still allows the claim. Each interval has ${(100 * DATA.level).toFixed(1)} %: were seeds spread normally, claims that hold would do so together with 95 % confidence; lopsided cells, and cells in which some seeds fail, have less. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
     el("div", {}, setup().claims.map(claimRow)));
 }
 
@@ -54,10 +54,10 @@ function tableMethods() {
   return [...DATA.table, ...others].filter((m) => there.some((c) => c.method === m));
 }
 
-// The best of the table's rows; what is printed alike is a tie.
+// The best of the table's rows with five seeds or more; what is printed alike is a tie.
 function bestOf(rows, task, measure) {
   if (measure === "length") return [];
-  const cells = unique(rows.map((r) => r.cell(task))).filter((c) => c && c.values[measure]), sign = measure === "return" ? -1 : 1;
+  const cells = unique(rows.map((r) => r.cell(task))).filter((c) => c && c.values[measure] && c.agents.length >= DATA.minSeeds), sign = measure === "return" ? -1 : 1;
   if (cells.length < 2) return [];
   const first = cells.reduce((a, b) => (sign * b.values[measure][0] < sign * a.values[measure][0] ? b : a));
   return cells.filter((c) => number(c.values[measure][0], measure) === number(first.values[measure][0], measure));
@@ -113,7 +113,7 @@ function tableSection() {
   const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
   const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));
   return section("table", `${state.backbone.toUpperCase()} results`,
-    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean is coloured, ties too; † marks a cell with a diverged seed. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
+    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
       segments("Measures", "pair", [["return,smoothness", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),
