@@ -130,7 +130,8 @@ def _gradient_regime(e: Evidence) -> Checks:
 
 def _conflict_by_chance(e: Evidence) -> str:
     """What "frequent" leaves open: which cells are in conflict more often than unrelated directions would be."""
-    more, others = [], []
+    more: list[str] = []
+    others: list[str] = []
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
             conflict = e.gradients(backbone, task, "conflict")

@@ -216,7 +216,7 @@ def _change(
     shared = [task for task in ours if task in plain]
     if not shared or ours is plain:
         return None
-    both = ({task: side[task] for task in shared} for side in (ours, plain))
+    both = {t: ours[t] for t in shared}, {t: plain[t] for t in shared}
     value, bounds = relative_change(*both, never_negative=measure in NEVER_NEGATIVE)
     return (value, *bounds) if bounds else None
 
