@@ -236,7 +236,8 @@ def test_conflict_that_is_frequent_is_told_from_chance() -> None:
     assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, "0.4 is frequent all the same"
     told = "would conflict in 0.5 of the updates: beyond the noise more do on TD3 Hopper, SAC Hopper, not on TD3 Walker"
     assert told in found.note and told in findings([setup], ())
-    assert verdict(verdicts(world(agents=[])), "gradient-regime").note == ""
+    plain = agents_of("td3-table", methods=("plain",))
+    assert verdict(verdicts(world(agents=plain)), "gradient-regime").note == ""
 
 
 def test_one_eta_is_judged_by_the_same_claims() -> None:
