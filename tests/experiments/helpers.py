@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from damper.engine.envs.rollout import Episode
 from damper.experiments.identity import deviations
 from damper.experiments.paper_experiments import AgentSpec, Request, expand_request
 from damper.experiments.records import pack_trace
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
-from damper.rollout import Episode
 
 TIMING = Timing("td3", "plain", "Hopper", 0.5, 1000, 1, 256, {"device": "cuda"}, {}, {"gpu": "x"}, None, "damper bench")
 TINY = {"net_arch": (8,), "learning_starts": 50, "batch_size": 16, "log_every": 100, "checkpoint_every": 100}

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike
 from damper.engine.envs.env_spec_json import to_json
+from damper.engine.envs.rollout import Act, Episode, evaluation_seeds, rollout
 from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_bytes, write_json
@@ -29,7 +30,6 @@ from damper.errors import DamperError
 from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter, parse_filter
 from damper.metrics import CONSTANT_CHANGE, mean_change
-from damper.rollout import Act, Episode, evaluation_seeds, rollout
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from damper.engine.envs.rollout import Episode
 from damper.engine.run.folder import Run
 from damper.engine.run.metrics_log import EPISODE_VALUES
 from damper.engine.run.provenance import source
@@ -19,7 +20,6 @@ from damper.evaluation.evaluate import Evaluation
 from damper.experiments.identity import deviations, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS
 from damper.experiments.store import Record
-from damper.rollout import Episode
 from damper.tasks import PAPER_TASKS
 
 DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")

@@ -14,8 +14,8 @@ from gymnasium.envs.registration import EnvSpec
 from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike, spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import same_task
+from damper.engine.envs.rollout import Act, evaluation_seeds, rollout
 from damper.errors import DamperError
-from damper.rollout import Act, evaluation_seeds, rollout
 
 EPISODES = 3  # enough to tell a smooth policy from a shaking one; `damper evaluate` has the protocol's ten
 _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness", "saturation")

@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs import EnvLike, Spec, spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import UNKNOWN
+from damper.engine.envs.rollout import Act, check_fit
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError
 from damper.export.files import open_file
 from damper.export.measure import beside, sizes_of
 from damper.export.network import Network, build
-from damper.rollout import Act, check_fit
 from damper.terminal import quoted
 
 EXPORTED = (".onnx", ".pt", ".pt2")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from damper.cli.evaluate import draw_first_episodes
+from damper.engine.envs.rollout import Episode
 from damper.evaluation.evaluate import Evaluation
 from damper.report.figures import traces
 from damper.report.figures.curves import draw_curves
 from damper.report.figures.episodes import first_episodes
 from damper.report.figures.style import look
 from damper.report.figures.traces import Trace, draw_traces
-from damper.rollout import Episode
 from tests.pictures import kept_figures
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from damper.engine.data.episodes import Episodes, EpisodeStats
-from damper.engine.envs import make_pool
+from damper.engine.data.episodes import EpisodeStats
+from damper.engine.envs.rollout import rollout
 from damper.engine.envs.spec import unscale_action
 from damper.engine.run.metrics_log import MetricsLog, episode_means
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.learner import Learner
+from damper.metrics import mean_change, smoothness
 
 LOG = logging.getLogger(__name__)
 FIRST_SELECTION_SEED = 2_000_000
@@ -31,30 +33,27 @@ def selection_seeds(episodes: int) -> tuple[int, ...]:
 
 def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     """Means per agent over one episode on each seed: return, length, sm and change, without exploration."""
-    settings, spec, agents = learner.settings, learner.spec, learner.agents
+    settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
     seeds = selection_seeds(settings.eval_episodes)
-    count = agents * len(seeds)
-    kwargs = settings.env_kwargs or {}
-    pool = make_pool(settings.env, seeds * agents, settings.backend, settings.env_threads, **kwargs)
-    try:
-        episodes, first_episodes, obs = Episodes(count, spec.low, spec.high), dict[int, EpisodeStats](), pool.reset()
-        while len(first_episodes) < count:
-            actions = _deterministic_actions(learner, obs)
-            moved = pool.step(unscale_action(actions, spec.low, spec.high))
-            for episode in episodes.step(actions, moved.reward, moved.terminated | moved.truncated):
-                first_episodes.setdefault(episode.agent, episode)
-            obs = moved.obs
-    finally:
-        pool.close()
-    return episode_means([one._replace(agent=place // len(seeds)) for place, one in first_episodes.items()], agents)
+    where = settings.env, seeds * learner.agents, settings.backend, settings.env_threads
+    episodes, _ = rollout(partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs)
+    stats = [
+        EpisodeStats(
+            place // len(seeds), one.total, one.length, smoothness(one.executed), mean_change(one.executed, low, high)
+        )
+        for place, one in enumerate(episodes)
+    ]
+    return episode_means(stats, learner.agents)
 
 
 @torch.no_grad()
 def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Actions ``[P·E, A]`` in [-1, 1] for observations ``[P·E, d]``, an agent's episodes side by side."""
+    """Actions ``[P·E, A]`` for observations ``[P·E, d]``, an agent's episodes side by side."""
     inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.agents, -1))
     chosen = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
-    actions: NDArray[np.float32] = chosen.to("cpu", torch.float32).numpy()
+    actions: NDArray[np.float32] = unscale_action(
+        chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high
+    )
     return actions
 
 

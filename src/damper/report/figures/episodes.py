@@ -8,13 +8,13 @@ from pathlib import Path
 from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.envs import EnvLike
+from damper.engine.envs.rollout import Episode
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation
 from damper.report.figures.style import look
 from damper.report.figures.traces import Trace
 from damper.report.figures.video import film, write_video
-from damper.rollout import Episode
 from damper.tasks import find_task
 
 MAX_FILMS = 6  # films side by side

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from damper.engine.envs import EnvLike
 from damper.engine.envs.gymnasium_pool import make_env
+from damper.engine.envs.rollout import Episode
 from damper.errors import DamperError, MissingExtraError
 from damper.metrics import mean_change
 from damper.report.figures.style import import_matplotlib, styled
 from damper.report.figures.traces import Trace, busiest_dimension, draw_trace
-from damper.rollout import Episode
 from damper.tasks import find_task
 
 ENDINGS = (".gif", ".mp4")

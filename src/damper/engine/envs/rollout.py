@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -77,12 +77,13 @@ def rollout(
     threads: int | None = None,
     filter: Filter | None = None,
     sizes: tuple[int, int] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[list[Episode], Spec]:
     """One episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
 
     ``sizes`` are d and A where they are known: an environment with others is refused.
     """
-    pool = make_pool(env, seeds, backend, threads)
+    pool = make_pool(env, seeds, backend, threads, **(env_kwargs or {}))
     spec, count = pool.spec, len(seeds)
     try:
         check_fit(spec, sizes)
