@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -226,19 +227,20 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
     if len(main) < 2:
         return
     one, other = main[:2]
-    rows: list[list[str]] = []
+    gaps: list[Gap] = []
     for cell in _plain_and_damper(one):
         twin = other.find(cell.backbone, cell.task, cell.method)
-        rows += _gaps(one, cell, twin) if twin else []
-    if rows:
-        yield f"### Where the protocols disagree\n\nThe same method under both published settings. {_apart(rows)}\n"
+        gaps += _gaps(one, cell, twin) if twin else []
+    if gaps:
+        yield f"### Where the protocols disagree\n\nThe same method under both published settings. {_apart(gaps)}\n"
         header = ["cell", f"`{one.protocol}`", f"`{other.protocol}`", "difference"]
-        yield markdown_table(header, [[row[0].removeprefix(f"`{one.protocol}` "), *row[1:]] for row in rows])
+        rows = (gap.row for gap in gaps)
+        yield markdown_table(header, [[place.removeprefix(f"`{one.protocol}` "), *rest] for place, *rest in rows])
 
 
 def _precision(found: Sequence[Setup]) -> Iterator[str]:
     """Setups that differ in TF32 alone."""
-    rows: list[list[str]] = []
+    gaps: list[Gap] = []
     for a in found:
         for b in found:
             same = (a.protocol, a.deviations, a.envs, a.episodes) == (b.protocol, b.deviations, b.envs, b.episodes)
@@ -246,37 +248,51 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
                 continue
             for cell in b.cells:
                 other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
-                rows += _gaps(a, other, cell) if other else []
-    if rows:
-        yield f"### TF32 beside float32\n\nThe same agents trained both ways. {_apart(rows)}\n"
-        yield markdown_table(["cell", "TF32", "float32", "difference"], rows)
+                gaps += _gaps(a, other, cell) if other else []
+    if gaps:
+        yield f"### TF32 beside float32\n\nThe same agents trained both ways. {_apart(gaps)}\n"
+        yield markdown_table(["cell", "TF32", "float32", "difference"], [gap.row for gap in gaps])
 
 
 def _units(found: Sequence[Setup]) -> Iterator[str]:
     """Cells that differ in the units of the temporal loss alone."""
-    rows: list[list[str]] = []
+    gaps: list[Gap] = []
     for setup in found:
         for cell in setup.cells:
             changed = cell.settings.get("units") == "environment"
             other = setup.find(cell.backbone, cell.task, cell.method) if changed else None
-            rows += _gaps(setup, cell, other) if other else []
-    if rows:
+            gaps += _gaps(setup, cell, other) if other else []
+    if gaps:
         yield (
             "### Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
-            f"as everywhere else here ([why it matters](methods/temporal.md#units)). {_apart(rows)}\n"
+            f"as everywhere else here ([why it matters](methods/temporal.md#units)). {_apart(gaps)}\n"
         )
-        yield markdown_table(["cell", "environment's", "policy's", "difference"], rows)
+        yield markdown_table(["cell", "environment's", "policy's", "difference"], [gap.row for gap in gaps])
 
 
-def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[list[str]]:
-    """A row per measure: two cells' means and medians, and the difference of the means."""
+class Gap(NamedTuple):
+    """Two cells' means and medians of one measure, the difference of the means, whether its interval excludes zero."""
+
+    place: str
+    one: str
+    other: str
+    difference: str
+    apart: bool
+
+    @property
+    def row(self) -> list[str]:
+        """For a table, in bold where the interval excludes zero."""
+        return [self.place, self.one, self.other, f"**{self.difference}**" if self.apart else self.difference]
+
+
+def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[Gap]:
+    """A gap per measure."""
     for measure in COMPARED:
         gap, interval = difference(one.means(measure), other.means(measure))
         place = f"{_place(setup, one)}, {MEASURES[measure]}"
-        values = [_with_median(cell, measure) for cell in (one, other)]
         text = span(gap, interval) if interval else number(gap, measure)
         apart = interval is not None and (interval.low > 0 or interval.high < 0)
-        yield [place, *values, f"**{text}**" if apart else text]
+        yield Gap(place, _with_median(one, measure), _with_median(other, measure), text, apart)
 
 
 def _with_median(cell: Cell, measure: str) -> str:
@@ -284,10 +300,10 @@ def _with_median(cell: Cell, measure: str) -> str:
     return f"{number(mean, measure)}<br><small>median {number(median, measure, mean)}</small>"
 
 
-def _apart(rows: Sequence[Sequence[str]]) -> str:
+def _apart(gaps: Sequence[Gap]) -> str:
     """The result of a table of differences, in a sentence."""
-    apart = sum(row[-1].startswith("**") for row in rows)
-    where = f"{apart} of {len(rows)} rows, in bold" if apart else f"none of {len(rows)} rows"
+    apart = sum(gap.apart for gap in gaps)
+    where = f"{apart} of {len(gaps)} rows, in bold" if apart else f"none of {len(gaps)} rows"
     return f"The 95 % interval of the difference excludes zero in {where}; by chance 1 in 20 would."
 
 
