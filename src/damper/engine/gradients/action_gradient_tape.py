@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from damper.activations import ACTIVATIONS
 from damper.engine.gradients.tape import in_groups
 from damper.engine.kernels import dense
-from damper.engine.kernels.layer import Dense
+from damper.engine.kernels.layer import BackwardRows, Dense
 from damper.engine.networks.layout import Layout
 
 
@@ -70,8 +70,7 @@ class ActionGradientTape:
             self.u.insert(0, u)
             self.p.insert(0, u * self._activation_grad(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
-            given = (self.flat_params, layer, x, self.p[0])
-            back = dense.backward(*given, primary_rows=self.R, group_sizes=(self.R,))
+            back = dense.backward(self.flat_params, layer, x, self.p[0], BackwardRows.whole(self.R, [self.R]))
             assert back is not None
             u = back
         self.gradient, self.curvature = u, torch.cat(terms, -1).sum(-1)
@@ -87,42 +86,22 @@ class ActionGradientTape:
         """
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
         joint = self.R % self.B == 0 and in_groups(self.flat_params, total, self.B)
-        group_sizes = [self.B] * (total // self.B) if joint else [self.R + self.B]
-        groups = [len(group_sizes)] if joint else [len(group_sizes), 1]
-        grads = [dense.alloc_grads(self.flat_params, count) for count in groups]
+        groups = (self.B,) * (total // self.B) if joint else (self.R + self.B,)
+        rows = BackwardRows(primary=sum(groups), groups=groups, inputs=self.R + self.B, biased=self.R)
+        unbiased = BackwardRows(primary=self.R, groups=(self.R,), inputs=0, biased=0)
+        counts = [len(groups)] if joint else [len(groups), 1]
+        grads = [dense.alloc_grads(self.flat_params, count) for count in counts]
         inputs, p_bars, w_bar = self._through_activation_grads(gradient_bar, c_bar, joint)
         for i in range(0 if joint else len(self.hidden)):
-            self._back(i, inputs[i], self.p[i], [self.R], grads[1], input_grad_rows=False, biased=False)
+            dense.backward(self.flat_params, self.hidden[i], inputs[i], self.p[i], unbiased, gradients=grads[1])
         back: Tensor | None = None
         for i in reversed(range(len(self.hidden))):
             x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
             if joint:
                 x, d = inputs[i], [*d, self.p[i]]
-            input_grad_rows = self.R + self.B if i else False
-            back = self._back(i, x, torch.cat(d, 1), group_sizes, grads[0], input_grad_rows, self.R)
+            wanted = rows if i else replace(rows, inputs=0)
+            back = dense.backward(self.flat_params, self.hidden[i], x, torch.cat(d, 1), wanted, gradients=grads[0])
         return self._joined(grads, w_bar)
-
-    def _back(
-        self,
-        i: int,
-        x: Tensor,
-        d: Tensor,
-        group_sizes: list[int],
-        grads: Any,
-        input_grad_rows: bool | int,
-        biased: bool | int,
-    ) -> Tensor | None:
-        return dense.backward(
-            self.flat_params,
-            self.hidden[i],
-            x,
-            d,
-            primary_rows=sum(group_sizes),
-            group_sizes=group_sizes,
-            gradients=grads,
-            input_grad_rows=input_grad_rows,
-            biased=biased,
-        )
 
     def _through_activation_grads(
         self, gradient_bar: Tensor, c_bar: Tensor, joint: bool
@@ -137,7 +116,7 @@ class ActionGradientTape:
         inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
-            p_bar, _ = dense.forward(self.flat_params, layer, u_bar, keep=False, biased=False)
+            p_bar, _ = dense.forward(self.flat_params, layer, u_bar, keep=False, biased=0)
             p_bars.append(p_bar)
             u_bar = p_bar * self._activation_grad(i) + self._padded(c_bar * self._curvature_term(i))
             if i + 1 == len(self.hidden):

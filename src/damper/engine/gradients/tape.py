@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from damper.engine.kernels import dense
+from damper.engine.kernels.layer import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
 MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without it
@@ -42,12 +44,14 @@ class Tape:
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
-            x, activation_grad = dense.forward(flat_params, layer, x, None if i == last else activation, keep, stride)
+            f = None if i == last else activation
+            x, activation_grad = dense.forward(flat_params, layer, x, f, keep=keep, stride=stride)
             self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
-            given = (flat_params, self.layers[-2], x, activation, keep, stride)
-            h, activation_grad, x = self.kernels.forward(*given, head=self.layers[-1])
+            h, activation_grad, x = self.kernels.forward(
+                flat_params, self.layers[-2], x, activation, keep=keep, stride=stride, head=self.layers[-1]
+            )
             self.inputs.append(h)
             self.activation_grads += [activation_grad, None]
         self.output = x
@@ -77,10 +81,10 @@ class Tape:
         """
         sizes = [c.shape[1] for c in cotangents]
         grouped = in_groups(self.flat_params, sum(sizes), span)
-        group_sizes = [span] * (sum(sizes) // span) if grouped else sizes
-        grads = dense.alloc_grads(self.flat_params, len(group_sizes), self.stride)
-        self._back(dense.cat_rows(cotangents), sizes[0], group_sizes, grads)
-        count = sizes[0] // group_sizes[0] if grouped else 1
+        groups = [span] * (sum(sizes) // span) if grouped else sizes
+        grads = dense.alloc_grads(self.flat_params, len(groups), self.stride)
+        self._back(dense.cat_rows(cotangents), sizes[0], groups, grads)
+        count = sizes[0] // groups[0] if grouped else 1
         by_group = dense.collect_grads(grads, self.flat_params.shape[1])
         return [functools.reduce(torch.add, share) for share in (by_group[:count], by_group[count:]) if share]
 
@@ -89,15 +93,24 @@ class Tape:
         d = torch.ones_like(self.output)
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
-    def _back(self, d: Tensor, primary_rows: int, group_sizes: Sequence[int], grads: Any) -> Tensor:
+    def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
+        rows = BackwardRows.whole(primary, groups)
+        # Of x the gradient is wanted alone, or not at all.
+        rows_by_layer = [rows if grads is None else replace(rows, inputs=0), *[rows] * (len(self.layers) - 1)]
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
             d = self.kernels.backward(
-                self.flat_params, self.layers[begin], self.inputs[begin], d, primary_rows, group_sizes,
-                self.activation_grads[begin], grads, begin > 0 or grads is None, self.stride,
-                head=self.layers[-1], h=self.inputs[-1], head_activation_grad=self.activation_grads[-2],
-            )  # fmt: skip
+                self.flat_params,
+                self.layers[begin],
+                self.inputs[begin],
+                d,
+                rows_by_layer[begin],
+                activation_grad=self.activation_grads[begin],
+                gradients=grads,
+                stride=self.stride,
+                fused_head=FusedHead(self.layers[-1], self.inputs[-1], self.activation_grads[-2]),
+            )
             begin -= 1
         for i in range(begin, -1, -1):
             back = dense.backward(
@@ -105,11 +118,9 @@ class Tape:
                 self.layers[i],
                 self.inputs[i],
                 d,
-                primary_rows=primary_rows,
-                group_sizes=group_sizes,
+                rows_by_layer[i],
                 activation_grad=self.activation_grads[i],
                 gradients=grads,
-                input_grad_rows=i > 0 or grads is None,
                 stride=self.stride,
             )
             d = d if back is None else back

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.kernels import reference
-from damper.engine.kernels.layer import NARROW_OUTPUTS, Dense, Pieces
+from damper.engine.kernels.layer import NARROW_OUTPUTS, BackwardRows, Dense, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
@@ -56,9 +56,10 @@ def forward(
     layer: Dense,
     x: Tensor,
     activation: str | None = None,
+    *,
     keep: bool = True,
     stride: int = 1,
-    biased: bool | int = True,
+    biased: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the activation's gradient ``f'``.
 
@@ -69,11 +70,14 @@ def forward(
         activation: f; None for none, and then it has no gradient.
         keep: whether ``f'`` is wanted.
         stride: 2 takes the first, third, ... network only.
-        biased: whether b is added, or to how many of the first rows.
+        biased: to how many of the first rows b is added; None for all.
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
-        return kernels.forward(flat_params, layer, x, activation, keep, stride, biased)[:2]  # type: ignore[no-any-return]
-    return reference.forward(flat_params, layer, x, activation, keep, stride, biased)
+        h, activation_grad, _ = kernels.forward(
+            flat_params, layer, x, activation, keep=keep, stride=stride, biased=biased
+        )
+        return h, activation_grad
+    return reference.forward(flat_params, layer, x, activation, keep=keep, stride=stride, biased=biased)
 
 
 def backward(
@@ -81,14 +85,11 @@ def backward(
     layer: Dense,
     x: Tensor,
     d: Tensor,
+    rows: BackwardRows,
     *,
-    primary_rows: int,
-    group_sizes: Sequence[int],
     activation_grad: Tensor | None = None,
     gradients: Tensor | list[Pieces] | None = None,
-    input_grad_rows: bool | int = True,
     stride: int = 1,
-    biased: bool | int = True,
 ) -> Tensor | None:
     """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
@@ -96,23 +97,21 @@ def backward(
         flat_params: parameters ``[M, n]``.
         layer: where the layer lies in them.
         x: what went in, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
-        d: ``[M, D, outputs]``; its first rows are of one loss, the others of a second, and each loss's rows belong to
-            x's rows from its first on.
-        primary_rows: how many rows of d are of the first loss.
-        group_sizes: the groups of rows into which d falls, each with a gradient of its own: all of one length, or one
-            per loss.
+        d: ``[M, D, outputs]``.
+        rows: what is done with d's rows.
         activation_grad: ``f'`` where x was made, or None where x comes from outside.
         gradients: from ``alloc_grads``, one per group, where to leave the parameters' gradients; None for nowhere.
-        input_grad_rows: whether the inputs' are wanted, or of how many of d's first rows.
         stride: as in ``forward``.
-        biased: whether rows had b, or how many of d's first.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, D or
-        input_grad_rows, inputs]``, if wanted.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.inputs, inputs]``; None where
+        ``rows.inputs`` is 0.
     """
-    given = (x, d, primary_rows, group_sizes, activation_grad, gradients, input_grad_rows, stride, biased)
-    return (_kernels(flat_params) or reference).backward(flat_params, layer, *given)  # type: ignore[no-any-return]
+    way = _kernels(flat_params) or reference
+    back: Tensor | None = way.backward(
+        flat_params, layer, x, d, rows, activation_grad=activation_grad, gradients=gradients, stride=stride
+    )
+    return back
 
 
 def cat_rows(parts: Sequence[Tensor]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,6 +59,47 @@ class Dense:
         return [(a, a + inputs * self.group) for a in starts]
 
 
+@dataclass(frozen=True)
+class BackwardRows:
+    """What ``dense.backward`` does with the rows of ``d = ∂L/∂z``; every number counts rows from the first on.
+
+    Attributes:
+        primary: those of the first loss; the others are of a second. Each loss's rows belong to x's from its first on.
+        groups: lengths of the groups into which all rows fall, each with a gradient of its own: all of one length, or
+            one per loss.
+        inputs: those whose gradient by the layer's inputs is wanted; 0 for none.
+        biased: those that had the bias added.
+    """
+
+    primary: int
+    groups: tuple[int, ...]
+    inputs: int
+    biased: int
+
+    @classmethod
+    def whole(cls, primary: int, groups: Sequence[int]) -> BackwardRows:
+        """All rows had the bias, and of all the inputs' gradient is wanted."""
+        return cls(primary, tuple(groups), inputs=sum(groups), biased=sum(groups))
+
+    def slices(self) -> list[tuple[slice, slice, slice]]:
+        """Of each group: its rows of x, its rows of d, and those of them that had the bias."""
+        slices, begin = [], 0
+        for length in self.groups:
+            x_begin, end = begin if begin < self.primary else begin - self.primary, begin + length
+            biased = slice(begin, min(end, max(begin, self.biased)))
+            slices.append((slice(x_begin, x_begin + length), slice(begin, end), biased))
+            begin = end
+        return slices
+
+
+class FusedHead(NamedTuple):
+    """A last layer of one output, which kernels run together with the one before it: its way back."""
+
+    layer: Dense
+    h: Tensor  # what went into it
+    activation_grad: Tensor | None  # the gradient ``f'`` of the activation that made h
+
+
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
@@ -69,21 +111,6 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
         return torch.baddbmm(bias, x, weight)
     # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
     return torch.bmm(x, weight) + bias
-
-
-def row_count(rows: bool | int, x: Tensor) -> int:
-    """All rows of x, none of them, or so many of the first."""
-    return rows * x.shape[1] if isinstance(rows, bool) else rows
-
-
-def group_slices(group_sizes: Sequence[int], primary_rows: int, biased: int) -> list[tuple[slice, slice, slice]]:
-    """Of each group in ``backward``: its rows of x, its rows of d, and those of them that had a bias."""
-    slices, begin = [], 0
-    for length in group_sizes:
-        x_begin, end = begin if begin < primary_rows else begin - primary_rows, begin + length
-        slices.append((slice(x_begin, x_begin + length), slice(begin, end), slice(begin, min(end, max(begin, biased)))))
-        begin = end
-    return slices
 
 
 def expand_shared(x: Tensor, flat_params: Tensor) -> Tensor:

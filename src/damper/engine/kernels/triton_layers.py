@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from damper.engine.kernels.layer import Dense, row_count
+from damper.engine.kernels.layer import BackwardRows, Dense, FusedHead
 from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
 CODES = {None: 0, "silu": 1, "relu": 2}  # activations that the kernels know; PyTorch runs layers with others
@@ -50,9 +50,10 @@ def forward(
     layer: Dense,
     x: Tensor,
     activation: str | None,
+    *,
     keep: bool,
     stride: int,
-    biased: bool | int = True,
+    biased: int | None = None,
     head: Dense | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """See ``dense.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
@@ -70,9 +71,9 @@ def forward(
         x, flat_params, *(_written(part, x) for part in (h, activation_grad, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride, ROWS=batch, **_place(layer),
         HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE_H=h is not None,
-        STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None, BIASED=row_count(biased, x),
-        TF32=tf32(), BM=tile.rows, BN=columns, BK=narrow(tile.depth, layer.inputs),
-        num_warps=tile.warps, num_stages=tile.stages,
+        STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None,
+        BIASED=batch if biased is None else biased, TF32=tf32(), BM=tile.rows, BN=columns,
+        BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if head is None or parts is None:
         return h, activation_grad, None
@@ -84,35 +85,31 @@ def backward(
     layer: Dense,
     x: Tensor,
     d: Tensor,
-    primary_rows: int,
-    group_sizes: Sequence[int],
+    rows: BackwardRows,
+    *,
     activation_grad: Tensor | None,
     gradients: Tensor | None,
-    input_grad_rows: bool | int,
     stride: int,
-    biased: bool | int = True,
-    head: Dense | None = None,
-    h: Tensor | None = None,
-    head_activation_grad: Tensor | None = None,
+    fused_head: FusedHead | None = None,
 ) -> Tensor | None:
     """See ``dense.backward``; both products in one launch, since neither needs the other.
 
-    With a ``head``, d is of its single output; ``h`` is what went into it, ``head_activation_grad`` the activation's
-    gradient there.
+    With a ``fused_head``, d is of its single output.
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
-    nets, batch, input_grad_rows = len(flat_params) // stride, d.shape[1], row_count(input_grad_rows, d)
-    dx = d.new_empty(nets, input_grad_rows, layer.inputs) if input_grad_rows else None
+    nets, batch = len(flat_params) // stride, d.shape[1]
+    dx = d.new_empty(nets, rows.inputs, layer.inputs) if rows.inputs else None
     groups = 0 if gradients is None else len(gradients)
-    even = all(length == group_sizes[0] for length in group_sizes)
-    assert even or tuple(group_sizes) == (primary_rows, batch - primary_rows), "groups of one length, or one per loss"
+    even = all(length == rows.groups[0] for length in rows.groups)
+    assert even or rows.groups == (rows.primary, batch - rows.primary), "groups of one length, or one per loss"
+    head, h, head_activation_grad = fused_head or (None, None, None)
     tile = FEW_OUTPUTS_BACK
     if layer.outputs > NARROW_LAYER:
-        products = groups * [(layer.inputs, layer.outputs)] + [(input_grad_rows, layer.inputs)]
+        products = groups * [(layer.inputs, layer.outputs)] + [(rows.inputs, layer.inputs)]
         tile = _largest((LARGE, WIDE), nets, products)
     across, out = narrow(tile.columns, layer.inputs), narrow(tile.columns, layer.outputs)
     down = narrow(tile.rows, layer.inputs)
-    dx_tiles = triton.cdiv(input_grad_rows, tile.rows) * triton.cdiv(layer.inputs, across)
+    dx_tiles = triton.cdiv(rows.inputs, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
         _read(x if groups else None, flat_params), _read(activation_grad, flat_params), d, flat_params,
@@ -120,11 +117,11 @@ def backward(
         X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=flat_params.shape[1],
         W_PAD=layer.padding[0], B_PAD=layer.padding[1], X_ROWS=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
-        ROWS=batch, PRIMARY_ROWS=primary_rows, **_place(layer),
+        ROWS=batch, PRIMARY_ROWS=rows.primary, **_place(layer),
         HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
         HEAD_W_PAD=head.padding[0] if head else 0, HEAD_B_PAD=head.padding[1] if head else 0,
-        SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=group_sizes[0], EVEN_GROUPS=even,
-        HAS_GRADS=groups > 0, DX_ROWS=input_grad_rows, BIASED=row_count(biased, d), FUSE_HEAD=head is not None,
+        SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=rows.groups[0], EVEN_GROUPS=even,
+        HAS_GRADS=groups > 0, DX_ROWS=rows.inputs, BIASED=rows.biased, FUSE_HEAD=head is not None,
         TF32=tf32(), BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
