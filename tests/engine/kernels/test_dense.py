@@ -120,37 +120,39 @@ class Case:
         assert torch.equal(ours != 0, theirs != 0), "nothing outside the layer is written"
 
 
+# One test per case: what else differs goes round inside, so that a failure names the case and its place.
 KINDS = [Case(name) for name in LAYERS] + [
     *(Case("few", activation) for activation in ("relu", "tanh")),
     *(Case(name, shared=True) for name in LAYERS),
     *(Case(name, stride=2) for name in LAYERS),
 ]
+each_case = pytest.mark.parametrize("case", KINDS, ids=str)
+each_forward_case = pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
 
 
-@pytest.mark.parametrize("activation", [*ACTIVATIONS, None])
-@pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
-def test_forward(case: Case, activation: str | None) -> None:
-    h, activation_grad = case.forward(activation)
+@each_forward_case
+def test_forward(case: Case) -> None:
     inputs = case.x.repeat_interleave(case.networks // len(case.x), 0)
     used = case.rows[:: case.stride]
-    z = (inputs @ case.layer.weights(used) + case.layer.biases(used)).requires_grad_()
-    expected = ACTIVATIONS[activation].function(z) if activation else z
-    assert layers.apart(h, expected.detach()) <= TOLERANCE
-    if activation is None:
-        assert activation_grad is None
-    else:
-        assert (
-            activation_grad is not None
-            and layers.apart(activation_grad, torch.autograd.grad(expected.sum(), z)[0]) <= TOLERANCE
-        )
-    again, none = case.forward(activation, keep=False)
-    assert torch.equal(again, h) and none is None
+    for activation in (*ACTIVATIONS, None):
+        h, activation_grad = case.forward(activation)
+        z = (inputs @ case.layer.weights(used) + case.layer.biases(used)).requires_grad_()
+        expected = ACTIVATIONS[activation].function(z) if activation else z
+        assert layers.apart(h, expected.detach()) <= TOLERANCE, activation
+        if activation is None:
+            assert activation_grad is None
+        else:
+            assert activation_grad is not None
+            exact = torch.autograd.grad(expected.sum(), z)[0]
+            assert layers.apart(activation_grad, exact) <= TOLERANCE, activation
+        again, none = case.forward(activation, keep=False)
+        assert torch.equal(again, h) and none is None, activation
 
 
 # --- backwards -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", KINDS, ids=str)
+@each_case
 def test_backward_of_one_loss(case: Case) -> None:
     d = layers.draw("d", case.networks, R, case.layer.outputs)
     found, dx = case.backward(d, R, [R])
@@ -159,30 +161,30 @@ def test_backward_of_one_loss(case: Case) -> None:
     assert dx is not None and layers.apart(dx, by_x) <= TOLERANCE
 
 
-@pytest.mark.parametrize("sizes", [(R, R), (R, 4), (3, 8)], ids=str)
-@pytest.mark.parametrize("case", KINDS, ids=str)
-def test_backward_of_two_losses_on_the_first_rows(case: Case, sizes: tuple[int, int]) -> None:
-    d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
-    found, dx = case.backward(d, sizes[0], list(sizes))
-    assert dx is not None and dx.shape[1] == sum(sizes)
-    for part, gradient, back in zip(d.split(sizes, 1), found, dx.split(sizes, 1), strict=True):
-        by_rows, by_x = case.reference(part)
-        case.check_gradients(gradient, by_rows)
-        assert layers.apart(back, by_x) <= TOLERANCE
+@each_case
+def test_backward_of_two_losses_on_the_first_rows(case: Case) -> None:
+    for sizes in ((R, R), (R, 4), (3, 8)):
+        d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
+        found, dx = case.backward(d, sizes[0], list(sizes))
+        assert dx is not None and dx.shape[1] == sum(sizes)
+        for part, gradient, back in zip(d.split(sizes, 1), found, dx.split(sizes, 1), strict=True):
+            by_rows, by_x = case.reference(part)
+            case.check_gradients(gradient, by_rows)
+            assert layers.apart(back, by_x) <= TOLERANCE, sizes
 
 
-@pytest.mark.parametrize("sizes", [(9,), (9, 6), (3, 9)], ids=str)
-@pytest.mark.parametrize("case", KINDS, ids=str)
-def test_each_group_of_rows_has_its_own_gradient(case: Case, sizes: tuple[int, ...]) -> None:
+@each_case
+def test_each_group_of_rows_has_its_own_gradient(case: Case) -> None:
     length = 3
-    d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
-    found, _ = case.backward(d, sizes[0], [length] * (sum(sizes) // length), inputs=0)
-    starts = [start for size in sizes for start in range(0, size, length)]
-    for part, start, gradient in zip(d.split(length, 1), starts, found, strict=True):
-        case.check_gradients(gradient, case.reference(part, start)[0])
+    for sizes in ((9,), (9, 6), (3, 9)):
+        d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
+        found, _ = case.backward(d, sizes[0], [length] * (sum(sizes) // length), inputs=0)
+        starts = [start for size in sizes for start in range(0, size, length)]
+        for part, start, gradient in zip(d.split(length, 1), starts, found, strict=True):
+            case.check_gradients(gradient, case.reference(part, start)[0])
 
 
-@pytest.mark.parametrize("case", KINDS, ids=str)
+@each_case
 def test_either_gradient_can_be_left_out(case: Case) -> None:
     d = layers.draw("d", case.networks, R, case.layer.outputs)
     found, dx = case.backward(d, R, [R])
@@ -224,40 +226,42 @@ def test_backward_is_the_limit_of_differences() -> None:
 # --- rows without bias, and rows nobody goes on from ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("biased", [0, 4, R])
-@pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
-def test_forward_may_leave_the_bias_out(case: Case, biased: int) -> None:
-    h, _ = case.forward(biased=biased)
+@each_forward_case
+def test_forward_may_leave_the_bias_out(case: Case) -> None:
     used = case.rows[:: case.stride]
-    expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(used)
-    expected[:, :biased] += case.layer.biases(used)
-    assert layers.apart(h, expected) <= TOLERANCE
-    if biased == R:
-        assert layers.apart(case.forward()[0], expected) <= TOLERANCE
+    for biased in (0, 4, R):
+        h, _ = case.forward(biased=biased)
+        expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(used)
+        expected[:, :biased] += case.layer.biases(used)
+        assert layers.apart(h, expected) <= TOLERANCE, biased
+        if biased == R:
+            assert layers.apart(case.forward()[0], expected) <= TOLERANCE
 
 
-@pytest.mark.parametrize("groups", [[R], [3, 3, 3]], ids=str)
-@pytest.mark.parametrize("biased", [0, 4, R])
-@pytest.mark.parametrize("case", KINDS, ids=str)
-def test_backward_may_leave_the_bias_out(case: Case, biased: int, groups: list[int]) -> None:
+@each_case
+def test_backward_may_leave_the_bias_out(case: Case) -> None:
     d = layers.draw("d", case.networks, R, case.layer.outputs)
-    plain, dx = case.backward(d, R, groups)
-    found, same = case.backward(d, R, groups, biased=biased)
-    assert dx is not None and same is not None and torch.equal(dx, same)
-    assert all(torch.equal(case.layer.weights(a), case.layer.weights(b)) for a, b in zip(found, plain, strict=True))
-    total = torch.stack(found).sum(0)
-    torch.testing.assert_close(case.layer.biases(total), d[:, :biased].sum(1, keepdim=True), rtol=0.0, atol=1e-12)
+    for groups in ([R], [3, 3, 3]):
+        plain, dx = case.backward(d, R, groups)
+        for biased in (0, 4, R):
+            found, same = case.backward(d, R, groups, biased=biased)
+            assert dx is not None and same is not None and torch.equal(dx, same)
+            weights = [[case.layer.weights(rows) for rows in gradients] for gradients in (found, plain)]
+            assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True)), (groups, biased)
+            biases, exact = case.layer.biases(torch.stack(found).sum(0)), d[:, :biased].sum(1, keepdim=True)
+            torch.testing.assert_close(biases, exact, rtol=0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("sizes", [(R,), (R, 4), (3, 8)], ids=str)
-@pytest.mark.parametrize("inputs", [2, 5, R])
-@pytest.mark.parametrize("case", KINDS, ids=str)
-def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case, inputs: int, sizes: tuple[int, ...]) -> None:
-    d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
-    found, dx = case.backward(d, sizes[0], list(sizes))
-    same, some = case.backward(d, sizes[0], list(sizes), inputs=inputs)
-    assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True))
-    assert dx is not None and some is not None and layers.apart(some, dx[:, :inputs]) <= TOLERANCE
+@each_case
+def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case) -> None:
+    for sizes in ((R,), (R, 4), (3, 8)):
+        d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
+        found, dx = case.backward(d, sizes[0], list(sizes))
+        for wanted in (2, 5, R):
+            same, some = case.backward(d, sizes[0], list(sizes), inputs=wanted)
+            assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True)), (sizes, wanted)
+            assert dx is not None and some is not None
+            assert layers.apart(some, dx[:, :wanted]) <= TOLERANCE, (sizes, wanted)
 
 
 # --- which devices have kernels ------------------------------------------------------------------------------------
