@@ -1,4 +1,4 @@
-"""damper: smooth actor-critic policies without a penalty weight to tune."""
+"""damper: smooth actor-critic policies, with one bounded setting in place of a penalty weight."""
 
 from __future__ import annotations
 

@@ -235,6 +235,9 @@ def test_policies_that_stand_still_are_named() -> None:
     said = findings(setups(records), ())
     assert "**2 agents act alike at every step" in said
     assert "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 |" in said
+    assert "these agents [stand still](docs/results.md#policies-that-stand-still): Hopper, TD3 (2 of 5)." in headline(
+        setups(records)
+    )
 
 
 def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_one_without() -> None:

@@ -14,6 +14,7 @@ from damper.report.statistics.numbers import number, signed
 from damper.report.tables.markup import markdown_table
 
 UNDECIDED = "undecided"
+STAND_STILL = "docs/results.md#policies-that-stand-still"  # as seen from the README
 SHOWN = ("mean_change", "return")
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
@@ -43,9 +44,12 @@ def _with_one_eta(plain: Cell, one: Cell | None) -> str:
 def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
     counts = _counts(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
+    cells = [cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA]
+    still = [f"{c.task}, {c.backbone.upper()} ({len(c.constant)} of {len(c.seeds)})" for c in cells if c.constant]
+    there = f" With it these agents [stand still]({STAND_STILL}): {'; '.join(still)}." if still else ""
     return (
         f"η is the paper's, chosen per task and backbone. With η = {ONE_ETA:g} everywhere, which leaves nothing to "
-        f"choose: {counts or 'nothing is on record yet.'}"
+        f"choose: {counts or 'nothing is on record yet.'}{there}"
     )
 
 
