@@ -113,13 +113,13 @@ def test_a_method_needs_one_loss_and_one_registry_line(backbone, plain, monkeypa
     monkeypatch.setitem(METHODS, "pull", Method("pull", actor=pull))
     assert find_method("pull").settings() == {"strength": 0.1}
     pulled = train(population("pull", backbone, dtype=torch.float32, strength=10.0))
-    assert pulled.state["alive"].all()
+    assert pulled.state["active"].all()
     assert not torch.equal(pulled.state["actor"], plain[backbone].state["actor"])
     off = train(population("pull", backbone, dtype=torch.float32, strength=0.0))
     assert_same(off, plain[backbone], torch.equal)
     # It composes like the package's own.
     assert find_method("damper+pull+pave") == compose("pull", "damper", "pave")
-    assert train(population("damper+pull+pave", backbone), updates=2).state["alive"].all()
+    assert train(population("damper+pull+pave", backbone), updates=2).state["active"].all()
 
 
 def test_composed_methods_have_the_parts_named():

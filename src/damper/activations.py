@@ -29,19 +29,19 @@ class Activation(NamedTuple):
 
 
 def _silu(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``z σ(z)`` and its slope ``σ(z) (1 + z (1 − σ(z)))``."""
+    """``z σ(z)`` and its derivative ``σ(z) (1 + z (1 − σ(z)))``."""
     s = torch.sigmoid(z)
     h = z * s
     return h, s + h * (1.0 - s)
 
 
 def _relu(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``max(z, 0)`` and its slope."""
+    """``max(z, 0)`` and its derivative."""
     return F.relu(z), (z > 0).to(z.dtype)
 
 
 def _tanh(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``tanh z`` and its slope ``1 − tanh² z``."""
+    """``tanh z`` and its derivative ``1 − tanh² z``."""
     h = torch.tanh(z)
     return h, 1.0 - h.square()
 

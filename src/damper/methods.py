@@ -114,14 +114,14 @@ class Method:
 
     def route(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """User-named values sorted to the parts that take them, defaults filled in, values of losses checked."""
-        routed = {
+        method_kwargs = {
             part: {name: values.get(f"{part}_{name}", values.get(name, default)) for name, default in own.items()}
             for part, own in self.parts().items()
         }
         for part, loss in (("actor", self.actor), ("critic", self.critic)):
             if loss is not None:
-                loss.check(routed[part])
-        return routed
+                loss.check(method_kwargs[part])
+        return method_kwargs
 
 
 METHODS: dict[str, Method] = {

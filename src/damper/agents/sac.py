@@ -5,30 +5,25 @@ Reductions and order follow Stable-Baselines3; a parity test holds them there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
-from damper.losses._maths import unsqueeze_like
+from damper.losses._maths import squashed_gaussian, unsqueeze_like
 
 NAME = "sac"
 HEADS = ("mu", "log_std")
 HAS_ACTOR_TARGET = False
 NOISE = {"target": Noise("normal", "action"), "policy": Noise("normal", "action")}
 EXPLORATION = {"exploration": Noise("normal", "action")}
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def sample(policy: Policy, obs: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """``a = tanh(m + σ ε)`` and ``log π(a|s)``; the tanh correction carries SB3's 1e-6."""
+    """``a = tanh(m + σ ε)`` and ``log π(a|s)``, as SB3 computes it."""
     mean, log_std = policy.distribution(obs)
-    action = torch.tanh(mean + log_std.exp() * epsilon)
-    log_prob = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
-    return action, log_prob.sum(-1)
+    return squashed_gaussian(mean, log_std, epsilon)
 
 
 Sampler = Callable[[Any, Any, Tensor], tuple[Tensor, Tensor]]

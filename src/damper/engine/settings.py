@@ -538,7 +538,7 @@ def _check_method(settings: Settings) -> None:
                 check_number(name, one)
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
-    routed = settings.method_kwargs(torch.device("cpu"), torch.float64)
+    method_kwargs = settings.method_kwargs(torch.device("cpu"), torch.float64)
     if method.rule:
         ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
-        combine_reported(method.rule, ones, ones, None, **routed["rule"])
+        combine_reported(method.rule, ones, ones, None, **method_kwargs["rule"])

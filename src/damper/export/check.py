@@ -9,6 +9,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation
 from numpy.typing import NDArray
 
+from damper.engine.envs.spec import action_scale
 from damper.errors import DamperError
 from damper.export.contract import observation_ranges
 from damper.export.files import open_file
@@ -49,9 +50,9 @@ def check_agreement(source: Source, network: Network, path: Path, name: Path) ->
     # One observation alone must do as well as many: the batch axis is free.
     expected = source.act(obs)
     worst = max(float(np.abs(run(obs) - expected).max()), float(np.abs(run(obs[:1]) - source.act(obs[:1])).max()))
-    half_range = float(np.max(np.subtract(source.high, source.low))) / 2
-    half_range = half_range if np.isfinite(half_range) else float(np.abs(expected).max())
-    if not worst <= TOLERANCE * max(1.0, half_range):
+    scale = float(np.max(action_scale(np.asarray(source.low), np.asarray(source.high))))
+    scale = scale if np.isfinite(scale) else float(np.abs(expected).max())
+    if not worst <= TOLERANCE * max(1.0, scale):
         raise DamperError(
             f"{name} must give the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
             "it was not written, and what was there before is untouched; please report this with the policy."

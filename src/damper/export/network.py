@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from damper.activations import EXPORTED
 from damper.engine.data.normalisation import Normaliser
+from damper.engine.envs.spec import action_scale
 from damper.errors import DamperError
 
 Array = NDArray[np.float32]
@@ -92,8 +93,8 @@ def build(
         steps += [Step("Clip", (_f32(-clip_mean), _f32(clip_mean)))]
     bottom, top = _f32(low), _f32(high)
     if squash:
-        half_range = _f32((top - bottom) * np.float32(0.5))
-        steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), Step("Mul", (half_range,)), Step("Add", (bottom,))]
+        scale = _f32(action_scale(bottom, top))
+        steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), Step("Mul", (scale,)), Step("Add", (bottom,))]
     elif np.isfinite((bottom, top)).any():
         steps += [Step("Max", (np.atleast_1d(bottom),)), Step("Min", (np.atleast_1d(top),))]
     return Network(pairs[0][0].shape[0], pairs[-1][0].shape[1], tuple(steps))

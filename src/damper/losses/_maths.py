@@ -1,13 +1,16 @@
-"""What several losses compute: settings per agent against a batch, lengths with a gradient at zero, mean squares."""
+"""What several losses compute: settings against a batch, lengths with a gradient at zero, squashed Gaussians."""
 
 from __future__ import annotations
 
+import math
 from typing import overload
 
 import torch
 from torch import Tensor
 
 from damper.interface import Setting
+
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @overload
@@ -29,6 +32,13 @@ def length(x: Tensor) -> Tensor:
     squared = x.square().sum(-1)
     moved = squared > 0
     return torch.where(moved, torch.where(moved, squared, 1.0).sqrt(), 0.0)
+
+
+def squashed_gaussian(mean: Tensor, log_std: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
+    """``a = tanh(m + σ ε)``, ``[..., A]``, and ``log π(a)``, ``[...]``; the tanh correction carries SB3's 1e-6."""
+    action = torch.tanh(mean + log_std.exp() * epsilon)
+    log_prob = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
+    return action, log_prob.sum(-1)
 
 
 def mean_square(x: Tensor) -> Tensor:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import functools
-import math
 
 import torch
 from torch import Tensor
 
 from damper.interface import Batch, Loss, Noise, NoiseDraws, Policy, Setting
+from damper.losses._maths import squashed_gaussian
 from damper.losses.l2c2 import NOISE, check_bounds, l2c2_actor, l2c2_critic, neighbour
 
 DRAWS = 4
 LOG_RATIO = 10.0
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def log_prob(distribution: tuple[Tensor, Tensor], epsilon: Tensor) -> Tensor:
-    """``log π(tanh(m + σε))`` of the squashed Gaussian, with SB3's 1e-6."""
-    mean, log_std = distribution
-    action = torch.tanh(mean + log_std.exp() * epsilon)
-    density = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI
-    return (density - (1.0 - action.square() + 1e-6).log()).sum(-1)
+    """``log π(tanh(m + σε))`` of the squashed Gaussian."""
+    return squashed_gaussian(*distribution, epsilon)[1]
 
 
 def _actor(

@@ -14,6 +14,7 @@ from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
 from damper._backward import after_backward, backward_auxiliary
+from damper.engine.envs.spec import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.methods import Method
@@ -108,7 +109,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         super()._setup_model()
         if self.policy.squash_output:
             space = self.action_space
-            self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
+            self._action_scale = torch.as_tensor(action_scale(space.low, space.high), device=self.device).reshape(-1)
 
     def _check_buffer(self) -> None:
         if self._method.actor:

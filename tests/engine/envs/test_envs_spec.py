@@ -13,6 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from damper.engine.envs import make_pool, spec_of
+from damper.engine.envs.spec import action_scale, unscale_action
 from damper.errors import DamperError
 from damper.tasks import TASKS
 
@@ -161,6 +162,13 @@ def test_a_foreign_state_is_refused(backend: str) -> None:
     pool.reset()
     with pytest.raises(DamperError, match=r"state must come from .*\[1, 3\].*got .*\[1, 2\]"):
         other.restore(pool.state())
+
+
+def test_actions_are_stretched_by_the_action_scale() -> None:
+    low, high = np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32)
+    one, other = (unscale_action(np.array(action, np.float32), low, high) for action in ([-0.5, 0.5], [0.5, 0.5]))
+    assert action_scale(low, high).tolist() == [2.0, 0.5] and action_scale(low, high).dtype == np.float32
+    assert np.abs(other - one).tolist() == [2.0, 0.0] and unscale_action(1.0, low, high).tolist() == high.tolist()
 
 
 def test_other_mistakes_are_explained() -> None:

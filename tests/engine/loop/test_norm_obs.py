@@ -120,7 +120,7 @@ def test_a_frozen_agent_keeps_its_statistics() -> None:
     acting = Acting(made)
     acting.act(OBS[0])
     before = made.obs_rms.mean.clone()
-    made.population.state["alive"][1] = False
+    made.population.state["active"][1] = False
     acting.act(OBS[1])
     assert torch.equal(made.obs_rms.mean[1], before[1]) and not torch.equal(made.obs_rms.mean[0], before[0])
 

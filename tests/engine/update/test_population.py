@@ -189,8 +189,8 @@ def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(
         for name in before:
             assert torch.equal(small.rows(before, name, others), small.rows(after, name, others)), name
     last = spoiled[-1]
-    assert last["alive"].tolist() == [j != MEMBER for j in range(8)]
-    assert last["died_at"].tolist() == [PLANTED_AT + 1 if j == MEMBER else -1 for j in range(8)]
+    assert last["active"].tolist() == [j != MEMBER for j in range(8)]
+    assert last["frozen_at"].tolist() == [PLANTED_AT + 1 if j == MEMBER else -1 for j in range(8)]
     for name in set(PARAMETERS) & set(last):
         for state in spoiled[PLANTED_AT:]:
             torch.testing.assert_close(

@@ -117,6 +117,11 @@ def unscale_action(action: Any, low: Any, high: Any) -> Any:
     return low + (action + 1.0) * 0.5 * (high - low)
 
 
+def action_scale(low: Any, high: Any) -> Any:
+    """Half the width of [low, high]: so much longer is a change of the action there than in the policy's [-1, 1]."""
+    return (high - low) * 0.5
+
+
 def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:
     """One explicit seed per environment, each from 0 to `largest`."""
     try:

@@ -35,6 +35,7 @@ from damper.engine.update.learner import Learner
 from damper.errors import DamperError
 
 LOG = logging.getLogger(__name__)
+SAVED_AS = {"active": "alive", "frozen_at": "died_at"}  # a checkpoint's names of the learner's tensors, where others
 MetricsWriter = Callable[[dict[str, Any]], None]  # takes lines of the metrics; a user's callback, a ``Training``
 
 
@@ -229,7 +230,7 @@ class Trainer:
         """Save everything that a resumed run needs to continue bit for bit."""
         self._store()
         self.update_stats()
-        tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
+        tensors = {_saved_as(name): tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
             "step": self.step,
             "updates": self.learner.updates,
@@ -282,7 +283,7 @@ class Trainer:
         state, sums = self.learner.state(), self.learner.population.diagnostics.state()
 
         def fits(name: str) -> bool:
-            saved = tensors.get(f"learner.{name}")
+            saved = tensors.get(_saved_as(name))
             return saved is not None and saved.shape == state[name].shape
 
         fresh = sums.keys() if not all(map(fits, sums)) else ()
@@ -292,7 +293,7 @@ class Trainer:
                     f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
                     "fit: finish the run with the version that began it, or choose another folder."
                 )
-            state[name].copy_(tensors[f"learner.{name}"])
+            state[name].copy_(tensors[_saved_as(name)])
 
     def _log(self) -> None:
         self.update_stats()
@@ -301,7 +302,7 @@ class Trainer:
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.agents) | diagnostic_means(self.learner.population.diagnostics)
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
-        line["frozen"] = self._died_at()
+        line["frozen"] = self._frozen_at()
         if frozen := self.callbacks.frozen:
             line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.agents)]
         self.recent = []
@@ -325,19 +326,19 @@ class Trainer:
                 self._logged_frozen.add(agent)
                 LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite", path, agent, update)
 
-    def _died_at(self) -> list[int]:
+    def _frozen_at(self) -> list[int]:
         """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""
-        died = self.learner.state()["died_at"].tolist()
-        return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(died)]
+        updates = self.learner.state()["frozen_at"].tolist()
+        return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(updates)]
 
     def _current_policies(self) -> list[Policy]:
         return current_policies(self.learner, self.step)
 
     def _freeze(self, agent: int) -> None:
         """Let an agent learn no more, unless it is frozen already."""
-        alive = self.learner.state()["alive"]
-        if alive[agent]:
-            alive[agent] = False
+        active = self.learner.state()["active"]
+        if active[agent]:
+            active[agent] = False
             self.callbacks.frozen[agent] = self.step
 
     def _write_policies(self) -> None:
@@ -350,7 +351,7 @@ class Trainer:
         keep = self.settings.keep_checkpoint
         self.run.update_manifest(
             finished=True,
-            frozen={agent: at for agent, at in enumerate(self._died_at()) if at >= 0},
+            frozen={agent: at for agent, at in enumerate(self._frozen_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
             best={i: {"step": one.policy.info.steps, "return": one.mean_return} for i, one in sorted(best.items())},
             seconds=round(self._seconds(), 1),
@@ -359,3 +360,8 @@ class Trainer:
         if not keep:
             self.store.clear()
         LOG.info("%s: finished", self.run.path)
+
+
+def _saved_as(name: str) -> str:
+    """A learner's tensor by its name in a checkpoint."""
+    return f"learner.{SAVED_AS.get(name, name)}"

@@ -13,7 +13,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.compilation import with_fresh_code_object
 from damper.engine.device.cuda_graph import WARM_UP, Graphed
-from damper.engine.envs.spec import Spec
+from damper.engine.envs.spec import Spec, action_scale
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
@@ -62,7 +62,7 @@ class Learner:
         )
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
-        self._action_scale = torch.as_tensor((spec.high - spec.low) / 2, device=self.device, dtype=self.dtype)
+        self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
         self.obs_rms = RunningMeanStd(self.agents, spec.obs_dim, self.device) if settings.norm_obs else None
         self.updates = 0
         self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # steps of each

@@ -73,8 +73,8 @@ class Population:
             self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"], self._agent_by_agent)
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
-        state["alive"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
-        state["died_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
+        state["active"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
+        state["frozen_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
         self.diagnostics = Diagnostics(self.method, self.agents, self.device)
         state |= self.diagnostics.state()
@@ -161,7 +161,7 @@ class Population:
             self._polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
 
     def _polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
-        polyak(self.state[copy], self.state[name], rate, self.state["alive"])
+        polyak(self.state[copy], self.state[name], rate, self.state["active"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
         """The rule's gradient; its state moves on in place."""
@@ -181,10 +181,10 @@ class Population:
         Its squares must be finite too: an infinite second moment would hold the agent still without a word.
         """
         state = self.state
-        state["alive"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
-        newly = ~state["alive"] & (state["died_at"] < 0)
-        state["died_at"].copy_(torch.where(newly, state["updates"], state["died_at"]))
-        self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["alive"])
+        state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
+        newly = ~state["active"] & (state["frozen_at"] < 0)
+        state["frozen_at"].copy_(torch.where(newly, state["updates"], state["frozen_at"]))
+        self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["active"])
 
 
 def _state_tensors(state: Any) -> tuple[Tensor, ...]:

@@ -11,6 +11,7 @@ from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor, nn
 
 from damper._backward import backward
+from damper.engine.envs.spec import action_scale
 from damper.interface import Batch
 from damper.sb3.buffers import indexed, indexed_class, neighbours
 from damper.sb3.common.log import Log
@@ -49,7 +50,7 @@ class OffPolicyMixin(SmoothMixin):
     def _setup_model(self) -> None:
         super()._setup_model()
         space = self.action_space
-        self._action_scale = torch.as_tensor((space.high - space.low) / 2, device=self.device).reshape(-1)
+        self._action_scale = torch.as_tensor(action_scale(space.low, space.high), device=self.device).reshape(-1)
         if self._method.prediction:
             self.actor.optimizer.add_param_group({"params": list(self.method_state.head.parameters())})
 
