@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -316,6 +317,7 @@ def test_compare_has_a_folder_per_environment_and_settings(capsys, monkeypatch, 
 
 
 def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
+    caplog.set_level(logging.WARNING, logger="damper")  # whatever other tests made of the root logger
     few = ("train", "Pendulum-v1", "--learning-starts", "1e2", "--net-arch", "8", "--steps")
     call(*few, "100", "--out", tmp_path / "a")
     assert "nothing is learned in 100 steps: learning_starts is 100" in caplog.text
