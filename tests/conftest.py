@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import torch
 
-from damper.engine import settings
+from damper.engine.settings import devices
 
 # A loaded machine is no counterexample, and a failing run must fail again when repeated.
 hypothesis.settings.register_profile("damper", deadline=None, derandomize=True)
@@ -35,7 +35,7 @@ def interruptible() -> None:
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     # Where there is a GPU too: tests that need it ask for it.
-    monkeypatch.setattr(settings, "_fastest_device", lambda: "cpu")
+    monkeypatch.setattr(devices, "_fastest_device", lambda: "cpu")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -56,7 +56,7 @@ def test_update_writes_table_plot_json_and_records(
 def test_a_gpu_is_measured_where_there_is_one(
     gpu: int, words: list[str], chosen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("damper.engine.settings._fastest_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr("damper.engine.settings.devices._fastest_device", lambda: "cuda" if gpu else "cpu")
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpu)
     seen: list[str] = []
     monkeypatch.setattr("damper.cli.bench._measure", lambda options, part: seen.append(options.device))

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from damper.activations import ACTIVATIONS
-from damper.engine import settings as settings_module
-from damper.engine.settings import Settings, complete_record, resolve
+from damper.engine.settings import Settings, complete_record, devices, resolve, resolving
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.losses.caps import caps
@@ -291,7 +290,7 @@ def test_every_field_is_a_setting() -> None:
 def test_a_gpu_is_used_where_there_is_one_and_long_runs_are_compiled_there(
     monkeypatch: pytest.MonkeyPatch, gpu: bool, given: dict[str, Any], expected: tuple[str, bool]
 ) -> None:
-    monkeypatch.setattr(settings_module, "_fastest_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr(devices, "_fastest_device", lambda: "cuda" if gpu else "cpu")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/cc")
     made = resolve("Hopper", "td3", "damper", (0,), **given)
@@ -299,7 +298,7 @@ def test_a_gpu_is_used_where_there_is_one_and_long_runs_are_compiled_there(
 
 
 def test_without_a_c_compiler_nothing_is_compiled_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_module, "_fastest_device", lambda: "cuda")
+    monkeypatch.setattr(devices, "_fastest_device", lambda: "cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert not resolve("Hopper", "td3", "damper", (0,), 1_000_000).compile
@@ -323,15 +322,15 @@ def test_without_a_c_compiler_nothing_is_compiled_by_itself(monkeypatch: pytest.
 def test_envpool_steps_the_paper_s_tasks_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch, gpu: bool, env: Any, given: dict[str, Any], expected: str
 ) -> None:
-    monkeypatch.setattr(settings_module, "_fastest_device", lambda: "cuda" if gpu else "cpu")
-    monkeypatch.setattr(settings_module, "_envpool_has", lambda task: task != "Pendulum")
+    monkeypatch.setattr(devices, "_fastest_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr(resolving, "_envpool_has", lambda task: task != "Pendulum")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
     made = resolve(env, **given)
     assert made.backend == made.record()["backend"] == expected
 
 
 def test_envpool_is_asked_which_tasks_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = settings_module._envpool_has.__wrapped__
+    ask = resolving._envpool_has.__wrapped__
     monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(list_all_envs=lambda: ["Hopper-v5"]))
     assert ask("Hopper") and not ask("Walker")
     monkeypatch.setitem(sys.modules, "envpool", None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from damper.engine import settings
+from damper.engine.settings import devices, resolving
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import ETAS, EXPERIMENTS, WEIGHTS, Request, expand_request
 from damper.protocols import TRAINING_SEEDS
@@ -70,8 +70,8 @@ def test_every_experiment_is_described() -> None:
 def test_a_gpu_s_environments_are_stepped_as_damper_train_does(monkeypatch: pytest.MonkeyPatch) -> None:
     on_cpu = expand_request(tiny())
     assert {agent.identity["envs"] for agent in on_cpu} == {"gymnasium"}
-    monkeypatch.setattr(settings, "_fastest_device", lambda: "cuda")
-    monkeypatch.setattr(settings, "_envpool_has", lambda task: True)
+    monkeypatch.setattr(devices, "_fastest_device", lambda: "cuda")
+    monkeypatch.setattr(resolving, "_envpool_has", lambda task: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     on_gpu = expand_request(tiny())
     assert {(agent.settings.device, agent.identity["envs"]) for agent in on_gpu} == {("cuda", "envpool")}

@@ -179,7 +179,7 @@ def test_the_estimate_is_of_the_device_and_of_what_is_known(monkeypatch: pytest.
 def test_the_list_says_under_which_options_records_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("damper.engine.settings._envpool_has", lambda task: True)
+    monkeypatch.setattr("damper.engine.settings.resolving._envpool_has", lambda task: True)
     gpu = {"device": "cuda", "tf32": True}
     store = Store(tmp_path)
     for agent in agents_of("one-eta", backbones=("td3",), tasks=("Ant",), settings=gpu, trained_here=False):

@@ -137,7 +137,7 @@ def test_a_cluster_s_gpus_are_used_where_it_has_some(
 
     monkeypatch.setattr("damper.experiments.runners.on_ray._connect", lambda address: cluster)
     monkeypatch.setattr("damper.experiments.runners.on_ray.run_job", trained)
-    monkeypatch.setattr("damper.engine.settings._envpool_has", lambda task: True)
+    monkeypatch.setattr("damper.engine.settings.resolving._envpool_has", lambda task: True)
     places = ["--ray", "auto", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "runs")]
     main(["reproduce", "one-eta", "--tasks", "Pendulum", "--seeds", "1", *places, *words])
     assert seen == {(device, "envpool" if device == "cuda" else "gymnasium", True)}

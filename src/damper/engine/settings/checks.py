@@ -1,0 +1,148 @@
+"""Checks of a run's settings: what cannot be trained is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from damper.activations import ACTIVATIONS
+from damper.engine.settings.devices import device_name
+from damper.engine.settings.settings import PER_AGENT, Settings, is_number
+from damper.errors import DamperError
+from damper.methods import find_method
+from damper.rules import combine_reported
+from damper.schedules import POINTS, Schedule, check_number
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "learning_rate": (0.0, 1.0),
+    "gamma": (0.0, 1.0),
+    "tau": (0.0, 1.0),
+    "target_policy_noise": (0.0, 10.0),
+    "target_noise_clip": (0.0, 10.0),
+    "action_noise": (0.0, 10.0),
+    "ent_coef": (0.0, 1e6),
+}
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "activation": tuple(ACTIVATIONS),
+    "dtype": ("float32", "float64"),
+    "backend": ("gymnasium", "envpool"),
+    "graph": (True, False, None),
+}
+_MAY_BE_ZERO = ("learning_starts", "checkpoint_every", "eval_every")  # the other whole numbers are at least 1
+NO_CUSTOM_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
+
+
+def check(settings: Settings) -> Settings:
+    """Refuse what cannot be trained, in one sentence; the same settings, the device by its name."""
+    values = {f.name: getattr(settings, f.name) for f in fields(settings)}
+    for name, value in values.items():
+        if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
+            raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
+    sampled = _with_schedules_sampled(settings)
+    for name, (low, high) in _RANGES.items():
+        automatic = name == "ent_coef" and values[name] == "auto"
+        given = [value for value in _each(values[name]) if not isinstance(value, Schedule)]
+        for value in () if automatic else (*given, *(row[name] for row in sampled.table if name in row)):
+            _check_number(name, value, low, high)
+    for name in (f.name for f in fields(settings) if f.type == "int"):
+        _check_integer(name, values[name], 0 if name in _MAY_BE_ZERO else 1)
+    switches = {f.name: (True, False) for f in fields(settings) if f.type == "bool"}
+    for name, choices in (_CHOICES | switches).items():
+        if values[name] not in choices:
+            raise DamperError(f"{name} must be one of {', '.join(map(str, choices))}, but {values[name]!r} was given.")
+    sizes = settings.net_arch
+    if not isinstance(sizes, tuple) or not sizes or not all(isinstance(size, int | float) for size in sizes):
+        shown = " ".join(repr(sizes).split())
+        raise DamperError(f"net_arch must be a list of layer sizes, but {shown} was given: {NO_CUSTOM_LAYERS}")
+    for size in sizes:
+        _check_integer("net_arch", size, 1)
+    if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
+        raise DamperError(f"seeds must be one or more different integers, but {settings.seeds} was given.")
+    settings = replace(settings, device=device_name(settings.device))
+    _check_env_kwargs(settings)
+    if settings.graph and not settings.device.startswith("cuda"):
+        raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
+    _check_method(sampled)
+    for name, value in (*((name, values[name]) for name in PER_AGENT), *settings.method_settings.items()):
+        if len(set(_each(value))) < len(_each(value)):
+            raise DamperError(
+                f"{name} must have different values, one agent each, but {value} was given: the same agent twice is no "
+                "second seed."
+            )
+    return settings
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    if not isinstance(value, int | float) or not low <= value <= high:
+        others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule as linear:0.001:0"}
+        more = others.get(name, "")
+        raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
+
+
+def _check_integer(name: str, value: Any, low: int) -> None:
+    if not isinstance(value, int) or value < low:
+        raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
+
+
+def _check_env_kwargs(settings: Settings) -> None:
+    given = settings.env_kwargs
+    if given is None:
+        return
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise DamperError(
+            f"env_kwargs must be a dict of the environment's arguments, but {given!r} was given: {{'name': value}}."
+        )
+    for name, value in given.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise DamperError(
+                f"env_kwargs must hold what JSON can record, but {name} is {value!r}: give it inside a callable that "
+                "makes the environment."
+            ) from error
+    if settings.backend == "envpool":
+        raise DamperError(
+            f"env_kwargs must be left out with backend='envpool', whose environments are what their id names, but "
+            f"{given} was given: use backend='gymnasium'."
+        )
+
+
+def _check_method(settings: Settings) -> None:
+    """Refuse settings of the method that its losses or its rule cannot take."""
+    method = find_method(settings.method)
+    defaults = method.settings()
+    for name, value in settings.method_settings.items():
+        if isinstance(value, tuple) and not is_number(defaults[name]):
+            raise DamperError(f"{name} must be one value for the whole population, but {len(value)} were given.")
+        for one in _each(value):
+            if isinstance(one, Schedule) and not is_number(defaults[name]):
+                raise DamperError(f"{name} must be one value for the whole run, but the schedule {one!r} was given.")
+            if is_number(defaults[name]):
+                check_number(name, one)
+    if not settings.agents():
+        raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
+    method_kwargs = settings.method_kwargs(torch.device("cpu"), torch.float64)
+    if method.rule:
+        ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
+        combine_reported(method.rule, ones, ones, None, **method_kwargs["rule"])
+
+
+def _with_schedules_sampled(settings: Settings) -> Settings:
+    """The settings with one agent for every point of each agent's schedules, so that checks see all their values."""
+    scheduled = settings.scheduled()
+    if not scheduled:
+        return settings
+    rows = (
+        {**agent, **{name: column[i](point) for name, column in scheduled.items() if isinstance(column[i], Schedule)}}
+        for i, agent in enumerate(settings.agents())
+        for point in POINTS
+    )
+    return replace(settings, table=tuple(rows))
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)

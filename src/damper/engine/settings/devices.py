@@ -1,0 +1,41 @@
+"""The names of devices that the engine can train on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from damper.errors import DamperError
+
+
+def find_device(device: str | int | torch.device = "auto") -> str:
+    """The name of a device of this machine; "auto" is a GPU where there is one."""
+    name = _fastest_device() if is_auto(device) else device_name(device)
+    count = torch.cuda.device_count()
+    if name != "cpu" and (torch.device(name).index or 0) >= count:
+        raise DamperError(
+            f"device must be one that this machine has, but {str(device)!r} was given and {count} CUDA devices were "
+            "found: use device='cpu'."
+        )
+    return name
+
+
+def device_name(device: str | int | torch.device) -> str:
+    """The device's name, if the engine can train on its kind."""
+    try:
+        kind = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise DamperError(f"device must be 'cpu' or 'cuda', but {device!r} was given.") from error
+    if kind.type not in ("cpu", "cuda"):
+        raise DamperError(f"device must be 'cpu' or 'cuda', but {str(device)!r} was given: use device='cpu'.")
+    return "cpu" if kind.type == "cpu" else str(kind)
+
+
+def _fastest_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def is_auto(value: Any) -> bool:
+    """Whether the choice is left to the machine."""
+    return isinstance(value, str) and value == "auto"

@@ -1,0 +1,57 @@
+"""Settings by other names: Stable-Baselines3's, and those that a manifest or a call of before may have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+from damper.engine.settings.settings import Settings
+from damper.errors import DamperError
+from damper.methods import find_method
+from damper.protocols import protocol_name
+
+
+def accept_sb3_names(
+    seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
+) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
+    """Seeds, steps and the other settings, where Stable-Baselines3's ``seed`` and ``total_timesteps`` may be given.
+
+    Args:
+        seeds: as given, or None.
+        steps: as given, or None.
+        given: the other settings.
+    """
+    given = current_names(given)
+    if "overlap" in given:
+        raise DamperError(
+            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, since updates run while "
+            "the environments step anyway."
+        )
+    if "total_timesteps" in given:
+        if steps is not None:
+            raise DamperError("steps and total_timesteps are the same setting, but both were given: leave one out.")
+        steps = given.pop("total_timesteps")
+    if "seed" in given:
+        if seeds is not None:
+            raise DamperError("seed is for one agent and seeds for several, but both were given: leave one out.")
+        seeds = (given.pop("seed"),)
+    return seeds, steps, given
+
+
+def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their current names: ``backend`` was ``envs``; ``overlap``, which was removed, is dropped if off."""
+    if "envs" in settings and "backend" in settings:
+        raise DamperError("backend must be given by one name, but envs, its old one, was given too: leave that out.")
+    removed = {"overlap"} if settings.get("overlap") is False else set()
+    return {("backend" if name == "envs" else name): settings[name] for name in settings if name not in removed}
+
+
+def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's settings, with defaults for settings that are newer than the manifest."""
+    later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
+    known = find_method(record["method"]).settings(record["method_settings"])
+    record = {**current_names(record), "protocol": protocol_name(record.get("protocol"))}
+    full: dict[str, Any] = json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))
+    return full

@@ -1,0 +1,182 @@
+"""Complete settings from what was given: presets, the protocol's, defaults, and what this machine does best."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from numbers import Integral
+from typing import Any
+
+from damper.engine.custom_code import wrong_env_error
+from damper.engine.settings.checks import NO_CUSTOM_LAYERS, check
+from damper.engine.settings.devices import device_name, find_device, is_auto
+from damper.engine.settings.names import accept_sb3_names
+from damper.engine.settings.settings import BACKBONE_ONLY, Settings
+from damper.errors import DamperError, did_you_mean
+from damper.method_args import choose
+from damper.methods import METHODS, Method, find_method, setting_hint
+from damper.presets import preset
+from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
+from damper.tasks import TASKS, find_task, task_name
+
+METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that exchange a part of the method
+DEFAULT_SEEDS = (0,)
+SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
+MIN_UPDATES_TO_COMPILE = 100_000  # updates; each is about half a millisecond faster
+
+
+def resolve(
+    env: str | Callable[[], Any],
+    backbone: str = "td3",
+    method: str | Method = "damper",
+    seeds: int | Sequence[int] = DEFAULT_SEEDS,
+    steps: int | None = None,
+    protocol: str | None = None,
+    preset_name: str = "paper",
+    trained_here: bool = True,
+    **given: Any,
+) -> Settings:
+    """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults.
+
+    ``trained_here=False`` is for plans and other machines' runs: their device may be one that this machine lacks.
+    """
+    named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
+    seeds = DEFAULT_SEEDS if named is None else named
+    if not isinstance(env, str) and not callable(env):
+        raise wrong_env_error(env)
+    if backbone not in BACKBONE_ONLY:
+        others = ": damper.sb3 has PPO, DDPG and TQC" if str(backbone).lower() in ("ppo", "ddpg", "tqc") else ""
+        raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
+    chosen = _registered(choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given}))
+    task = task_name(env) if isinstance(env, str) else None
+    if steps is None:
+        steps = find_task(env).steps if isinstance(env, str) else None
+        if steps is None:
+            published = ", ".join(name for name, known_task in TASKS.items() if known_task.steps)
+            ids = [known_task.gymnasium_id for known_task in TASKS.values()]
+            fix = did_you_mean(env, [*TASKS, *ids], "give steps=, the agent's steps in the environment.")
+            raise DamperError(f"steps must be given for {env!r}: only {published} have a published budget; {fix}")
+    _check_names(given, chosen)
+    known = chosen.settings()
+    own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
+    shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
+    shared |= {f.name: _as_integer(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
+    shared["env_kwargs"] = shared.get("env_kwargs") or None
+    device = shared.get("device", "auto")
+    shared["device"] = find_device(device) if trained_here or is_auto(device) else device_name(device)
+    if is_auto(shared.setdefault("backend", "auto")):
+        pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
+        shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
+    if auto_compile := is_auto(shared.get("compile", "auto")):
+        shared["compile"] = False
+    settings = check(
+        Settings(
+            env=env,
+            backbone=backbone,
+            method=chosen.name,
+            seeds=pick_seeds(seeds, protocol),
+            steps=_as_integer(steps.item() if hasattr(steps, "item") else steps),
+            protocol=protocol_name(protocol),
+            method_settings=_tuples(own),
+            **_tuples(shared),
+        )
+    )
+    return replace(settings, compile=_pays_to_compile(settings)) if auto_compile else settings
+
+
+def population_settings(agents: Sequence[Settings]) -> Settings:
+    """One population's settings from those of its agents, one seed each.
+
+    Agents may differ in seed, in numbers of their method, and in methods that share their losses.
+    """
+    known = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
+    names = dict.fromkeys(name for own in known for name in own)
+    given = {name: [own[name] for own in known if name in own] for name in names}
+    shared = {name: values[0] for name, values in given.items() if all(value == values[0] for value in values)}
+    methods = tuple(dict.fromkeys(agent.method for agent in agents))
+    rows: list[dict[str, Any]] = []
+    for agent, own in zip(agents, known, strict=True):
+        row = {"method": agent.method} if len(methods) > 1 else {}
+        rows.append({**row, **{k: v for k, v in own.items() if k not in shared}, "seed": agent.seeds[0]})
+    return check(
+        replace(
+            agents[0],
+            method=",".join(methods),
+            seeds=tuple(dict.fromkeys(row["seed"] for row in rows)),
+            method_settings=shared,
+            table=tuple(rows) if any(len(row) > 1 for row in rows) else (),
+        )
+    )
+
+
+def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
+    """A number means that many of the protocol's seeds, or 0, 1, ... without one."""
+    if isinstance(seeds, int | Integral):  # NumPy's too
+        count = operator.index(seeds)
+        if isinstance(seeds, bool) or count < 1:
+            raise DamperError(f"seeds must be at least 1, or different integers, but {seeds} was given.")
+        if protocol and count > len(TRAINING_SEEDS):
+            raise DamperError(f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was given.")
+        return TRAINING_SEEDS[:count] if protocol else tuple(range(count))
+    try:
+        return tuple(operator.index(seed) for seed in seeds)
+    except TypeError as error:
+        raise DamperError(f"seeds must be whole numbers, or how many of them, but {seeds!r} was given.") from error
+
+
+def _check_names(given: Iterable[str], method: Method) -> None:
+    """Refuse names that are neither a setting of the run nor one of the method."""
+    names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
+    for name in given:
+        if name not in names and name not in method.settings():
+            hint = NO_CUSTOM_LAYERS if name in SB3_NETWORKS else setting_hint(name, method, names)
+            raise DamperError(f"{name} is no setting of the run or of method {method.name!r}: {hint}")
+
+
+def _registered(method: str | Method) -> Method:
+    """The method that a run's files can name: an object must be the one that its name stands for."""
+    chosen = find_method(method)
+    if isinstance(method, Method) and chosen.name not in METHODS and "+" not in chosen.name:
+        raise DamperError(
+            f"method {chosen.name!r} must be known by its name, but is not: set damper.METHODS[{chosen.name!r}] first."
+        )
+    if find_method(chosen.name) != chosen:
+        raise DamperError(f"method {chosen.name!r} is another one in damper.METHODS: give yours another name.")
+    return chosen
+
+
+def _as_integer(value: Any) -> Any:
+    """A float that is a whole number (1e6) as an integer; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples, a list of one as its value, numpy's and torch's as Python's; net_arch stays a tuple."""
+    out = {}
+    for name, value in values.items():
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, list | tuple):
+            value = tuple(value)
+            value = value[0] if len(value) == 1 and name != "net_arch" else value
+        out[name] = value
+    return out
+
+
+@functools.cache
+def _envpool_has(task: str) -> bool:
+    """Whether EnvPool is installed here, with this task."""
+    try:
+        import envpool
+    except ImportError:
+        return False
+    return TASKS[task].envpool_id in envpool.list_all_envs()
+
+
+def _pays_to_compile(settings: Settings) -> bool:
+    """Whether a run on a GPU has enough updates to win back the time that compiling takes."""
+    updates = (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
+    able = any(map(shutil.which, ("cc", "gcc", "clang")))  # Triton builds its launchers with a C compiler
+    return settings.device.startswith("cuda") and updates >= MIN_UPDATES_TO_COMPILE and able
