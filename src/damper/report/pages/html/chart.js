@@ -1,6 +1,6 @@
 // One chart for everything: lines with bands, points, dashed levels; linear or logarithmic axes.
 
-// Each method's marker, as in the figures (report/style.py), within [-1, 1]².
+// Each method's marker, as in the figures (report/figures/style.py), within [-1, 1]².
 const MARKERS = { damper: "circle", plain: "square", caps: "up", "grad-caps": "diamond", asap: "down", l2c2: "plus", pave: "cross",
   pegrad: "left", "unconditional-sum": "right", "unconditional-projection": "hexagon", scalarization: "pentagon" };
 const SHAPES = { square: [[-1, -1], [1, -1], [1, 1], [-1, 1]], up: [[0, -1.3], [1.2, 1], [-1.2, 1]], down: [[0, 1.3], [1.2, -1], [-1.2, -1]],
