@@ -36,11 +36,12 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def fit(header: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> tuple[Table, list[str]]:
-    """A table of the first columns that fit, at least two, and the names of the others."""
+    """A table of the first columns that fit, at least two, and the names of the others; words left, numbers right."""
     for count in range(len(header), 1, -1):
         table = Table()
         for i, name in enumerate(header[:count]):
-            table.add_column(name, justify="left" if i == 0 else "right")
+            words = i == 0 or all(row[i][:1].isalpha() for row in rows)
+            table.add_column(name, justify="left" if words else "right")
         for row in rows:
             table.add_row(*map(Text, row[:count]))
         if out.measure(table, options=out.options.update(width=UNBROKEN)).maximum <= out.width or count == 2:

@@ -180,6 +180,7 @@ def test_the_list_says_under_which_options_records_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("damper.engine.settings.resolving._envpool_has", lambda task: True)
+    monkeypatch.setenv("COLUMNS", "200")
     gpu = {"device": "cuda", "tf32": True}
     store = Store(tmp_path)
     for agent in agents_of("one-eta", backbones=("td3",), tasks=("Ant",), settings=gpu, trained_here=False):

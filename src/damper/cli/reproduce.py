@@ -72,10 +72,9 @@ def show_progress(request: Request, results: Path, population: int | None, worke
     found = overview(request, results, population, workers)
     rows = []
     for row in found:
-        left = [str(row.total - row.done), str(row.populations), time_left(row)]
-        done = f"{row.done} of {row.total}"
-        rows.append([f"{row.name}\n  {row.title}", done, str(row.elsewhere or "–"), *left])
-    header = ["experiment", "on record", "otherwise", "left to train", "populations", "time left"]
+        done, left = f"{row.done} of {row.total}", str(row.total - row.done)
+        rows.append([row.name, done, str(row.elsewhere or "–"), left, time_left(row), str(row.populations), row.title])
+    header = ["experiment", "on record", "otherwise", "left to train", "time left", "populations", "what"]
     show(f"protocol {request.protocol} on {chosen(request)}, results in {quoted(results)}", header, rows)
     platforms = sum((Counter(row.platforms) for row in found), Counter[str]())
     if platforms:
