@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from damper.bench.result import read
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -63,3 +65,11 @@ def test_the_summary_is_that_of_the_runs() -> None:
     for (what, *cells), (said, values) in zip(summary, expected.items(), strict=True):
         assert what.startswith(said)
         assert all(cell.startswith(value) for cell, value in zip(cells, values, strict=True)), what
+
+
+@pytest.mark.parametrize("method", ["caps", "grad-caps", "asap", "l2c2", "damper"])
+def test_the_methods_pages_state_the_cost_of_the_same_run(method: str) -> None:
+    page = (DOCS / "methods" / f"{'temporal' if method == 'damper' else method}.md").read_text(encoding="utf-8")
+    costs = [measured("cpu/update", backbone=backbone, method=method)["× plain"] for backbone in ("TD3", "SAC")]
+    said = "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC update"
+    assert said.format(*costs) in page
