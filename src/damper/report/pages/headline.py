@@ -121,14 +121,9 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
     a, b = plain.summary(measure), ours.summary(measure)
     if a is None or b is None:
         return "–"
+    means = f"{number(a.mean, measure)} → **{number(b.mean, measure)}**"
     medians = f"{number(a.median, measure)} → {number(b.median, measure)}"
-    return f"{_means(plain, ours, measure)}<br><small>medians {medians}</small>"
-
-
-def _means(plain: Cell, ours: Cell, measure: str) -> str:
-    """Both means and the change."""
-    means = (number(cell.mean(measure), measure) for cell in (plain, ours))
-    return "{} → **{}**, {}".format(*means, change_text(plain, ours, measure))
+    return f"{means}<br>{change_text(plain, ours, measure)}<br><small>medians {medians}</small>"
 
 
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
