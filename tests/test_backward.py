@@ -50,7 +50,7 @@ def critic() -> nn.Module:
 
 
 def losses(actor: nn.Module, critic: nn.Module) -> tuple[Tensor, Tensor]:
-    """The actor's native loss and the temporal one, from one forward pass over both states."""
+    """The actor's own loss and the temporal one, from one forward pass over both states."""
     mu, mu_next = actor(torch.cat([OBS, NEXT_OBS])).chunk(2)
     return -critic(torch.cat([OBS, mu], 1)).mean(), (mu_next - mu).square().sum(-1).mean()
 

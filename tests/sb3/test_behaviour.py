@@ -134,7 +134,7 @@ def test_the_progress_bar():
 
 def test_the_ramp_follows_sb3s_progress():
     model = quiet(make(OURS["td3"], method="temporal-ramp")).learn(STEPS)
-    assert model._sample_inputs(4).native_batch.progress == pytest.approx(1.0)
+    assert model._sample_inputs(4).sb3_batch.progress == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -66,12 +66,12 @@ def test_n_step_returns_keep_the_true_successor(ends, masked):
     model = filled(method="damper", n_steps=3, env=counters(ends))
     draw = model._sample_inputs(512)
     now, after = draw.smoothness_batch.obs.numpy(), draw.smoothness_batch.next_obs.numpy()
-    ahead = draw.native_batch.next_obs.numpy()
+    ahead = draw.sb3_batch.next_obs.numpy()
     assert (after - now == [0, 1]).all()
-    assert (ahead[:, 1] - now[:, 1] > 1).mean() > 0.3  # the native target does look further
+    assert (ahead[:, 1] - now[:, 1] > 1).mean() > 0.3  # SB3's target does look further
     last = np.isin(after[:, 1], LENGTHS) & (draw.smoothness_batch.terminated.numpy() == 1)
     assert last.any() == masked
-    assert draw.gamma.shape == draw.native_batch.reward.shape
+    assert draw.gamma.shape == draw.sb3_batch.reward.shape
 
 
 def test_remembering_rows_changes_no_sample():

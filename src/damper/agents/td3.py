@@ -1,4 +1,4 @@
-"""TD3 (Fujimoto et al. 2018): native losses, target and exploration, as pure functions of networks, batch and noise.
+"""TD3 (Fujimoto et al. 2018): losses, target and exploration, as pure functions of networks, batch and noise.
 
 Reductions and order follow Stable-Baselines3; a parity test holds them there.
 """

@@ -36,7 +36,7 @@ def combine(primary: Tensor, auxiliary: Tensor, eta: Setting = 1.0) -> Tensor:
     r"""DAMPER's direction ``g = g_R + (n_R/n_T) q^(1−η) g̃_T`` for gradients of shape ``[..., n]``.
 
     Args:
-        primary: ``g_R``, the native actor gradient, flattened; leading axes are independent agents.
+        primary: ``g_R``, the gradient of the actor's own loss, flattened; leading axes are independent agents.
         auxiliary: ``g_T``, the temporal gradient, of the same shape and dtype.
         eta: η in [0, 1], a float or a tensor that broadcasts over the leading axes. Floats and CPU tensors are
             checked; a device tensor is not read, so that the call never waits for the device.

@@ -67,7 +67,7 @@ class SACMixin(OffPolicyMixin):
 
     def _temperature(self, policy: GaussianPolicy, inputs: UpdateInputs, log: Log) -> Tensor:
         """α for this step, then one step on ``J(log α) = −log α · mean(log π + H̄)`` if it is learned."""
-        _, log_prob = policy.sample(inputs.native_batch.obs)
+        _, log_prob = policy.sample(inputs.sb3_batch.obs)
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:
             log.add(ent_coef=self.ent_coef_tensor)
             return self.ent_coef_tensor
@@ -80,20 +80,16 @@ class SACMixin(OffPolicyMixin):
         return ent_coef
 
     def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        if (
-            self._method.actor
-            and inputs.smoothness_batch.next_obs is inputs.native_batch.next_obs
-            and not self._has_modes
-        ):
-            policy.parameters(inputs.native_batch.next_obs)  # with its graph: the smoothness loss looks at s' too
+        if self._method.actor and inputs.smoothness_batch.next_obs is inputs.sb3_batch.next_obs and not self._has_modes:
+            policy.parameters(inputs.sb3_batch.next_obs)  # with its graph: the smoothness loss looks at s' too
         with torch.no_grad():
             return self._bellman(policy, inputs, hparams)
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.target(policy, SB3Critic(self.critic_target), inputs.native_batch, _NO_NOISE, hparams, _sampler)
+        return sac.target(policy, SB3Critic(self.critic_target), inputs.sb3_batch, _NO_NOISE, hparams, _sampler)
 
     def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.actor_loss(policy, SB3Critic(self.critic), inputs.native_batch, _NO_NOISE, hparams, _sampler)[0]
+        return sac.actor_loss(policy, SB3Critic(self.critic), inputs.sb3_batch, _NO_NOISE, hparams, _sampler)[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:

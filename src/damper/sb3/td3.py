@@ -38,7 +38,7 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
             policy = SB3Policy(self.actor, self.method_state)
             self._update_critic(self._target(inputs), policy, inputs, log)
             if self._n_updates % self.policy_delay == 0:
-                loss, _ = td3.actor_loss(policy, SB3Critic(self.critic), inputs.native_batch, inputs.noise, {})
+                loss, _ = td3.actor_loss(policy, SB3Critic(self.critic), inputs.sb3_batch, inputs.noise, {})
                 self._update_actor(loss, policy, inputs, log)
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
@@ -51,12 +51,10 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
     @torch.no_grad()
     def _target(self, inputs: UpdateInputs) -> Tensor:
         # Drawn at its scale, as SB3 does: scaling a standard normal may round differently.
-        noise = {"target": inputs.native_batch.action.clone().normal_(0, self.target_policy_noise)}
+        noise = {"target": inputs.sb3_batch.action.clone().normal_(0, self.target_policy_noise)}
         hparams: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
         hparams["gamma"] = inputs.gamma
-        return td3.target(
-            SB3Policy(self.actor_target), SB3Critic(self.critic_target), inputs.native_batch, noise, hparams
-        )
+        return td3.target(SB3Policy(self.actor_target), SB3Critic(self.critic_target), inputs.sb3_batch, noise, hparams)
 
 
 class TD3(TD3Base):

@@ -93,7 +93,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
-        batch = inputs.native_batch
+        batch = inputs.sb3_batch
         action, log_prob = policy.sample(batch.next_obs)
         kept = self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
         quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
@@ -103,11 +103,11 @@ class TQC(SACMixin, sb3_contrib.TQC):
         return target
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
-        quantiles = self.critic(inputs.native_batch.obs, inputs.native_batch.action)
+        quantiles = self.critic(inputs.sb3_batch.obs, inputs.sb3_batch.action)
         return quantile_huber_loss(quantiles, target.unsqueeze(1), sum_over_quantiles=False)
 
     def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        action, log_prob = policy.sample(inputs.native_batch.obs)
-        value = self.critic(inputs.native_batch.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
+        action, log_prob = policy.sample(inputs.sb3_batch.obs)
+        value = self.critic(inputs.sb3_batch.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
         loss: Tensor = (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()
         return loss

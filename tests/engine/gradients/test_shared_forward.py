@@ -111,12 +111,12 @@ def test_values_per_agent_reach_their_agent() -> None:
 
 
 def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
-    """Asks for some of the rows only, and first for those that the backbone's loss does not."""
+    """Asks for some of the rows only, and first for those that the primary loss does not."""
     return policy(batch.next_obs[:, 3:]).square().sum((1, 2)) - policy(batch.obs[:, :2]).mean((1, 2))
 
 
 def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
-    """Asks for nothing that the backbone's loss asks for."""
+    """Asks for nothing that the primary loss asks for."""
     return policy(batch.next_obs).square().sum((1, 2))
 
 
@@ -128,7 +128,7 @@ def test_a_loss_may_ask_for_what_it_likes(backbone: str, rule: str | None, funct
 
 
 def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
-    """Reads the first critic alone, where nobody reads it and where the backbone's loss reads both."""
+    """Reads the first critic alone, where nobody reads it and where the critics' own loss reads both."""
     near = batch.obs + 0.1
     change = critic.first(near, batch.action) - critic.first(batch.obs, batch.action)
     return batch.progress * (change.square() + critic(near, batch.action).amin(-2)).mean(-1)

@@ -29,17 +29,17 @@ def test_a_line_has_the_groups_of_its_method(tmp_path: Path, method: str, groups
 def test_another_diagnostic_is_a_name_here_and_a_value_where_it_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    native, critic = Objectives.native, Objectives.critic
+    primary, critic = Objectives.primary, Objectives.critic
 
     def with_action_size(self, policy, values):  # type: ignore[no-untyped-def]
-        loss, logs = native(self, policy, values)
+        loss, logs = primary(self, policy, values)
         return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
 
     def with_target_size(self, values, y):  # type: ignore[no-untyped-def]
         loss, logs = critic(self, values, y)
         return loss, {**logs, "target_size": y.abs().flatten(1).mean(1)}
 
-    monkeypatch.setattr(Objectives, "native", with_action_size)
+    monkeypatch.setattr(Objectives, "primary", with_action_size)
     monkeypatch.setattr(Objectives, "critic", with_target_size)
     monkeypatch.setattr(module, "ACTOR", (*ACTOR, "action_size"))
     monkeypatch.setattr(module, "CRITIC", (*CRITIC, "target_size"))

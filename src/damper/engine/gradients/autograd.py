@@ -33,10 +33,10 @@ class AutogradBackend:
             y = objectives.target(networks.actor(networks.target_policy), networks.critic("critic_target"))
 
         def loss(critic: Any) -> LossAndLogs:
-            native = objectives.critic(critic, y)
+            td_loss = objectives.critic(critic, y)
             if method.critic is None or (without_smoothness and method.separate_critic_pass):
-                return native
-            return add_losses(native, objectives.critic_smoothness(critic, networks.actor()))
+                return td_loss
+            return add_losses(td_loss, objectives.critic_smoothness(critic, networks.actor()))
 
         return self._by_critics(loss)
 
@@ -54,7 +54,7 @@ class AutogradBackend:
         """See ``GradientBackend``; nothing is saved here."""
         networks, method = self.networks, objectives.method
         critic = networks.critic()
-        losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.native(policy, critic)]
+        losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.primary(policy, critic)]
         if method.actor is not None and method.rule:
             losses.append(objectives.auxiliary)
         elif method.actor is not None:

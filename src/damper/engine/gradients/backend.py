@@ -46,4 +46,4 @@ class GradientBackend(Protocol):
         """Gradient of the method's loss on the critics alone, for methods with ``separate_critic_pass``."""
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
-        """Gradients with respect to the actors, ``[P, n]``: native and auxiliary for a rule, otherwise their sum."""
+        """Gradients with respect to the actors, ``[P, n]``: primary and auxiliary for a rule, otherwise their sum."""

@@ -32,7 +32,7 @@ class Objectives:
         return y
 
     def critic(self, critic: Critic, y: Tensor) -> LossAndLogs:
-        """The backbone's loss of the critics."""
+        """The critics' own loss, which is the backbone's: of the TD error."""
         value: Tensor = self.backbone.critic_loss(critic, self.batch, y)
         return value, {"critic_loss": value}
 
@@ -42,8 +42,8 @@ class Objectives:
         value = self.method.critic(critic, policy, self.batch, self.noise, **self.settings["critic"])
         return value, {"critic_loss": value}
 
-    def native(self, policy: Policy, critic: Critic) -> LossAndLogs:
-        """The backbone's loss of the actor."""
+    def primary(self, policy: Policy, critic: Critic) -> LossAndLogs:
+        """The actor's own loss, which is the backbone's."""
         value, logs = self.backbone.actor_loss(policy, critic, self.batch, self.noise, self.hparams)
         return value, {**logs, "actor_loss": value}
 
@@ -55,7 +55,7 @@ class Objectives:
 
     def both(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """Their sum, for methods without a rule."""
-        return add_losses(self.native(policy, critic), self.auxiliary(policy))
+        return add_losses(self.primary(policy, critic), self.auxiliary(policy))
 
 
 def add_losses(first: LossAndLogs, second: LossAndLogs) -> LossAndLogs:

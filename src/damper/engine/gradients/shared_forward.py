@@ -54,10 +54,10 @@ class SharedForwardBackend:
 
         def loss(source: Source) -> LossAndLogs:
             critic = CriticFromValues(source)
-            native = objectives.critic(critic, y)
+            td_loss = objectives.critic(critic, y)
             if method.critic is None or method.separate_critic_pass:
-                return native
-            return add_losses(native, objectives.critic_smoothness(critic, networks.actor()))
+                return td_loss
+            return add_losses(td_loss, objectives.critic_smoothness(critic, networks.actor()))
 
         inputs: list[tuple[Any, ...]] = []
         loss(InputCollector(inputs, _two_values))
@@ -220,13 +220,13 @@ class _ActorPass:
 
 
 def _actor_losses(objectives: Objectives) -> list[ActorLoss]:
-    """The losses that read the actors' outputs only: native and auxiliary for a rule, otherwise their sum."""
+    """The losses that read the actors' outputs only: primary and auxiliary for a rule, otherwise their sum."""
     method = objectives.method
     if method.actor is None or not method.actor.reads_outputs_only:
-        return [objectives.native]
+        return [objectives.primary]
     if not method.rule:
         return [objectives.both]
-    return [objectives.native, lambda policy, critic: objectives.auxiliary(policy)]
+    return [objectives.primary, lambda policy, critic: objectives.auxiliary(policy)]
 
 
 def _heads(networks: AgentNetworks) -> tuple[str, ...]:

@@ -23,14 +23,14 @@ class UpdateInputs(NamedTuple):
     """What one gradient step takes.
 
     Attributes:
-        native_batch: the transitions as SB3 sampled them, for its own losses; ``next_obs`` is n steps ahead with n-step
+        sb3_batch: the transitions as SB3 sampled them, for its own losses; ``next_obs`` is n steps ahead with n-step
             sampling.
         smoothness_batch: the same observations with their true neighbours, one step before and one after.
         gamma: the discount: a number, or ``[B]`` with n-step sampling.
         noise: the draws that the method's losses ask for, by name.
     """
 
-    native_batch: Batch
+    sb3_batch: Batch
     smoothness_batch: Batch
     gamma: Any
     noise: dict[str, Tensor]
@@ -80,7 +80,7 @@ class OffPolicyMixin(SmoothMixin):
         env = self._vec_normalize_env
         with indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext():
             samples = self.replay_buffer.sample(batch_size, env=env)
-        native_batch = Batch(
+        sb3_batch = Batch(
             samples.observations,
             samples.actions,
             samples.rewards.reshape(-1),
@@ -90,19 +90,19 @@ class OffPolicyMixin(SmoothMixin):
             action_scale=self._action_scale,
         )
         gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
-        smoothness_batch = native_batch
+        smoothness_batch = sb3_batch
         if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
             # A buffer that only now turns out to look several steps ahead is refused here, in the same words.
             indexed_class(self.replay_buffer, self._method.name)
             around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
-            smoothness_batch = native_batch._replace(**around._asdict())
-        noise = {name: kind.draw(native_batch, self._generator) for name, kind in self._method.noise.items()}
-        return UpdateInputs(native_batch, smoothness_batch, gamma, noise)
+            smoothness_batch = sb3_batch._replace(**around._asdict())
+        noise = {name: kind.draw(sb3_batch, self._generator) for name, kind in self._method.noise.items()}
+        return UpdateInputs(sb3_batch, smoothness_batch, gamma, noise)
 
     # --- the two gradient steps -----------------------------------------------------------------------------------
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
-        loss: Tensor = self.backbone.critic_loss(SB3Critic(self.critic), inputs.native_batch, target)
+        loss: Tensor = self.backbone.critic_loss(SB3Critic(self.critic), inputs.sb3_batch, target)
         return loss
 
     def _update_critic(self, target: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log) -> None:

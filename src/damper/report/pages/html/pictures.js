@@ -120,7 +120,7 @@ function traceSection() {
 
 // --- gradients ----------------------------------------------------------------------------------------------------
 
-const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the native one's", "ratio"], weight: ["Weight given to the temporal direction", "weight"] };
+const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the primary one's", "ratio"], weight: ["Weight given to the temporal direction", "weight"] };
 
 function gradientSection() {
   const cells = shown(state.backbone, state.task).filter((c) => Object.keys(GRADIENTS).some((name) => c.curve[name]));

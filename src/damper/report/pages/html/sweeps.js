@@ -18,7 +18,7 @@ function weightCharts(task, cells) {
 function weightSection() {
   const cells = cellsOf((c) => c.backbone === "td3" && c.method === "scalarization"), tasks = unique(cells.map((c) => c.task));
   return section("weights", "Fixed weights against DAMPER",
-    "TD3 on the native loss plus λ times the temporal loss, for twenty λ: mean and 95 % interval; the dashed line is DAMPER without such a weight, the diamond the smoothest weight.",
+    "TD3 on the primary loss plus λ times the temporal loss, for twenty λ: mean and 95 % interval; the dashed line is DAMPER without such a weight, the diamond the smoothest weight.",
     tasks.length ? el("div", { class: "grid" }, tasks.map((t) => weightCharts(t, cells.filter((c) => c.task === t)))) : nothing("No sweep over weights on record in this setup."));
 }
 
