@@ -127,8 +127,8 @@ def test_end_to_end_is_timed_where_updates_seldom_wait_for_the_step_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead: list[int] = []
-    learn_ahead = Learner.learn_ahead
-    monkeypatch.setattr(Learner, "learn_ahead", lambda self: (ahead.append(self.replay.stored), learn_ahead(self)))
+    update_ahead = Learner.update_ahead
+    monkeypatch.setattr(Learner, "update_ahead", lambda self: (ahead.append(self.replay.stored), update_ahead(self)))
     # Read once at every second step, and before and after the simulator's.
     monkeypatch.setattr("damper.bench.end_to_end.time", SimpleNamespace(perf_counter=map(float, count()).__next__))
     words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "plain", "--steps", "24"]

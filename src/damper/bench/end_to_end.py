@@ -119,13 +119,13 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         trainer = Trainer(settings, Path(folder) / "run", (note,))
-        setattr(trainer, "learn_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
+        setattr(trainer, "update_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
         _time_steps(trainer.pool, spent)
         acting, learner = trainer.acting, trainer.learner
         for owner, part, name in (
             (acting, "start", "acting %"),
             (acting, "actions", "acting %"),
-            (learner, "learn", "updating %"),
+            (learner, "update", "updating %"),
         ):
             setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
         _train(trainer, data, steps)

@@ -112,7 +112,7 @@ def whole_update(learner: Learner) -> Workload:
 
     def run(iterations: int) -> None:
         for _ in range(iterations):
-            learner.learn()
+            learner.update()
 
     return run
 

@@ -69,8 +69,8 @@ def test_tf32_is_as_it_was(
     request.addfinalizer(partial(setattr, matmul, "allow_tf32", matmul.allow_tf32))
     matmul.allow_tf32 = before
     seen: list[bool] = []
-    learn = Learner.learn
-    monkeypatch.setattr(Learner, "learn", lambda self: (seen.append(matmul.allow_tf32), learn(self))[1])
+    update = Learner.update
+    monkeypatch.setattr(Learner, "update", lambda self: (seen.append(matmul.allow_tf32), update(self))[1])
     run_settings(small.settings(steps=30, tf32=not before), tmp_path / "run", progress=False)
     assert set(seen) == {not before} and matmul.allow_tf32 == before
 

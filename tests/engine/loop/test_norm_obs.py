@@ -132,7 +132,7 @@ def test_learning_while_environments_step_changes_no_bit(
     made = small.settings(method="grad-caps", norm_obs=True, steps=200, buffer_size=100, checkpoint_every=70)
     ahead, after = (Trainer(made, tmp_path / name) for name in ("a", "b"))
     monkeypatch.setattr(ahead, "_queues_updates", queues)
-    monkeypatch.setattr(after, "learn_ahead", lambda: None)
+    monkeypatch.setattr(after, "update_ahead", lambda: None)
     for trainer in (ahead, after):
         trainer.train()
     same_bits(ahead, after)
@@ -160,7 +160,7 @@ def test_compiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         acting = Acting(made)
         for obs in OBS[:8]:
             acting.act(obs)
-            made.learn()
+            made.update()
     for name, tensor in traced.state().items():
         torch.testing.assert_close(tensor, eager.state()[name], rtol=1e-9, atol=1e-12, msg=name)
     torch._dynamo.reset()
@@ -178,7 +178,7 @@ def test_as_cuda_graphs_it_is_the_same(compile: bool) -> None:
         acting = Acting(made)
         for obs in OBS[:20]:
             acting.act(obs)
-            made.learn()
+            made.update()
     for name, tensor in learners[1].state().items():
         torch.testing.assert_close(tensor, learners[0].state()[name], rtol=1e-8, atol=1e-11, msg=name)
 

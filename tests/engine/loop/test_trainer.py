@@ -26,8 +26,8 @@ TINY: dict[str, Any] = {"net_arch": (8, 8), "batch_size": 8, "learning_starts": 
 def count_at_updates(trainer: Trainer) -> list[int]:
     """How many steps each update could sample from."""
     seen: list[int] = []
-    learn, replay = trainer.learner.learn, trainer.learner.replay
-    trainer.learner.learn = lambda: (seen.append(int(replay.steps_for_sampling)), learn())[1]  # type: ignore[method-assign]
+    update, replay = trainer.learner.update, trainer.learner.replay
+    trainer.learner.update = lambda: (seen.append(int(replay.steps_for_sampling)), update())[1]  # type: ignore[method-assign]
     return seen
 
 
@@ -107,15 +107,15 @@ def test_what_can_be_done_while_the_environments_step_is_done_then(
     trainer, order = Trainer(small.settings(steps=23), tmp_path / "run"), []
     learner = trainer.learner
     monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
-    parts = [(learner, "learn"), (trainer.acting, "start"), (trainer.acting, "actions"), (trainer.pool, "send")]
+    parts = [(learner, "update"), (trainer.acting, "start"), (trainer.acting, "actions"), (trainer.pool, "send")]
     for part, name in [*parts, (trainer.episodes, "step"), (trainer.pool, "receive")]:
         original = getattr(part, name)
         monkeypatch.setattr(part, name, lambda *a, name=name, call=original: (order.append(name), call(*a))[1])
     trainer.train()
     # What a step brought is taken into the episodes' sums ("step") while the environments do the next; the last one's
     # for the log. A gradient step waits for the environments only where its batch holds their step.
-    after = ["start", "actions", "send", "step", "receive", "learn"]
-    beside = ["start", "actions", "send", "learn", "step", "receive"]
+    after = ["start", "actions", "send", "step", "receive", "update"]
+    beside = ["start", "actions", "send", "update", "step", "receive"]
     assert order[-13:] == [*(beside if ahead else after) * 2, "step"]
 
 
@@ -127,20 +127,20 @@ def test_the_newest_actor_acts(
     rhythm = {"policy_delay": policy_delay, "gradient_steps": gradient_steps}
     trainer = Trainer(small.settings(steps=60, learning_starts=10, action_noise=0.0, **rhythm), tmp_path / "run")
     learner, learned, acted = trainer.learner, {}, {}
-    networks, actions, learn = learner.population.networks, trainer.actions, learner.learn
+    networks, actions, update = learner.population.networks, trainer.actions, learner.update
 
     def watched_actions() -> Any:
         chosen = actions()
         acted[trainer.step] = torch.from_numpy(trainer.obs.copy()), torch.from_numpy(trainer._action.copy())
         return chosen
 
-    def learnt() -> None:
-        learn()
+    def updated() -> None:
+        update()
         learned[int(learner.replay.steps_for_sampling)] = learner.state()["actor"].clone()
 
     monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
     monkeypatch.setattr(trainer, "actions", watched_actions)
-    monkeypatch.setattr(learner, "learn", learnt)
+    monkeypatch.setattr(learner, "update", updated)
     trainer.train()
     assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))
     for step in range(11, 60):

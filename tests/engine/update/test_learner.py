@@ -20,11 +20,11 @@ OBS = np.array([[0.6, 0.8, -1.0], [1.0, 0.0, 2.0]], np.float32)
 
 
 def rollout(learner: Learner, obs: np.ndarray, updates: int) -> list[np.ndarray]:
-    """Act on the same observations and learn, in turn."""
+    """Act on the same observations and update, in turn."""
     acting, actions = Acting(learner), []
     for _ in range(updates):
         actions.append(np.stack(acting.act(obs)))
-        learner.learn()
+        learner.update()
     return actions
 
 
@@ -56,7 +56,7 @@ def test_how_an_update_runs_is_one_choice(compile: bool) -> None:
     backend, (optimiser, *_) = made.population.gradient_backend, made.population.optimisers.values()
     assert type(backend) is (SharedForwardBackend if compile else AutogradBackend)
     assert (backend.traceable, backend.separate_smoothness_pass, not optimiser.agent_by_agent) == (compile,) * 3
-    assert (made.compiled(made.learn) == made.learn) is not compile
+    assert (made.compiled(made.update) == made.update) is not compile
 
 
 def test_a_term_more_shifts_no_other_draw() -> None:
@@ -125,7 +125,7 @@ def test_td3_moves_actor_and_targets_at_every_policy_delay_th_update_only(backbo
     watched = [name for name in ("actor", "actor_target", "critic_target", "critic") if name in learner.state()]
     for update in range(1, 8):
         before = {name: learner.state()[name].clone() for name in watched}
-        learner.learn()
+        learner.update()
         moved = {name for name in watched if not torch.equal(before[name], learner.state()[name])}
         with_actor = backbone == "sac" or update % delay == 0
         assert moved == (set(watched) if with_actor else {"critic"})
@@ -139,7 +139,7 @@ def test_it_updates_as_a_population_does(backbone: str, method: str) -> None:
     for update in range(1, 6):
         fields, noise = theirs.sample()
         small.update(theirs.population, Batch(*fields), noise, backbone == "sac" or update % 2 == 0)
-        ours.learn()
+        ours.update()
     for name, tensor in ours.state().items():
         assert torch.equal(tensor, theirs.state()[name]), name
 
@@ -149,7 +149,7 @@ def test_the_environment_s_units_are_those_of_its_actions(backbone: str) -> None
     units = ("policy", "environment")
     made = [small.learner(small.settings(backbone, "pegrad", policy_delay=1, units=one)) for one in units]
     for learner in made:
-        learner.learn()
+        learner.update()
     policy, environment = (learner.state()["diagnostics"][2] for learner in made)  # the auxiliary losses
     torch.testing.assert_close(environment, 4.0 * policy)  # actions within ±2
     assert not torch.equal(*(learner.state()["actor"] for learner in made))
@@ -160,7 +160,7 @@ def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
     learner = small.learner(small.settings(backbone, "asap"))
     for _ in range(4):
         before = learner.state()["actor_average"].clone()
-        learner.learn()
+        learner.update()
         moved = before + 0.01 * (learner.state()["actor"] - before)
         torch.testing.assert_close(learner.state()["actor_average"], moved, rtol=1e-5, atol=1e-7)
 
@@ -176,7 +176,7 @@ def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(learner.population, "critic_gradient", record)
     for _ in range(5):
-        learner.learn()
+        learner.update()
     for part in (0, 1):
         drawn = [values[part] for values in seen]
         assert all(drawn[i] != drawn[j] for i in range(5) for j in range(i))
@@ -195,7 +195,7 @@ def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPa
     for _ in range(3):
         for _ in range(75):
             learner.replay.add(row)
-        learner.learn()
+        learner.update()
     assert seen == [0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
 
 

@@ -65,8 +65,8 @@ def check_traced(backbone: str, method: str, monkeypatch: pytest.MonkeyPatch) ->
     trace(monkeypatch)
     eager, traced = (build(backbone, method, dtype="float64", compile=compiled) for compiled in (False, True))
     for _ in range(10):
-        eager.learn()
-        traced.learn()
+        eager.update()
+        traced.update()
     check_same(traced, eager, 1e-10)
 
 
@@ -92,7 +92,7 @@ def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
             for learner in (ours, reference):
                 Acting(learner).act(OBS)
                 for _ in range(4):
-                    learner.learn()
+                    learner.update()
             check_same(ours, reference, 1e-10)
 
 
@@ -115,8 +115,8 @@ def test_compiled_acts_as_the_function_does(backbone: str) -> None:
 def test_compiled_equals_eager(method: str) -> None:
     eager, compiled = build("td3", method), build("td3", method, compile=True)
     for _ in range(UPDATES):
-        eager.learn()
-        compiled.learn()
+        eager.update()
+        compiled.update()
     check_same(compiled, eager, 1e-4)
 
 
@@ -136,8 +136,8 @@ def check_mode(backbone: str, method: str, mode: str) -> None:
     eager, other = build(backbone, method, "cuda"), build(backbone, method, "cuda", **MODES[mode])
     before = eager.state()["actor"].clone()
     for _ in range(UPDATES):
-        eager.learn()
-        other.learn()
+        eager.update()
+        other.update()
     assert not torch.equal(eager.state()["actor"], before)
     assert int(other.state()["updates"]) == UPDATES, "recording leaves no trace"
     check_same(other, eager, 1e-4)
@@ -178,7 +178,7 @@ def test_a_gpu_learns_what_a_cpu_does(backbone: str) -> None:
     cpu, gpu = build(backbone, "damper"), build(backbone, "damper", "cuda", graph=True)
     for learner in (cpu, gpu):
         for _ in range(20):
-            learner.learn()
+            learner.update()
     for name in ("actor", "critic", "critic_target"):
         ours, theirs = gpu.state()[name].cpu(), cpu.state()[name]
         assert (ours - theirs).norm() <= 1e-4 * theirs.norm(), name
@@ -193,8 +193,8 @@ def test_the_action_graph_acts_as_the_function_does(backbone: str) -> None:
     for step in range(12):
         for ours, theirs in zip(with_graph.act(OBS * step), without.act(OBS * step), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
-        eager.learn()
-        graphed.learn()
+        eager.update()
+        graphed.update()
         action = with_graph.act(OBS)[1].copy()
         np.testing.assert_allclose(action, without.act(OBS)[1], atol=1e-5)
         assert previous is None or (action != previous).any(), "exploration differs from step to step"
@@ -222,7 +222,7 @@ def test_each_replay_draws_new_noise_and_moves_on(backbone: str) -> None:
     assert all((seen[i] != seen[j]).all() for i in range(4) for j in range(i))
     critics = []
     for _ in range(4):
-        learner.learn()
+        learner.update()
         critics.append(learner.state()["critic"].clone())
     assert all((critics[i] != critics[j]).any(1).all() for i in range(4) for j in range(i)), "parameters move"
 
@@ -264,10 +264,10 @@ def test_learning_never_waits_for_the_device(backbone: str, method: str, graph: 
     own = {"eta": (0.0, 1.0), "seeds": (0,)} if method == "damper" else {}
     learner = build(backbone, method, "cuda", graph=graph, **own)
     for _ in range(4):
-        learner.learn()  # set up libraries, record graphs
+        learner.update()  # set up libraries, record graphs
     with no_waiting():
         for _ in range(4):
-            learner.learn()
+            learner.update()
     assert int(learner.state()["updates"]) == 8
 
 

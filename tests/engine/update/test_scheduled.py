@@ -31,16 +31,16 @@ def values_seen(trainer: Trainer) -> list[tuple[float, list[float], list[float]]
     """At each update, the share of the run that remains, and what Adam and the rule are given."""
     seen: list[Any] = []
     learner = trainer.learner
-    for with_actor, learn in list(learner._learn.items()):
+    for with_actor, update in list(learner._sample_and_update.items()):
 
-        def spy(learn: Any = learn) -> None:
+        def spy(update: Any = update) -> None:
             population = learner.population
             rate, eta = population.hparams["learning_rate"], population.settings["rule"]["eta"]
             done = int(learner.replay.steps_for_sampling) / trainer.settings.steps
             seen.append((1 - done, rate.tolist(), eta.tolist()))
-            learn()
+            update()
 
-        learner._learn[with_actor] = spy
+        learner._sample_and_update[with_actor] = spy
     return seen
 
 
@@ -91,7 +91,7 @@ def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
     alone = small.learner(small.settings(method="damper", **own))
     for _ in range(30):
         for learner in (together, alone):
-            learner.learn()
+            learner.update()
             learner.replay.fill(learner.replay.stored + 5)
     for name in together.population.state:
         for ours, theirs in zip(
@@ -103,7 +103,7 @@ def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
 
 def test_learning_while_environments_step_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead, after = (Trainer(small.settings(method="damper", **SCHEDULES), tmp_path / name) for name in ("a", "b"))
-    monkeypatch.setattr(after, "learn_ahead", lambda: None)
+    monkeypatch.setattr(after, "update_ahead", lambda: None)
     ahead.train()
     after.train()
     same_bits(ahead, after)
@@ -127,7 +127,7 @@ def test_compiled_updates_see_the_values_of_now(monkeypatch: pytest.MonkeyPatch)
     eager, traced = (small.learner(small.settings(method="damper", compile=c, **own)) for c in (False, True))
     for _ in range(12):
         for learner in (eager, traced):
-            learner.learn()
+            learner.update()
             learner.replay.fill(learner.replay.stored + 15)
     for name, tensor in traced.population.state.items():
         torch.testing.assert_close(tensor, eager.population.state[name], rtol=1e-9, atol=1e-12, msg=name)
@@ -144,7 +144,7 @@ def test_graphs_see_the_values_of_now(compile: bool) -> None:
     ]
     for _ in range(30):
         for learner in learners:
-            learner.learn()
+            learner.update()
             learner.replay.fill(learner.replay.stored + 5)
     for name, tensor in learners[1].population.state.items():
         torch.testing.assert_close(tensor, learners[0].population.state[name], rtol=1e-8, atol=1e-11, msg=name)

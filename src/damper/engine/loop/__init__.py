@@ -1,1 +1,1 @@
-"""The training loop of one population: act, step the environments, store, learn, log, save."""
+"""The training loop of one population: act, step the environments, store, update, log, save."""

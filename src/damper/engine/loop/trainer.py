@@ -1,4 +1,4 @@
-"""The training loop: act, step the environments, store, learn, log, checkpoint."""
+"""The training loop: act, step the environments, store, update, log, checkpoint."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Trainer:
     # --- the loop -----------------------------------------------------------------------------------------------
 
     def train(self) -> Run:
-        """Step and learn until the budget is spent, then write the policies."""
+        """Step and update until the budget is spent, then write the policies."""
         if self.run.finished:
             if not self.run.manifest.get("kept_checkpoint"):
                 self.store.clear()  # of a kill between the last two writes
@@ -132,7 +132,7 @@ class Trainer:
             self.stop_step = min(self.stop_step, self.step + 1)
         self._store()
         if self._queues_updates:
-            self.learn_ahead()
+            self.update_ahead()
 
     def actions(self) -> NDArray[np.float32]:
         """Wait for the actions, ``[P, A]`` in the environment's units."""
@@ -140,7 +140,7 @@ class Trainer:
         return actions
 
     def receive(self, transition: Transition) -> None:
-        """Take in the step's transition; learn, evaluate, log and checkpoint where due."""
+        """Take in the step's transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
         parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
         self._pending_transition = (*parts, self.episodes.first)
@@ -152,7 +152,7 @@ class Trainer:
         if updates:
             self._store()
         for _ in range(updates):
-            self.learner.learn()
+            self.learner.update()
         if settings.eval_every and self._ends_interval(settings.eval_every):
             self.evaluations.add(self.step, evaluate_agents(self.learner), self._current_policies())
         if self._ends_interval(settings.log_every):
@@ -170,7 +170,7 @@ class Trainer:
     def while_environments_step(self) -> None:
         """Work for the host between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
         if not self._queues_updates:
-            self.learn_ahead()
+            self.update_ahead()
         self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
         self.update_stats()
 
@@ -181,7 +181,7 @@ class Trainer:
         updates = range(first, first + self._updates_after(step + 1))
         return any(self.learner.newest_sampled(step + 1, update) for update in updates)
 
-    def learn_ahead(self) -> None:
+    def update_ahead(self) -> None:
         """Do the gradient steps of the step under way before it ends, unless a batch of theirs holds it.
 
         Which transitions a batch holds is known from seed and counter, and a batch of 256 from a million steps seldom
@@ -191,7 +191,7 @@ class Trainer:
             return
         self._updates_ahead = self._updates_after(self.step + 1)
         for _ in range(self._updates_ahead):
-            self.learner.learn_ahead()
+            self.learner.update_ahead()
 
     def _updates_after(self, step: int) -> int:
         """Gradient steps that ``train_freq`` and ``learning_starts`` give to this step."""

@@ -69,14 +69,16 @@ class Learner:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Compile and capture what ``learn`` runs."""
+        """Compile and capture what ``update`` runs."""
         dense.check_capability(self.device)
         # Keys are hashed on the host, which neither torch.compile nor a CUDA graph can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)
         # Compiled separately from the update: Inductor would otherwise recompute the batch wherever it is read.
         self._sample = self.compiled(self.sample)
-        self._learn = {with_actor: self.graphed(self._make_learn(with_actor)) for with_actor in (False, True)}
+        self._sample_and_update = {
+            with_actor: self.graphed(self._make_sample_and_update(with_actor)) for with_actor in (False, True)
+        }
         self.replay.capture(self.graphed, WARM_UP)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,13 +112,13 @@ class Learner:
 
     # --- learning -----------------------------------------------------------------------------------------------
 
-    def learn(self) -> None:
+    def update(self) -> None:
         """One gradient step of every agent on its own batch."""
         if self.scheduled is not None:
             self.scheduled.set(1.0 - self.replay.steps_counted / self.settings.steps)
         self.updates += 1
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
-        self._learn[not delayed]()
+        self._sample_and_update[not delayed]()
 
     def newest_sampled(self, steps: int, update: int) -> bool:
         """Whether any agent's batch for the given update, with so many steps stored, holds the newest of them.
@@ -127,12 +129,12 @@ class Learner:
         drawn = self.streams.host_integers("replay", update, self.settings.batch_size, min(steps, capacity))
         return bool((drawn == (steps - 1) % capacity).any())
 
-    def learn_ahead(self) -> None:
-        """``learn`` while the environments still step; only where the batch does not hold that step."""
+    def update_ahead(self) -> None:
+        """``update`` while the environments still step; only where the batch does not hold that step."""
         self.replay.count_next_step()
-        self.learn()
+        self.update()
 
-    def _make_learn(self, with_actor: bool) -> Callable[[], None]:
+    def _make_sample_and_update(self, with_actor: bool) -> Callable[[], None]:
         update = self.make_update(with_actor)
 
         def sample_and_update() -> None:

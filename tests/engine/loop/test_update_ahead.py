@@ -21,9 +21,9 @@ def trained(
     monkeypatch.setattr(trainer, "_queues_updates", queues)
     order: list[str] = []
     if not ahead:
-        monkeypatch.setattr(trainer, "learn_ahead", lambda: None)
+        monkeypatch.setattr(trainer, "update_ahead", lambda: None)
     pool, learner = trainer.pool, trainer.learner
-    for part, name in ((trainer.acting, "start"), (pool, "send"), (pool, "receive"), (learner, "learn")):
+    for part, name in ((trainer.acting, "start"), (pool, "send"), (pool, "receive"), (learner, "update")):
         call = getattr(part, name)
         monkeypatch.setattr(part, name, lambda *a, name=name, call=call: (order.append(name), call(*a))[1])
     trainer.train()
@@ -43,8 +43,8 @@ def test_learning_ahead_changes_no_bit(
         line | {"seconds": 0, "steps_per_second": 0} for line in theirs.run.metrics()
     ]
     # Both happen: batches of 16 from up to 150 steps often hold the newest one of some agent, and often do not.
-    pairs, ahead = list(itertools.pairwise(order)), ("start" if queues else "send", "learn")
-    assert pairs.count(ahead) > 20 and pairs.count(("receive", "learn")) > 20
+    pairs, ahead = list(itertools.pairwise(order)), ("start" if queues else "send", "update")
+    assert pairs.count(ahead) > 20 and pairs.count(("receive", "update")) > 20
     assert ahead not in set(itertools.pairwise(usual))
 
 
@@ -56,5 +56,5 @@ def test_the_host_draws_what_the_device_will(monkeypatch: pytest.MonkeyPatch) ->
     said = []
     for _ in range(40):
         said.append(learner.newest_sampled(60, learner.updates))
-        Learner.learn(learner)
+        Learner.update(learner)
     assert said == [bool((index == 59 % 50).any()) for index in drawn] and {*said} == {True, False}
