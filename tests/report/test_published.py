@@ -20,7 +20,6 @@ from damper.report.pages.headline import headline
 from damper.report.pages.marked import PLACE, has_place, insert
 from damper.report.pages.ppo import ppo_tables, read_ppo
 from damper.report.statistics.cells import setups
-from damper.rules import RULES
 from tests.experiments.helpers import agents_of
 
 ROOT = Path(__file__).parents[2]
@@ -93,10 +92,6 @@ def test_the_readme_s_speeds_are_the_measured_ones() -> None:
     facts = json.loads(run.read_text())["run"]
     assert said.groups() == (f"{1000 * whole['ms']:.0f}", f"{whole['× faster']:.0f}", str(facts["agents"]))
     assert facts["seconds"] == pytest.approx(40 / 3 * 60, rel=0.01)
-
-
-def test_the_readme_counts_the_rules() -> None:
-    assert len(RULES) == 15 and "Fourteen other rules" in text("README.md")
 
 
 def test_the_results_page_lists_every_experiment_with_its_size() -> None:

@@ -125,7 +125,13 @@ def nash_mtl(g_R: Vector, g_T: Vector) -> Vector:
     return (g_R / norm(g_R) + g_T / norm(g_T)) / (1 + c) ** 0.5
 
 
-REFERENCES: dict[str, Callable[..., Vector]] = {name: globals()[name.replace("-", "_")] for name in RULES}
+REFERENCES: dict[str, Callable[..., Vector]] = {
+    name: function for name in RULES if (function := globals().get(name.replace("-", "_")))
+}
+assert (missing := RULES.keys() - REFERENCES.keys()) == set(), (
+    f"no reference for {sorted(missing)}: write its equation as a function of that name above, for two vectors of "
+    "numpy floats or mpmath's numbers, without anything from the package"
+)
 
 
 def digits(tensor: torch.Tensor) -> Vector:

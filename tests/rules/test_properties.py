@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -27,11 +30,23 @@ SERVES_BOTH = ["pcgrad", "mgda", "nash-mtl", "gradnorm"]
 BOUNDED = ["damper", "unconditional-sum", "unconditional-projection", "pegrad"]
 # Rules whose answer has a length of its own: scaling both gradients leaves it.
 UNIT_FREE = ["nash-mtl"]
+PROMISES_NOTHING = ["scalarization", "cagrad", "metabalance"]
+PAGE = (Path(__file__).parents[2] / "docs" / "rules" / "index.md").read_text(encoding="utf-8")
 
 
-def test_the_promises_name_rules() -> None:
+def test_every_rule_has_its_promises() -> None:
     promises = {*KEEPS_PRIMARY_PROGRESS, *SERVES_BOTH, *BOUNDED, *UNIT_FREE}
-    assert promises | {"scalarization", "cagrad", "metabalance"} == set(RULES)
+    assert promises.isdisjoint(PROMISES_NOTHING)
+    assert promises | {*PROMISES_NOTHING} == set(RULES), "put the rule into the lists above of what it promises"
+
+
+@pytest.mark.parametrize(
+    ("promise", "rules"),
+    [(r"g_R\rangle \ge n_R^2", KEEPS_PRIMARY_PROGRESS), (r"g_T\rangle \ge 0", SERVES_BOTH), (r"\le n_R", BOUNDED)],
+)
+def test_the_page_gives_the_same_promises(promise: str, rules: list[str]) -> None:
+    (row,) = (line for line in PAGE.splitlines() if line.startswith("|") and promise in line)
+    assert set(re.findall(r"[a-z-]+", row.split("|")[2])) & set(RULES) == set(rules)
 
 
 def progress(g: Tensor, gradient: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,15 @@ def test_the_name_leads_to_file_docstring_and_keyword_settings(name: str) -> Non
 
 def test_memory_is_told_by_the_signature() -> None:
     assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}
+
+
+def test_the_overview_has_a_row_for_every_rule_with_its_settings() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rules" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[([\w-]+)\]\(\1\.md\) .*\|([^|]*)\|$", page, re.MULTILINE)
+    assert {name: set(re.findall(r"`(\w+)`", settings)) for name, settings in rows} == {
+        name: set(settings_of(name)) for name in RULES
+    }
+    assert len(rows) == len(RULES)
 
 
 def test_settings_come_with_their_defaults() -> None:
