@@ -19,6 +19,7 @@ class Activation(NamedTuple):
         with_grad: ``f(z)`` and ``f'(z)``, for gradients that are written out.
         second_derivative: ``f''(z)``.
         third_derivative: ``f'''(z)``.
+        onnx: ONNX's operation of that name, or "Silu", which `export/files.py` writes as two.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -26,6 +27,15 @@ class Activation(NamedTuple):
     with_grad: Callable[[Tensor], tuple[Tensor, Tensor]]
     second_derivative: Callable[[Tensor], Tensor]
     third_derivative: Callable[[Tensor], Tensor]
+    onnx: str
+
+
+class Exported(NamedTuple):
+    """The same as exported files need it: no derivatives."""
+
+    module: type[nn.Module]
+    function: Callable[[Tensor], Tensor]
+    onnx: str
 
 
 def _silu(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,16 +83,16 @@ def _tanh_third(z: Tensor) -> Tensor:
 
 # ReLU's second derivative is zero almost everywhere, and autograd says so at its corner too.
 ACTIVATIONS = {
-    "silu": Activation(F.silu, nn.SiLU, _silu, _silu_second, _silu_third),
-    "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like),
-    "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third),
+    "silu": Activation(F.silu, nn.SiLU, _silu, _silu_second, _silu_third, "Silu"),
+    "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like, "Relu"),
+    "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third, "Tanh"),
 }
 NAMES = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
-# What exported files may have, as module and function: ELU too, rsl_rl's default, which the engine does not train.
-EXPORTED = {name: (activation.module, activation.function) for name, activation in ACTIVATIONS.items()} | {
-    "elu": (nn.ELU, F.elu)
+# What exported files may have: ELU too, rsl_rl's default, which the engine does not train.
+EXPORTED = {name: Exported(one.module, one.function, one.onnx) for name, one in ACTIVATIONS.items()} | {
+    "elu": Exported(nn.ELU, F.elu, "Elu")
 }
-EXPORTED_NAMES = {module: name for name, (module, _) in EXPORTED.items()}
+EXPORTED_NAMES = {activation.module: name for name, activation in EXPORTED.items()}
 
 
 def known_modules(names: Mapping[type[nn.Module], str] = NAMES) -> str:

@@ -15,6 +15,7 @@ import pytest
 from damper.cli import COMMANDS, main, method_help
 from damper.cli.options import FILE, EngineOptions, integer
 from damper.engine.settings import Settings, resolve
+from damper.experiments.runners.workers import MOST_ON_A_GPU
 from damper.methods import METHODS
 from damper.protocols import PROTOCOLS
 
@@ -70,6 +71,13 @@ def test_commands_on_the_pages_have_the_options_they_name():
     }
     assert len(named) > 50
     assert [one for one in sorted(named) if one[2] not in options(one[1])] == []
+
+
+def test_help_and_page_tell_the_numbers_of_the_code():
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    most = f"up to {MOST_ON_A_GPU} and half the cores"
+    assert most in options("reproduce")["--workers"] and most in page
+    assert f"({Settings.checkpoint_every:,} by default)" in page
 
 
 def test_what_is_positional_has_a_name():

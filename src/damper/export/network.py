@@ -87,7 +87,7 @@ def build(
         )
     steps = normalising_steps(normaliser) if normaliser else []
     for pair in pairs[:-1]:
-        steps += [Step("Gemm", pair), Step(activation.capitalize())]
+        steps += [Step("Gemm", pair), Step(EXPORTED[activation].onnx)]
     steps += [Step("Gemm", pairs[-1])]
     if clip_mean is not None:
         steps += [Step("Clip", (_f32(-clip_mean), _f32(clip_mean)))]
@@ -113,7 +113,7 @@ _TORCH: dict[str, Any] = {
     "Max": torch.maximum,
     "Min": torch.minimum,
     "Tanh": torch.tanh,
-    **{name.capitalize(): function for name, (_, function) in EXPORTED.items()},
+    **{activation.onnx: activation.function for activation in EXPORTED.values()},
 }
 
 

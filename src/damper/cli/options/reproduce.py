@@ -56,7 +56,7 @@ class Reproduce:
     """Where runs live."""
     population: Annotated[int | None, default("as many as there are")] = None
     """The most agents to train as one batch."""
-    workers: Annotated[int | None, default("1; on a GPU one per population, up to ten and half the cores")] = None
+    workers: Annotated[int | None, default("1; on a GPU one per population, up to 10 and half the cores")] = None
     """How many populations to train at once, each in a process of its own on this machine."""
     ray: Annotated[str | None, default("train here")] = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
