@@ -41,7 +41,10 @@ class Batch(NamedTuple):
 
 
 class Policy(Protocol):
-    """The actor with its weights bound; repeated calls on one observation tensor share one forward pass."""
+    """The actor as losses see it, its weights bound; repeated calls on one observation tensor share one forward pass.
+
+    ``damper.Policy`` is another thing: a saved actor, which acts in the environment's own units.
+    """
 
     @property
     def stochastic(self) -> bool:
@@ -117,7 +120,7 @@ class Loss:
         prediction: whether the actor needs a second head and its Polyak average.
         reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
             derivative by an input, no output as an input. Such losses share forward passes where the update is
-            compiled; the claim is checked before anything is trained.
+            compiled; the claim is then tried on a small agent, before anything is compiled.
         reads_action_gradients_only: the same of a loss on the critic that reads nothing of it but
             ``losses.pave.action_gradients`` at inputs made of batch and noise: where the update is compiled, these are
             differentiated without autograd.

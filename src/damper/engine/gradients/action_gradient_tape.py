@@ -26,6 +26,10 @@ class ActionGradientTape:
     """Of M stacked critics: ``gradient = ∇ₐq``, ``[M, R, A]``, and ``curvature = vᵀ∇²ₐₐq v``, ``[M, B]``.
 
     Values only: nothing here is seen by autograd.
+
+    Attributes:
+        below: what goes into every hidden layer, ``[h_{l-1}; ḣ_{l-1}]``, ``[M, R + B, ·]``; the first is x with v.
+        above: what comes out before the activation, ``[z_l; ż_l]``, likewise.
     """
 
     def __init__(self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, v: Tensor) -> None:

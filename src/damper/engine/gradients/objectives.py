@@ -40,7 +40,7 @@ class Objectives:
         """The method's loss of the critics."""
         assert self.method.critic is not None
         value = self.method.critic(critic, policy, self.batch, self.noise, **self.settings["critic"])
-        return value, {"critic_loss": value}
+        return value, {"critic_loss": value}  # the name of the backbone's, which it is added to: the log has their sum
 
     def primary(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """The actor's own loss, which is the backbone's."""

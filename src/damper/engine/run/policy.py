@@ -120,7 +120,8 @@ class Policy(Predictor):
     """The actor of one agent, in the environment's own units.
 
     Called with observations ``[..., d]`` it gives its deterministic actions ``[..., A]``; ``predict`` is the same with
-    Stable-Baselines3's arguments.
+    Stable-Baselines3's arguments. It is ``damper.Policy``; what losses see of an actor in training is
+    ``damper.interface.Policy``.
     """
 
     def __init__(self, info: PolicyInfo, row: torch.Tensor) -> None:

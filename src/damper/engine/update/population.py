@@ -48,8 +48,7 @@ class Population:
             backbone: "td3" or "sac".
             method: which smoothness losses and rule.
             gradient_backend: computes the gradients of its ``networks``, which are the population's. Where it is not
-                traceable, rule and Adam go agent by agent on a CPU, with fewer passes through memory: 9 to 10 % of a
-                TD3 update with DAMPER, for one agent and for five.
+                traceable, rule and Adam go agent by agent on a CPU, with fewer passes through memory.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
             settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
             automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
