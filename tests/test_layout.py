@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "damper"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# A module imports from its own station and from lines above, never from its neighbours on a line or from below.
-STATIONS = [
+# A module imports from its own room and from lines above, never from its neighbours on a line or from below.
+ROOMS = [
     {"activations", "errors", "tasks", "terminal", "version"},
     {"rules"},
     {"interface"},
@@ -38,9 +38,9 @@ STATIONS = [
     {"cli"},
     {"__init__", "__main__"},
 ]
-RANK = {station: rank for rank, line in enumerate(STATIONS) for station in line}
-# The same for the rooms of a station that has some.
-ROOMS = {
+RANK = {room: rank for rank, line in enumerate(ROOMS) for room in line}
+# The same inside a room that has rooms of its own.
+INNER_ROOMS = {
     "engine": [
         {"custom_code"},
         {"settings"},
@@ -73,8 +73,8 @@ ROOMS = {
     ],
     "report": [{"statistics"}, {"claims"}, {"tables", "figures"}, {"pages"}, {"build"}, {"__init__"}],
 }
-ROOM_RANK = {
-    station: {room: rank for rank, line in enumerate(lines) for room in line} for station, lines in ROOMS.items()
+INNER_RANK = {
+    room: {inner: rank for rank, line in enumerate(lines) for inner in line} for room, lines in INNER_ROOMS.items()
 }
 MOST_FILES = 12  # in a folder: with more, a reader no longer finds the way from the tree alone
 MAY_HOLD_MORE = {
@@ -115,28 +115,32 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def station(dotted: str) -> str:
-    """Station of an imported name of the package; what is not a module there comes from its ``__init__``."""
+def room(dotted: str) -> str:
+    """Room of an imported name of the package; what is not a module there comes from its ``__init__``."""
     first = dotted.split(".")[1] if "." in dotted else "__init__"
     return first if (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file() else "__init__"
 
 
-def own_station(path: Path) -> str:
+def own_room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def own_inner_room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[1].removesuffix(".py")
+
+
 def test_imports_go_one_way() -> None:
-    unplaced = {own_station(path) for path in SOURCES} - set(RANK)
-    assert unplaced == set(), "a station has no place yet: put it where it belongs in STATIONS"
+    unplaced = {own_room(path) for path in SOURCES} - set(RANK)
+    assert unplaced == set(), "a room has no place yet: put it where it belongs in ROOMS"
     wrong = [
         f"{name(path)} imports {dotted}"
         for path in SOURCES
         for dotted in imported(path)
         if dotted.split(".")[0] == "damper"
-        and station(dotted) != own_station(path)
-        and RANK[station(dotted)] >= RANK[own_station(path)]
+        and room(dotted) != own_room(path)
+        and RANK[room(dotted)] >= RANK[own_room(path)]
     ]
-    assert wrong == [], "a module may import only from stations before its own"
+    assert wrong == [], "a module may import only from rooms before its own"
 
 
 def module(path: Path) -> str:
@@ -146,23 +150,20 @@ def module(path: Path) -> str:
 MODULES = {module(path) for path in SOURCES}
 
 
-@pytest.mark.parametrize("station", ROOMS)
-def test_a_station_s_rooms_are_entered_in_order(station: str) -> None:
-    rank, sources = ROOM_RANK[station], [path for path in SOURCES if own_station(path) == station]
-    assert {room(path) for path in sources} == set(rank), "a room has no place yet: put it where it belongs in ROOMS"
+@pytest.mark.parametrize("outer", INNER_ROOMS)
+def test_inner_rooms_are_entered_in_order(outer: str) -> None:
+    rank, sources = INNER_RANK[outer], [path for path in SOURCES if own_room(path) == outer]
+    unplaced = {own_inner_room(path) for path in sources} ^ set(rank)
+    assert unplaced == set(), "a room has no place yet: put it where it belongs in INNER_ROOMS"
     wrong = [
         f"{name(path)} imports {dotted}"
         for path in sources
         for dotted in imported(path)
-        if dotted.startswith(f"damper.{station}.")
-        and (other := dotted.split(".")[2]) != room(path)
-        and rank[other] >= rank[room(path)]
+        if dotted.startswith(f"damper.{outer}.")
+        and (other := dotted.split(".")[2]) != own_inner_room(path)
+        and rank[other] >= rank[own_inner_room(path)]
     ]
     assert wrong == [], "a module may import only from rooms before its own"
-
-
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[1].removesuffix(".py")
 
 
 def test_no_import_is_circular() -> None:

@@ -16,7 +16,8 @@ from damper.cli import main
 from damper.report.figures.architecture import WALK, architecture
 from damper.report.figures.style import draw_all
 from tests.pictures import texts
-from tests.test_layout import RANK, ROOM_RANK
+from tests.test_layout import MODULES as EVERY_MODULE
+from tests.test_layout import SOURCES, imported, known_modules, module
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "damper"
@@ -62,18 +63,37 @@ def test_a_name_that_is_only_mentioned_is_not_defined(tmp_path: Path) -> None:
     assert sorted(defined(file)) == ["C", "d", "f", "g", "i"]
 
 
-def test_the_rooms_stand_in_the_order_of_imports() -> None:
+def rooms() -> dict[str, int]:
+    """Every room of the page's table, a folder or a file, and in which row it stands."""
     rows = re.findall(r"^\| (`.+?`) \|", PAGE.split("## Rooms")[1], re.MULTILINE)
-    rooms = [room for row in rows for room in re.findall(r"`([\w/]+?)(?:/|\.py)`", row)]
+    return {room: row for row, text in enumerate(rows) for room in re.findall(r"`([\w/]+?)(?:/|\.py)`", text)}
+
+
+def test_every_module_has_its_room() -> None:
     files = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
     houses = (".", "engine", "report")  # all of whose rooms and files have rows of their own
     folders = {str(file.parent) for file in files} - {*houses, "cli/options"}
     alone = {str(file.with_suffix("")) for file in files if str(file.parent) in houses}
-    assert set(rooms) == folders | {room for room in alone if "__" not in room}
-    parts = [(*room.split("/"), "__init__")[:2] for room in rooms]
-    orders = [[RANK[station] for station, _ in parts]]
-    orders += [[rank[inner] for at, inner in parts if at == station] for station, rank in ROOM_RANK.items()]
-    assert orders == [sorted(order) for order in orders]
+    assert folders | {file for file in alone if "__" not in file} <= rooms().keys()
+
+
+def test_a_module_imports_only_from_its_own_row_and_from_rows_above() -> None:
+    row = rooms()
+
+    def place(one: str) -> int:
+        path = one.removeprefix("damper.").replace(".", "/")
+        inside = [room for room in row if f"{path}/".startswith(f"{room}/")]
+        return row[max(inside, key=len)] if inside else len(row)  # behind all: damper itself, damper.engine, ...
+
+    rank = {one: place(one) for one in EVERY_MODULE}
+    wrong = [
+        f"{module(path)} imports {other}"
+        for path in SOURCES
+        for dotted in imported(path)
+        for other in known_modules(dotted)
+        if rank[other] > rank[module(path)]
+    ]
+    assert wrong == []
 
 
 def test_the_published_picture_is_that_of_the_walk(tmp_path: Path) -> None:
