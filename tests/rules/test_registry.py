@@ -40,7 +40,7 @@ def test_the_name_leads_to_file_docstring_and_keyword_settings(name: str) -> Non
 
 
 def test_memory_is_told_by_the_signature() -> None:
-    assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}
+    assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}, "name a new one here"
 
 
 def test_the_overview_has_a_row_for_every_rule_with_its_settings() -> None:

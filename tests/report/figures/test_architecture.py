@@ -63,6 +63,12 @@ def test_a_name_that_is_only_mentioned_is_not_defined(tmp_path: Path) -> None:
     assert sorted(defined(file)) == ["C", "d", "f", "g", "i"]
 
 
+def test_every_change_names_a_test() -> None:
+    rows = re.findall(r"^\| .+ \|$", PAGE.split("## Where do I change")[1].split("## Rooms")[0], re.MULTILINE)[1:]
+    assert len(rows) > 20
+    assert [row.split(" | ")[0] for row in rows if not re.search(r"`tests/[\w/]+\.py`", row)] == []
+
+
 def rooms() -> dict[str, int]:
     """Every room of the page's table, a folder or a file, and in which row it stands."""
     rows = re.findall(r"^\| (`.+?`) \|", PAGE.split("## Rooms")[1], re.MULTILINE)

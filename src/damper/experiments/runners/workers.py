@@ -47,7 +47,7 @@ def run_jobs(
 
 
 def fitting_workers(jobs: Sequence[Job]) -> int:
-    """On a GPU one per population, ``MOST_ON_A_GPU`` at most, each with two cores; on a CPU 1: one population fills it."""
+    """On a GPU one per population, at most ``MOST_ON_A_GPU``, each with two cores; on a CPU 1, which one fills."""
     return max(1, min(len(jobs), MOST_ON_A_GPU, usable_cores() // 2)) if _on_gpu(jobs) else 1
 
 
