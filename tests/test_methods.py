@@ -35,13 +35,13 @@ TRAINED = ("actor", "actor_target", "critic", "critic_target")
 def layers(agents, name):
     """The named parameters, without a head that only this method has."""
     layout = agents.networks.actor_layout if name.startswith("actor") else agents.networks.critic_layout
-    split = layout.unflatten(agents.state[name].reshape(-1, layout.size))
+    split = layout.unflatten(agents.state()[name].reshape(-1, layout.size))
     return {layer: tensors for layer, tensors in split.items() if layer != "prediction"}
 
 
 def assert_same(ours, theirs, same):
     for name in TRAINED:
-        if name in theirs.state:
+        if name in theirs.state():
             expected = layers(theirs, name)
             for layer, tensors in layers(ours, name).items():
                 assert all(same(a, b) for a, b in zip(tensors, expected[layer], strict=True)), f"{name}.{layer}"
@@ -76,7 +76,7 @@ def test_all_weights_at_zero_is_plain_bit_for_bit(name, backbone, plain):
     off = train(population(name, backbone, dtype=torch.float32, **OFF[name]))
     assert_same(off, plain[backbone], torch.equal)
     on = train(population(name, backbone, dtype=torch.float32))
-    assert not torch.equal(on.state["critic"], plain[backbone].state["critic"])
+    assert not torch.equal(on.state()["critic"], plain[backbone].state()["critic"])
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
@@ -93,9 +93,9 @@ def test_a_member_equals_itself_alone(name, backbone, dtype, tolerance):
     together = train(population(name, backbone, dtype=dtype), updates=30)
     alone = train(population(name, backbone, SEEDS[1:2], dtype), SEEDS[1:2], updates=30)
     for key in (*TRAINED, "actor_average"):
-        if key in alone.state:
+        if key in alone.state():
             layout = alone.networks.actor_layout if key.startswith("actor") else alone.networks.critic_layout
-            pair = (agents.state[key].reshape(agents.agents, -1, layout.size) for agents in (together, alone))
+            pair = (agents.state()[key].reshape(agents.agents, -1, layout.size) for agents in (together, alone))
             ours, theirs = (layout.unflatten(rows[member]) for rows, member in zip(pair, (1, 0), strict=True))
             for layer, tensors in theirs.items():
                 for a, b in zip(ours[layer], tensors, strict=True):
@@ -113,13 +113,13 @@ def test_a_method_needs_one_loss_and_one_registry_line(backbone, plain, monkeypa
     monkeypatch.setitem(METHODS, "pull", Method("pull", actor=pull))
     assert find_method("pull").settings() == {"strength": 0.1}
     pulled = train(population("pull", backbone, dtype=torch.float32, strength=10.0))
-    assert pulled.state["active"].all()
-    assert not torch.equal(pulled.state["actor"], plain[backbone].state["actor"])
+    assert pulled.state()["active"].all()
+    assert not torch.equal(pulled.state()["actor"], plain[backbone].state()["actor"])
     off = train(population("pull", backbone, dtype=torch.float32, strength=0.0))
     assert_same(off, plain[backbone], torch.equal)
     # It composes like the package's own.
     assert find_method("damper+pull+pave") == compose("pull", "damper", "pave")
-    assert train(population("damper+pull+pave", backbone), updates=2).state["active"].all()
+    assert train(population("damper+pull+pave", backbone), updates=2).state()["active"].all()
 
 
 def test_composed_methods_have_the_parts_named():

@@ -69,7 +69,7 @@ def rows(made, population: Population, backbone: str) -> dict[str, torch.Tensor]
 def load(population: Population, made, backbone: str) -> None:
     """Put SB3's weights into every agent of the population."""
     for name, value in rows(made, population, backbone).items():
-        population.state[name].copy_(value.expand_as(population.state[name]))
+        population.state()[name].copy_(value.expand_as(population.state()[name]))
 
 
 def batch(generator: torch.Generator, dtype: torch.dtype) -> Batch:

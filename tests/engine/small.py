@@ -48,13 +48,13 @@ def population(
     numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hparams or {}).items()}
     chosen = find_method(method)
-    settings = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
+    method_kwargs = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
     return Population(
         backbone=backbone,
         method=chosen,
         gradient_backend=backend(AgentNetworks(backbone, chosen, SHAPE, Streams(seeds), dtype)),
         hparams=numbers,
-        settings=settings,
+        method_kwargs=method_kwargs,
         automatic_entropy=automatic,
     )
 
@@ -118,7 +118,7 @@ def rows(state: Mapping[str, Tensor], name: str, agents: Sequence[int]) -> Tenso
 
 def pieces(made: Population, name: str, agent: int) -> list[Tensor]:
     """An agent's part of a state tensor in float64, by layer where it is a network's."""
-    part, network = rows(made.state, name, [agent]).double(), name.split(".")[0]
+    part, network = rows(made.state(), name, [agent]).double(), name.split(".")[0]
     if part.ndim < 2 or not network.startswith(("actor", "critic")):
         return [part]
     networks = made.networks

@@ -96,7 +96,7 @@ def population(
         method=method,
         gradient_backend=AutogradBackend(AgentNetworks(backbone, method, shape, Streams(seeds), dtype)),
         hparams=hparams,
-        settings=method.route(settings),
+        method_kwargs=method.route(settings),
     )
 
 
@@ -147,20 +147,20 @@ def slope_error(loss: Callable[[], Tensor], parameters: list[Tensor], seed: int 
 def actor_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
     policy = agents.networks.bound_actor(agents.networks.actor_layout.unflatten(row))
-    return agents.method.actor(policy, batch, noise, **agents.settings["actor"])
+    return agents.method.actor(policy, batch, noise, **agents.method_kwargs["actor"])
 
 
 def critic_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
     critic = agents.networks.bound_critic(agents.networks.critic_layout.unflatten(row.reshape(2 * agents.agents, -1)))
-    return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.settings["critic"])
+    return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.method_kwargs["critic"])
 
 
 def numpy_actor(agents: Population, j: int) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     """Agent j's actor written out: heads by name, ``mu`` before its tanh."""
     layers = {
         name: (w[j].numpy(), b[j].numpy())
-        for name, (w, b) in agents.networks.actor_layout.unflatten(agents.state["actor"]).items()
+        for name, (w, b) in agents.networks.actor_layout.unflatten(agents.state()["actor"]).items()
     }
 
     def forward(obs: np.ndarray) -> dict[str, np.ndarray]:

@@ -63,7 +63,7 @@ def test_gradients_go_where_they_should():
 def test_networks(backbone):
     agents, streams = population("asap", backbone), Streams(SEEDS)
     batch = stacked_batch(streams, 0)
-    row = agents.state["actor"]
+    row = agents.state()["actor"]
     losses = actor_loss(agents, row, batch, draws(agents, streams, 0))
     squash = np.tanh if backbone == "td3" else lambda raw: raw
     for j in range(len(SEEDS)):
@@ -76,7 +76,7 @@ def test_networks(backbone):
 
 def test_the_prediction_trains_head_and_trunk_but_not_the_action_head():
     agents, streams = population("asap", "sac", lambda_S=0.0, lambda_T=0.0), Streams(SEEDS)
-    row = agents.state["actor"].clone().requires_grad_()
+    row = agents.state()["actor"].clone().requires_grad_()
     loss = actor_loss(agents, row, stacked_batch(streams, 0), draws(agents, streams, 0))
     layers = agents.networks.actor_layout.unflatten(torch.autograd.grad(loss.sum(), row)[0])
     touched = {name for name, layer in layers.items() if any(bool(tensor.any()) for tensor in layer)}
@@ -85,10 +85,10 @@ def test_the_prediction_trains_head_and_trunk_but_not_the_action_head():
 
 def test_the_average_moves_at_every_update_also_td3s_critic_only_ones():
     agents = train(population("asap", "td3"), updates=2)
-    actor, average = agents.state["actor"].clone(), agents.state["actor_average"].clone()
+    actor, average = agents.state()["actor"].clone(), agents.state()["actor_average"].clone()
     streams = Streams(SEEDS)
     Update(agents, with_actor=False)(stacked_batch(streams, 2), draws(agents, streams, 2))
-    torch.testing.assert_close(agents.state["actor"], actor, rtol=0, atol=0)
-    torch.testing.assert_close(agents.state["actor_average"], (1 - AVERAGE_RATE) * average + AVERAGE_RATE * actor)
+    torch.testing.assert_close(agents.state()["actor"], actor, rtol=0, atol=0)
+    torch.testing.assert_close(agents.state()["actor_average"], (1 - AVERAGE_RATE) * average + AVERAGE_RATE * actor)
     assert AVERAGE_RATE == 0.01
-    assert not torch.equal(agents.state["actor_average"], average)
+    assert not torch.equal(agents.state()["actor_average"], average)

@@ -47,7 +47,7 @@ def test_linear_policy():
 def test_networks(backbone):
     agents, streams = population("caps", backbone), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
-    losses = actor_loss(agents, agents.state["actor"], batch, noise)
+    losses = actor_loss(agents, agents.state()["actor"], batch, noise)
     for j in range(len(SEEDS)):
         forward = numpy_actor(agents, j)
         s, s_next, epsilon = (x[j].numpy() for x in (batch.obs, batch.next_obs, noise["caps"]))

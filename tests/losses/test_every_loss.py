@@ -54,7 +54,7 @@ def test_every_method_with_a_loss_of_its_own_is_here():
 def test_the_gradient_is_the_losss_slope(name, backbone, part):
     agents, streams = population(name, backbone), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 20), draws(agents, streams, 20)
-    row = agents.state[part].clone().requires_grad_()
+    row = agents.state()[part].clone().requires_grad_()
     for seed in range(3):
         assert slope_error(lambda: LOSSES[part](agents, row, batch, noise), [row], seed) < 1e-6
 
@@ -65,13 +65,13 @@ def test_one_value_per_agent_each_with_its_own_settings(name, backbone, part):
     rows = {key: torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64) * METHODS[name].settings()[key] for key in numbers}
     agents, streams = population(name, backbone, **rows), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 20), draws(agents, streams, 20)
-    together = LOSSES[part](agents, agents.state[part], batch, noise)
+    together = LOSSES[part](agents, agents.state()[part], batch, noise)
     assert together.shape == (3,)
     for j, seed in enumerate(SEEDS):
         own = {key: float(values[j]) for key, values in rows.items()}
         alone, stream = population(name, backbone, (seed,), **own), Streams((seed,))
         batch_alone, noise_alone = stacked_batch(stream, 20), draws(alone, stream, 20)
-        torch.testing.assert_close(LOSSES[part](alone, alone.state[part], batch_alone, noise_alone)[0], together[j])
+        torch.testing.assert_close(LOSSES[part](alone, alone.state()[part], batch_alone, noise_alone)[0], together[j])
 
 
 @pytest.mark.parametrize(("name", "backbone", "part"), CASES)
@@ -83,6 +83,6 @@ def test_without_a_population_axis_it_is_a_scalar(name, backbone, part):
     inputs = [Unstacked(agents.networks.actor()), single, {key: draw[0] for key, draw in noise.items()}]
     if part == "critic":
         inputs.insert(0, Unstacked(agents.networks.critic()))
-    loss = getattr(agents.method, part)(*inputs, **agents.settings[part])
+    loss = getattr(agents.method, part)(*inputs, **agents.method_kwargs[part])
     assert loss.shape == ()
-    torch.testing.assert_close(loss, LOSSES[part](agents, agents.state[part], batch, noise)[0])
+    torch.testing.assert_close(loss, LOSSES[part](agents, agents.state()[part], batch, noise)[0])

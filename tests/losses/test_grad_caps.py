@@ -57,7 +57,7 @@ def test_linear_policy_and_the_weight_gets_no_gradient(form):
 def test_networks(backbone):
     agents, streams = population("grad-caps", backbone), Streams(SEEDS)
     batch = stacked_batch(streams, 0)
-    losses = actor_loss(agents, agents.state["actor"], batch, draws(agents, streams, 0))
+    losses = actor_loss(agents, agents.state()["actor"], batch, draws(agents, streams, 0))
     for j in range(len(SEEDS)):
         states = (batch.previous_obs, batch.obs, batch.next_obs)
         mu = [np.tanh(numpy_actor(agents, j)(obs[j].numpy())["mu"]) for obs in states]

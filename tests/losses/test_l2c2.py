@@ -101,7 +101,7 @@ def test_quadratic_critic():
 def test_networks(backbone):
     agents, streams = population("l2c2", backbone, **BOUNDS), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
-    losses = actor_loss(agents, agents.state["actor"], batch, noise)
+    losses = actor_loss(agents, agents.state()["actor"], batch, noise)
     for j in range(len(SEEDS)):
         forward, s = numpy_actor(agents, j), batch.obs[j].numpy()
         u, _, weight = weights(noise["l2c2"][j].numpy(), **BOUNDS)

@@ -37,7 +37,7 @@ def test_log_prob_is_the_squashed_gaussians():
 def test_sac_networks():
     agents, streams = population("l2c2-released", "sac"), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
-    losses = actor_loss(agents, agents.state["actor"], batch, noise)
+    losses = actor_loss(agents, agents.state()["actor"], batch, noise)
     for j in range(len(SEEDS)):
         forward = numpy_actor(agents, j)
         s, step, uniform = (x[j].numpy() for x in (batch.obs, batch.next_obs - batch.obs, noise["l2c2"]))
@@ -80,8 +80,8 @@ def test_td3_is_l2c2_with_the_released_distance():
     ours = population("l2c2", "td3", released_d=True)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
     for loss, name in ((actor_loss, "actor"), (critic_loss, "critic")):
-        row = agents.state[name]
+        row = agents.state()[name]
         assert torch.equal(loss(agents, row, batch, noise), loss(ours, row, batch, noise))
     plain = population("l2c2", "td3")
-    row = agents.state["actor"]
+    row = agents.state()["actor"]
     assert not torch.equal(actor_loss(agents, row, batch, noise), actor_loss(plain, row, batch, noise))

@@ -31,7 +31,7 @@ def single_noise(seed=3):
 
 def one_critic(agents, j, twin):
     """Agent j's critic written as a function of one state and one action."""
-    rows = agents.state["critic"].reshape(len(SEEDS), 2, -1)[j, twin].clone().requires_grad_()
+    rows = agents.state()["critic"].reshape(len(SEEDS), 2, -1)[j, twin].clone().requires_grad_()
     layers = list(agents.networks.critic_layout.unflatten(rows.unsqueeze(0)).values())
 
     def q(s, a):
@@ -94,7 +94,7 @@ def test_curvature_is_the_hessians():
 def test_each_agent_and_each_critic_gets_exactly_its_own_gradient(backbone):
     agents, streams = population("pave", backbone, **WEIGHTS), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
-    flat = agents.state["critic"].clone().requires_grad_()
+    flat = agents.state()["critic"].clone().requires_grad_()
     losses = critic_loss(agents, flat, batch, noise)
     gradient = torch.autograd.grad(losses.sum(), flat)[0].reshape(len(SEEDS), 2, -1)
     for j in range(len(SEEDS)):
@@ -111,7 +111,7 @@ def test_each_agent_and_each_critic_gets_exactly_its_own_gradient(backbone):
 def test_torch_func_outside_gives_the_same_gradient():
     agents, streams = population("pave", "td3", **WEIGHTS), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
-    flat = agents.state["critic"].clone().requires_grad_()
+    flat = agents.state()["critic"].clone().requires_grad_()
     expected = torch.autograd.grad(critic_loss(agents, flat, batch, noise).sum(), flat)[0]
     ours = torch.func.grad(lambda rows: critic_loss(agents, rows, batch, noise).sum())(flat.detach())
     assert (ours - expected).norm() <= 1e-13 * expected.norm()
@@ -133,6 +133,6 @@ def test_it_compiles_whole():
     agents, streams = population("pave", "td3", **WEIGHTS), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
     gradient = torch.func.grad(lambda rows: critic_loss(agents, rows, batch, noise).sum())
-    expected = gradient(agents.state["critic"])
-    ours = torch.compile(gradient, fullgraph=True)(agents.state["critic"])
+    expected = gradient(agents.state()["critic"])
+    ours = torch.compile(gradient, fullgraph=True)(agents.state()["critic"])
     assert (ours - expected).norm() <= 1e-13 * expected.norm()

@@ -29,5 +29,5 @@ def test_networks_with_a_weight_per_agent(backbone):
     weight = torch.tensor([0.1, 0.0, 2.0], dtype=torch.float64)
     agents, streams = population("temporal-ramp", backbone, weight=weight), Streams(SEEDS)
     batch = stacked_batch(streams, 10)
-    losses = actor_loss(agents, agents.state["actor"], batch, draws(agents, streams, 10))
+    losses = actor_loss(agents, agents.state()["actor"], batch, draws(agents, streams, 10))
     torch.testing.assert_close(losses, weight * 0.25 * temporal(agents.networks.actor(), batch, {}))

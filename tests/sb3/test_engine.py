@@ -72,13 +72,13 @@ def engine_like(model: Any, backbone: str, method: Method) -> Population:
     shape = Shape(OBS, ACT, ARCH)
     backend = AutogradBackend(AgentNetworks(backbone, method, shape, Streams([0]), torch.float32))
     engine = Population(
-        backbone=backbone, method=method, gradient_backend=backend, hparams=hparams, settings=method.route({})
+        backbone=backbone, method=method, gradient_backend=backend, hparams=hparams, method_kwargs=method.route({})
     )
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
-        if name in engine.state:
+        if name in engine.state():
             layout = engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout
             values = rows(layout, parameters(model, "actor" if "actor" in name else name))
-            engine.state[name].copy_(values.reshape(engine.state[name].shape))
+            engine.state()[name].copy_(values.reshape(engine.state()[name].shape))
     return engine
 
 
@@ -123,7 +123,7 @@ def test_one_update_equals_the_engine(backbone, name, monkeypatch):
         gradient = rows(layout, [moments[tensor]["exp_avg"] for tensor in parameters(model, part)])
         moved = rows(layout, parameters(model, part))
         for ours, name in ((gradient, f"{part}.m"), (moved, part)):
-            theirs = weight_list(layout.unflatten(engine.state[name].reshape(-1, layout.size)))
+            theirs = weight_list(layout.unflatten(engine.state()[name].reshape(-1, layout.size)))
             for mine, other in zip(weight_list(layout.unflatten(ours)), theirs, strict=True):
                 assert other.norm() > 0
                 assert (mine - other).norm() <= TOLERANCE * other.norm(), name

@@ -36,10 +36,10 @@ def build(backbone: str, method: str | Method) -> tuple[Population, Objectives]:
     """Agents whose copies have moved away from what they copy, and what one update descends."""
     made = small.population(backbone, method, SEEDS, torch.float64)  # type: ignore[arg-type]
     for factor, name in enumerate(("actor_target", "critic_target", "actor_average"), start=2):
-        if name in made.state:
-            made.state[name] *= 1.0 + 0.1 * factor
+        if name in made.state():
+            made.state()[name] *= 1.0 + 0.1 * factor
     batch, noise = small.inputs(made, SEEDS, 0)
-    return made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hparams)
+    return made, Objectives(made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams)
 
 
 def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
@@ -107,7 +107,7 @@ def test_values_per_agent_reach_their_agent() -> None:
     own = {"lambda_T": [0.0, 0.5, 2.0], "sigma": [0.1, 0.0, 0.4]}
     made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
     batch, noise = small.inputs(made, SEEDS, 0)
-    check_backends(made, Objectives(made.backbone, made.method, made.settings, batch, noise, made.hparams))
+    check_backends(made, Objectives(made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams))
 
 
 def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
@@ -211,14 +211,14 @@ def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
     made, objectives = build(backbone, method)
     clean, others = outcome(made, objectives), [j for j in range(len(SEEDS)) if j != MEMBER]
     for name in NETWORKS:
-        if name not in made.state:
+        if name not in made.state():
             continue
-        good = made.state[name].clone()
-        made.state[name][MEMBER, 4] = float("nan")
+        good = made.state()[name].clone()
+        made.state()[name][MEMBER, 4] = float("nan")
         spoiled = outcome(made, objectives)
         assert any(tensor[MEMBER].isnan().any() for tensor in spoiled), f"{name} is used"
         assert all(torch.equal(ours[others], theirs[others]) for ours, theirs in zip(spoiled, clean, strict=True)), name
-        made.state[name].copy_(good)
+        made.state()[name].copy_(good)
 
 
 # --- losses that need more than values -----------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_agents_act_on_what_they_have_just_seen_and_learn_from_raw_rows(tmp_path
     np.testing.assert_array_equal(replay.obs.numpy(), np.stack(seen, 1))
     np.testing.assert_allclose(made.obs_rms.mean.numpy(), np.mean(seen, 0), atol=1e-5)
     sampled = dict(zip(replay._fields, made.sample()[0], strict=True))
-    index = made.streams.integers("replay", made.population.state["updates"], (16,), torch.tensor(60))
+    index = made.streams.integers("replay", made.population.state()["updates"], (16,), torch.tensor(60))
     raw = made.replay.gather(index, previous_obs=True)
     for name in ("obs", "next_obs", "previous_obs"):
         torch.testing.assert_close(sampled[name], made.obs_rms.normalise(getattr(raw, name)), rtol=0, atol=0)
@@ -109,7 +109,7 @@ def test_an_agent_s_statistics_are_its_own(tmp_path: Path) -> None:
         ours, theirs = (trainer.learner.state()[name] for trainer in (together, alone))
         torch.testing.assert_close(ours[1], theirs[0], rtol=1e-5, atol=1e-6)
         assert name == "obs_count" or not torch.equal(ours[0], ours[1])
-    for name in together.learner.population.state:
+    for name in together.learner.population.state():
         pairs = (small.pieces(t.learner.population, name, agent) for t, agent in ((together, 1), (alone, 0)))
         for ours, theirs in zip(*pairs, strict=True):
             assert (ours - theirs).norm() <= 1e-4 * theirs.norm(), name
@@ -120,7 +120,7 @@ def test_a_frozen_agent_keeps_its_statistics() -> None:
     acting = Acting(made)
     acting.act(OBS[0])
     before = made.obs_rms.mean.clone()
-    made.population.state["active"][1] = False
+    made.population.state()["active"][1] = False
     acting.act(OBS[1])
     assert torch.equal(made.obs_rms.mean[1], before[1]) and not torch.equal(made.obs_rms.mean[0], before[0])
 

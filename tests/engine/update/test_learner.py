@@ -44,7 +44,7 @@ def test_an_agent_acts_and_learns_alone_as_in_a_population(backbone: str, ent_co
     for ours, theirs in acted:
         np.testing.assert_allclose(ours[:, j], theirs[:, 0], rtol=0, atol=1e-5)
     assert together.acted.tolist() == [100] * 12 and alone.acted.tolist() == [100]
-    for name in together.population.state:
+    for name in together.population.state():
         pairs = zip(small.pieces(together.population, name, j), small.pieces(alone.population, name, 0), strict=True)
         for a, b in pairs:
             assert (a - b).norm() <= 1e-5 * b.norm(), name

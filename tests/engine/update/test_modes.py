@@ -43,7 +43,7 @@ def build(backbone: str, method: str, device: str = "cpu", **given: Any) -> Lear
 
 def check_same(ours: Learner, theirs: Learner, tolerance: float) -> None:
     assert set(ours.state()) == set(theirs.state()) and torch.equal(ours.acted.cpu(), theirs.acted.cpu())
-    for name in ours.population.state:
+    for name in ours.population.state():
         for agent in (0, 1):
             pairs = zip(
                 small.pieces(ours.population, name, agent), small.pieces(theirs.population, name, agent), strict=True

@@ -39,7 +39,7 @@ def build(
         method=plain,
         gradient_backend=backend(AgentNetworks(backbone, plain, shape, Streams([0]), dtype)),
         hparams=hparams,
-        settings=plain.route({}),
+        method_kwargs=plain.route({}),
         automatic_entropy=ent_coef == "auto",
     )
 
@@ -61,7 +61,7 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
     population = build(backbone, dtype, ent_coef, backend)
     reference.load(population, made, backbone)
     updates = {with_actor: Update(population, with_actor) for with_actor in (False, True)}
-    before = {name: value.clone() for name, value in population.state.items()}
+    before = {name: value.clone() for name, value in population.state().items()}
     generator = torch.Generator().manual_seed(0)
     for k in range(UPDATES):
         given = reference.batch(generator, dtype)
@@ -70,7 +70,7 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
         stacked = Batch(*(part[None] for part in given[:5]))
         updates[backbone == "sac" or (k + 1) % 2 == 0](stacked, noise)
     for name, theirs in reference.rows(made, population, backbone).items():
-        ours = population.state[name]
+        ours = population.state()[name]
         assert not torch.equal(ours, before[name]), name
         for a, b in zip(tensors(population, name, ours), tensors(population, name, theirs[None]), strict=True):
             assert (a - b).norm() <= TOLERANCE[dtype] * b.norm(), name

@@ -70,12 +70,12 @@ def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype
     small.train(together, SEEDS, UPDATES)
     j = WATCHED[dtype]
     alone = build(case, dtype, (j,))
-    start = {name: value.clone() for name, value in alone.state.items()}
+    start = {name: value.clone() for name, value in alone.state().items()}
     small.train(alone, (SEEDS[j],), UPDATES)
-    assert set(together.state) == set(alone.state)
+    assert set(together.state()) == set(alone.state())
     for name in ("actor", "critic", "critic_target"):
-        assert not torch.equal(alone.state[name], start[name]), "something was learned"
-    for name in together.state:
+        assert not torch.equal(alone.state()[name], start[name]), "something was learned"
+    for name in together.state():
         for ours, theirs in zip(small.pieces(together, name, j), small.pieces(alone, name, 0), strict=True):
             assert (ours - theirs).norm() <= TOLERANCE[dtype] * theirs.norm(), name
 
@@ -85,7 +85,7 @@ def test_a_member_equals_the_same_agent_alone_by_shared_forward_passes(case: tup
     together, alone = (build(case, torch.float64, members, SharedForwardBackend) for members in (range(8), (3,)))
     small.train(together, SEEDS, 20)
     small.train(alone, SEEDS[3:4], 20)
-    for name in together.state:
+    for name in together.state():
         for ours, theirs in zip(small.pieces(together, name, 3), small.pieces(alone, name, 0), strict=True):
             assert (ours - theirs).norm() <= TOLERANCE[torch.float64] * theirs.norm(), name
 
@@ -100,7 +100,7 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str) -> None:
     for step in seen:
         result, memory = RULES[rule](step.primary, step.auxiliary, memory)
         torch.testing.assert_close(step.result, result, rtol=1e-12, atol=1e-12)
-    kept = [made.state[name] for name in sorted(made.state) if name.startswith("memory.")]
+    kept = [made.state()[name] for name in sorted(made.state()) if name.startswith("memory.")]
     assert len(seen) == 6
     for ours, theirs in zip(kept, [memory] if isinstance(memory, torch.Tensor) else memory, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
@@ -111,7 +111,7 @@ def test_values_per_agent_reach_their_agent() -> None:
     same = small.population("td3", "damper", SEEDS, torch.float64, False, HYPER, {"eta": [0.0] * 8})
     small.train(made, SEEDS, 10)
     small.train(same, SEEDS, 10)
-    differs = (made.state["actor"] != same.state["actor"]).any(1)
+    differs = (made.state()["actor"] != same.state()["actor"]).any(1)
     assert differs.tolist() == [False] + [True] * 7, "only agent 0 has η = 0 in both"
 
 
@@ -124,7 +124,7 @@ def test_what_lies_between_the_layers_stays_zero(method: str) -> None:
         (made.networks.critic_layout, ("critic", "critic_target")),
     ):
         for name in names:
-            rows = made.state[name].reshape(-1, layout.size)
+            rows = made.state()[name].reshape(-1, layout.size)
             gaps = rows.clone()
             for start, length in layout.spans:
                 gaps[:, start : start + length] = 0.0
@@ -143,12 +143,12 @@ FREEZING = [
 
 
 def spoil_parameters(made: Population, given: Any) -> Any:
-    made.state["actor"][MEMBER, 4] = float("nan")
+    made.state()["actor"][MEMBER, 4] = float("nan")
     return given
 
 
 def spoil_critic(made: Population, given: Any) -> Any:
-    made.state["critic"][MEMBER, 4] = float("inf")
+    made.state()["critic"][MEMBER, 4] = float("inf")
     return given
 
 
@@ -173,7 +173,7 @@ def run(case: tuple[str, bool, str], spoil: Any, backend: Backend) -> list[dict[
     for k in range(12):
         given = small.inputs(made, SEEDS, k)
         small.update(made, *(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True)
-        states.append({name: value.clone() for name, value in made.state.items()})
+        states.append({name: value.clone() for name, value in made.state().items()})
     return states
 
 
@@ -204,4 +204,4 @@ def test_everything_an_optimiser_changes_is_in_the_state() -> None:
     made = small.learner(small.settings("sac")).population
     for name, adam in made.optimisers.items():
         for part, tensor in adam.state().items():
-            assert made.state[f"{name}.{part}"] is tensor
+            assert made.state()[f"{name}.{part}"] is tensor

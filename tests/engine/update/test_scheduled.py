@@ -35,7 +35,7 @@ def values_seen(trainer: Trainer) -> list[tuple[float, list[float], list[float]]
 
         def spy(update: Any = update) -> None:
             population = learner.population
-            rate, eta = population.hparams["learning_rate"], population.settings["rule"]["eta"]
+            rate, eta = population.hparams["learning_rate"], population.method_kwargs["rule"]["eta"]
             done = int(learner.replay.steps_for_sampling) / trainer.settings.steps
             seen.append((1 - done, rate.tolist(), eta.tolist()))
             update()
@@ -93,12 +93,12 @@ def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
         for learner in (together, alone):
             learner.update()
             learner.replay.fill(learner.replay.stored + 5)
-    for name in together.population.state:
+    for name in together.population.state():
         for ours, theirs in zip(
             small.pieces(together.population, name, 0), small.pieces(alone.population, name, 0), strict=True
         ):
             assert (ours - theirs).norm() <= 1e-5 * theirs.norm(), name
-    assert not torch.equal(*together.population.state["actor"])
+    assert not torch.equal(*together.population.state()["actor"])
 
 
 def test_learning_while_environments_step_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +129,8 @@ def test_compiled_updates_see_the_values_of_now(monkeypatch: pytest.MonkeyPatch)
         for learner in (eager, traced):
             learner.update()
             learner.replay.fill(learner.replay.stored + 15)
-    for name, tensor in traced.population.state.items():
-        torch.testing.assert_close(tensor, eager.population.state[name], rtol=1e-9, atol=1e-12, msg=name)
+    for name, tensor in traced.population.state().items():
+        torch.testing.assert_close(tensor, eager.population.state()[name], rtol=1e-9, atol=1e-12, msg=name)
     torch._dynamo.reset()
 
 
@@ -146,8 +146,8 @@ def test_graphs_see_the_values_of_now(compile: bool) -> None:
         for learner in learners:
             learner.update()
             learner.replay.fill(learner.replay.stored + 5)
-    for name, tensor in learners[1].population.state.items():
-        torch.testing.assert_close(tensor, learners[0].population.state[name], rtol=1e-8, atol=1e-11, msg=name)
+    for name, tensor in learners[1].population.state().items():
+        torch.testing.assert_close(tensor, learners[0].population.state()[name], rtol=1e-8, atol=1e-11, msg=name)
 
 
 # --- records -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class Objectives:
 
     backbone: Any
     method: Method
-    settings: Mapping[str, dict[str, Any]]
+    method_kwargs: Mapping[str, dict[str, Any]]
     batch: Batch
     noise: NoiseDraws
     hparams: Mapping[str, Tensor]
@@ -39,7 +39,7 @@ class Objectives:
     def critic_smoothness(self, critic: Critic, policy: Policy) -> LossAndLogs:
         """The method's loss of the critics."""
         assert self.method.critic is not None
-        value = self.method.critic(critic, policy, self.batch, self.noise, **self.settings["critic"])
+        value = self.method.critic(critic, policy, self.batch, self.noise, **self.method_kwargs["critic"])
         return value, {"critic_loss": value}  # the name of the backbone's, which it is added to: the log has their sum
 
     def primary(self, policy: Policy, critic: Critic) -> LossAndLogs:
@@ -50,7 +50,7 @@ class Objectives:
     def auxiliary(self, policy: Policy) -> LossAndLogs:
         """The method's loss of the actor."""
         assert self.method.actor is not None
-        value = self.method.actor(policy, self.batch, self.noise, **self.settings["actor"])
+        value = self.method.actor(policy, self.batch, self.noise, **self.method_kwargs["actor"])
         return value, {"auxiliary_loss": value}
 
     def both(self, policy: Policy, critic: Critic) -> LossAndLogs:

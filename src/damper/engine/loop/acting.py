@@ -58,7 +58,7 @@ class Acting:
         learner, count = self.learner, self.learner.acted[:1]
         population, streams, shape = learner.population, learner.streams, (1, learner.spec.act_dim)
         if learner.obs_rms:
-            learner.obs_rms.update(self._obs, population.state["active"])
+            learner.obs_rms.update(self._obs, population.state()["active"])
         obs = learner.normalise(self._obs.unsqueeze(1))
         noise = {
             name: getattr(streams, noise.kind)(name, count, shape, learner.dtype)

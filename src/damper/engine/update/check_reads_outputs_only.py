@@ -23,7 +23,11 @@ CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "actio
 
 
 def check_reads_outputs_only(
-    backbone: str, method: Method, shape: Shape, hparams: Mapping[str, Tensor], settings: Mapping[str, dict[str, Any]]
+    backbone: str,
+    method: Method,
+    shape: Shape,
+    hparams: Mapping[str, Tensor],
+    method_kwargs: Mapping[str, dict[str, Any]],
 ) -> None:
     """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
@@ -34,21 +38,21 @@ def check_reads_outputs_only(
         method: whose losses are tried.
         shape: of the networks that will be trained; their hidden layers do not matter here.
         hparams: as ``Population`` takes them; the first agent's are used.
-        settings: likewise.
+        method_kwargs: likewise.
     """
     claims = {network: _claim(loss) for network, loss in (("critic", method.critic), ("actor", method.actor))}
     if not any(claims.values()):
         return
-    method_kwargs = {part: {name: _first(value) for name, value in values.items()} for part, values in settings.items()}
+    kwargs = {part: {name: _first(value) for name, value in own.items()} for part, own in method_kwargs.items()}
     small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
     numbers = {name: _first(value) for name, value in hparams.items()}
     streams = Streams([0])
     networks = AgentNetworks(backbone, method, small, streams, torch.float64)
     shared, autograd = SharedForwardBackend(networks), AutogradBackend(networks)
     agent = Population(
-        backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, settings=method_kwargs
+        backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, method_kwargs=kwargs
     )
-    objectives = Objectives(agent.backbone, method, method_kwargs, *_draw_batch(agent, streams), agent.hparams)
+    objectives = Objectives(agent.backbone, method, kwargs, *_draw_batch(agent, streams), agent.hparams)
     for network, claim in claims.items():
         if claim is None:
             continue

@@ -57,7 +57,7 @@ class Learner:
             method=self.method,
             gradient_backend=backend,
             hparams=hparams,
-            settings=method_kwargs,
+            method_kwargs=method_kwargs,
             automatic_entropy=automatic,
         )
         capacity = min(settings.buffer_size, settings.steps)
@@ -96,11 +96,11 @@ class Learner:
         ``changed`` are the tensors that it changes, the population's if nothing is given.
         """
         graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
-        return Graphed(function, changed or (lambda: self.population.state)) if graph else function
+        return Graphed(function, changed or self.population.state) if graph else function
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that acting or learning changes, except the replay's rows."""
-        return {**self.population.state, **self.acting_state()}
+        return {**self.population.state(), **self.acting_state()}
 
     def acting_state(self) -> dict[str, Tensor]:
         """Every tensor that acting changes."""
@@ -153,7 +153,7 @@ class Learner:
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise for the next update."""
-        count = self.population.state["updates"]
+        count = self.population.state()["updates"]
         size, previous = self.settings.batch_size, self.method.previous_obs
         batch = self.replay.sample(self.streams, count, size, previous)
         if self.obs_rms:

@@ -28,8 +28,8 @@ from damper.rules import apply_reported, apply_rows, combine_reported, find, has
 class Population:
     """The parameters of P agents and the functions that change them.
 
-    ``state`` holds every tensor a checkpoint needs, by name; all updates are in place. ``diagnostics`` are the sums
-    behind the log; timings switch them off, before the first update that is compiled.
+    All updates are in place. ``diagnostics`` are the sums behind the log; timings switch them off, before the first
+    update that is compiled.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Population:
         method: Method,
         gradient_backend: GradientBackend,
         hparams: Mapping[str, Tensor],
-        settings: Mapping[str, dict[str, Any]],
+        method_kwargs: Mapping[str, dict[str, Any]],
         automatic_entropy: bool = False,
     ) -> None:
         """Fresh optimisers and diagnostics for networks that were just made.
@@ -50,22 +50,22 @@ class Population:
             gradient_backend: computes the gradients of its ``networks``, which are the population's. Where it is not
                 traceable, rule and Adam go agent by agent on a CPU, with fewer passes through memory.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
-            settings: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
+            method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
             automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
         """
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
-        self.settings, self.automatic_entropy = settings, automatic_entropy
+        self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
         self.agents, self.device, self.dtype = self.networks.agents, self.networks.device, self.networks.dtype
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._agent_by_agent = not gradient_backend.traceable and self.device.type == "cpu"
-        self.state: dict[str, Tensor] = {**self.networks.parameters}
+        self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
         self.noise_kinds = {**self.backbone.NOISE, **method.noise}
 
     def _initialise(self) -> None:
-        state = self.state
+        state = self._state
         self.optimisers = {name: Adam.like(state[name], self._agent_by_agent) for name in ("actor", "critic")}
         if self.automatic_entropy:
             state["log_ent_coef"] = self.hparams["ent_coef"].log().unsqueeze(1)
@@ -80,12 +80,16 @@ class Population:
         self._rule_state = self._initial_rule_state()
         state |= {f"memory.{i}": value for i, value in enumerate(_state_tensors(self._rule_state))}
 
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that an update changes, by its name in a checkpoint."""
+        return self._state
+
     def _initial_rule_state(self) -> Any:
         """The rule's state before its first step, in the rule's own form; None for a rule without one."""
         if not (self.method.rule and has_memory(self.method.rule)):
             return None
-        zeros = torch.zeros_like(self.state["actor"])
-        _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.settings["rule"])
+        zeros = torch.zeros_like(self._state["actor"])
+        _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.method_kwargs["rule"])
         fresh = [tensor.clone() for tensor in _state_tensors(report.state)]
         return fresh[0] if isinstance(report.state, Tensor) else type(report.state)(*fresh)
 
@@ -100,7 +104,7 @@ class Population:
     def _current_hparams(self) -> dict[str, Tensor]:
         if not self.automatic_entropy:
             return self.hparams
-        return {**self.hparams, "ent_coef": self.state["log_ent_coef"].squeeze(1).exp()}
+        return {**self.hparams, "ent_coef": self._state["log_ent_coef"].squeeze(1).exp()}
 
     # --- the update ---------------------------------------------------------------------------------------------
 
@@ -134,7 +138,7 @@ class Population:
 
     def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool, targets: bool = True) -> None:
         """The critics' optimiser step, and what moves with it."""
-        self.state["updates"] += 1
+        self._state["updates"] += 1
         self._step("critic", gradient)
         self.diagnostics.add_critic(logs)
         if targets and with_actor:
@@ -152,23 +156,23 @@ class Population:
         return logs["log_prob"] if self.automatic_entropy else None
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
-        return Objectives(self.backbone, self.method, self.settings, batch, noise, self._current_hparams())
+        return Objectives(self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams())
 
     def _update_actor_average(self) -> None:
         """ASAP's average of the actors moves at every update."""
-        if "actor_average" in self.state:
+        if "actor_average" in self._state:
             self._polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
 
     def _polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
-        polyak(self.state[copy], self.state[name], rate, self.state["active"])
+        polyak(self._state[copy], self._state[name], rate, self._state["active"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
         """The rule's gradient; its state moves on in place."""
         assert self.rule is not None
-        (g_R, g_T), settings = gradients, self.settings["rule"]
-        quick = apply_rows(self.rule, g_R, g_T, **settings) if self._agent_by_agent else None
+        (g_R, g_T), kwargs = gradients, self.method_kwargs["rule"]
+        quick = apply_rows(self.rule, g_R, g_T, **kwargs) if self._agent_by_agent else None
         rule_state = self._rule_state
-        combined, report = quick or apply_reported(self.rule, g_R, g_T, rule_state, rule_state is not None, **settings)
+        combined, report = quick or apply_reported(self.rule, g_R, g_T, rule_state, rule_state is not None, **kwargs)
         for old, new in zip(_state_tensors(rule_state), _state_tensors(report.state), strict=True):
             old.copy_(new)
         logs |= {name: getattr(report, name) for name in RULE}
@@ -179,7 +183,7 @@ class Population:
 
         Its squares must be finite too: an infinite second moment would hold the agent still without a word.
         """
-        state = self.state
+        state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
         newly = ~state["active"] & (state["frozen_at"] < 0)
         state["frozen_at"].copy_(torch.where(newly, state["updates"], state["frozen_at"]))
