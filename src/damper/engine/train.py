@@ -64,8 +64,9 @@ def train(
             population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
             ``progress_remaining`` as Stable-Baselines3's, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
             every agent so often and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
-            ``backend="auto"`` and ``compile="auto"``, the defaults: a GPU where there is one; there, EnvPool for the
-            paper's tasks that it has, and compiled updates where the run is long enough to win back the compile time.
+            ``backend="auto"`` and ``compile="auto"``, the defaults: a GPU where there is one; there, EnvPool for those
+            of ``damper.tasks.TASKS`` that it has, and compiled updates where the run is long enough to win back the
+            compile time.
     """
     called = as_callbacks(callbacks)
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)

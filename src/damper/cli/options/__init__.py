@@ -150,7 +150,7 @@ def default(words: str, **more: Any) -> Any:
 
 
 Backend = Literal["gymnasium", "envpool"] | None
-BACKEND = "envpool on a GPU for the paper's tasks, else gymnasium"
+BACKEND = "envpool on a GPU for tasks with a short name, else gymnasium"
 ENVS: dict[str, Any] = {"aliases": ("--envs",)}  # its old name
 PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
 Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
