@@ -95,7 +95,7 @@ def test_a_member_equals_itself_alone(name, backbone, dtype, tolerance):
     for key in (*TRAINED, "actor_average"):
         if key in alone.state():
             layout = alone.networks.actor_layout if key.startswith("actor") else alone.networks.critic_layout
-            pair = (agents.state()[key].reshape(agents.agents, -1, layout.size) for agents in (together, alone))
+            pair = (agents.state()[key].reshape(agents.n_agents, -1, layout.size) for agents in (together, alone))
             ours, theirs = (layout.unflatten(rows[member]) for rows, member in zip(pair, (1, 0), strict=True))
             for layer, tensors in theirs.items():
                 for a, b in zip(ours[layer], tensors, strict=True):

@@ -19,7 +19,7 @@ from torch import Tensor
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense
-from damper.engine.networks.agents import ALIGNMENT
+from damper.engine.networks.agent_networks import ALIGNMENT
 from damper.engine.networks.layout import Layout, weight_list
 from tests.engine import layers
 

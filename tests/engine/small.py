@@ -12,7 +12,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.envs import spec_of
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.networks.layout import weight_list
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
@@ -138,7 +138,7 @@ def learner(made: Settings, rows: int = 60, device: str = "cpu") -> Learner:
     streams = Streams([agent["seed"] for agent in made.agents()], device)
     width = learner.replay.rows.shape[-1] - 2
     for k in range(rows):
-        first = torch.full((learner.agents, 2), float(k % 10 == 0), device=device)
+        first = torch.full((learner.n_agents, 2), float(k % 10 == 0), device=device)
         first[:, 0] = float(k % 10 == 9)
         learner.replay.add(torch.cat((streams.normal("stored", k, (width,)), first), 1).cpu())
     return learner

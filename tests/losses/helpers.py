@@ -11,7 +11,7 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
@@ -152,7 +152,7 @@ def actor_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str
 
 def critic_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.networks.bound_critic(agents.networks.critic_layout.unflatten(row.reshape(2 * agents.agents, -1)))
+    critic = agents.networks.bound_critic(agents.networks.critic_layout.unflatten(row.reshape(2 * agents.n_agents, -1)))
     return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.method_kwargs["critic"])
 
 

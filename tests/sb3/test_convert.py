@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from damper.activations import ACTIVATIONS, known_modules
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.errors import DamperError

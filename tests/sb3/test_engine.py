@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update

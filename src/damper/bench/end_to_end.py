@@ -41,7 +41,7 @@ def end_to_end(
     backbones: Sequence[str],
     methods: Sequence[str],
     tasks: Sequence[str],
-    agents: int,
+    n_agents: int,
     steps: int,
     env_threads: int | None = None,
 ) -> Measurement:
@@ -59,7 +59,7 @@ def end_to_end(
                 task,
                 backbone,
                 method,
-                range(agents),
+                range(n_agents),
                 10 * BEGUN,
                 "authors",
                 batch_size=how.batch_size,
@@ -74,7 +74,7 @@ def end_to_end(
             )
             row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper(), "method": method}
             rows.append(
-                {**row, "agents": agents, "steps/s": speed(settings, data, steps), **shares(settings, data, steps)}
+                {**row, "agents": n_agents, "steps/s": speed(settings, data, steps), **shares(settings, data, steps)}
             )
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
 

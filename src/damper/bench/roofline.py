@@ -35,15 +35,15 @@ def roofline(
     torch.backends.cuda.matmul.allow_tf32 = how.tf32
     rate, bandwidth = matrix_rate(plan), copy_rate(plan)
     for backbone in backbones:
-        for agents in sizes:
-            learners = {m: make_learner(data, backbone, m, how, agents) for m in methods}
+        for n_agents in sizes:
+            learners = {m: make_learner(data, backbone, m, how, n_agents) for m in methods}
             counted = {m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()}
             workloads = {m: paper_update(learner) for m, learner in learners.items()}
             measured = time_interleaved(workloads, plan, WARM_UP)
             for method, (flops, moved) in counted.items():
                 times = {"ms by operations": 1e3 * flops / rate, "ms by bytes": 1e3 * moved / bandwidth}
                 ms, limit = measured.median_ms(method), max(times.values())
-                row = {"backbone": backbone.upper(), "method": method, "agents": agents, "ms": ms, **times}
+                row = {"backbone": backbone.upper(), "method": method, "agents": n_agents, "ms": ms, **times}
                 base = counted[methods[0]][0]
                 row |= {"× limit": ms / limit, "Mflop": flops / 1e6, "operations × first": flops / base}
                 rows.append({**row, "MB": moved / 1e6})

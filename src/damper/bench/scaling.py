@@ -31,30 +31,30 @@ def scaling(
     """Time populations of each size; the plan's iterations are for one agent, on a CPU larger populations do fewer."""
     rows = []
     for backbone in backbones:
-        for agents in sizes:
-            fewer = max(1, plan.iterations // agents) if how.device == "cpu" else plan.iterations
-            rows += _size(data, how, backbone, methods, agents, replace(plan, iterations=fewer))
+        for n_agents in sizes:
+            fewer = max(1, plan.iterations // n_agents) if how.device == "cpu" else plan.iterations
+            rows += _size(data, how, backbone, methods, n_agents, replace(plan, iterations=fewer))
     record = how.record() | plan.record()
     return Measurement("scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record)
 
 
 def _size(
-    data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str], agents: int, plan: Plan
+    data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str], n_agents: int, plan: Plan
 ) -> list[dict[str, object]]:
     cuda = how.device.startswith("cuda")
     gc.collect()
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    learners = {method: make_learner(data, backbone, method, how, agents) for method in methods}
+    learners = {method: make_learner(data, backbone, method, how, n_agents) for method in methods}
     workloads = {method: whole_update(learner) for method, learner in learners.items()}
     times = time_interleaved(workloads, plan, WARM_UP)
     peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
     rows = []
     for method, learner in learners.items():
         ms = times.median_ms(method)
-        row: dict[str, object] = {"backbone": backbone.upper(), "method": method, "agents": agents, "ms": ms}
-        row |= {"µs per agent": 1e3 * ms / agents, "× first": times.ratio(method, methods[0])}
+        row: dict[str, object] = {"backbone": backbone.upper(), "method": method, "agents": n_agents, "ms": ms}
+        row |= {"µs per agent": 1e3 * ms / n_agents, "× first": times.ratio(method, methods[0])}
         rows.append({**row, "state MiB": _state_bytes(learner) / 2**20, "peak MiB": peak})
     return rows
 

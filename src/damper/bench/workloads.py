@@ -76,7 +76,7 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
 
 
 def make_learner(
-    data: Transitions, backbone: str, method: str, how: ExecutionMode, agents: int = 1, **settings: Any
+    data: Transitions, backbone: str, method: str, how: ExecutionMode, n_agents: int = 1, **settings: Any
 ) -> Learner:
     """Fresh agents with the paper's networks and the method's published settings; the replay holds ``data``."""
     torch.backends.cuda.matmul.allow_tf32 = how.tf32
@@ -86,7 +86,7 @@ def make_learner(
         data.env,
         backbone,
         method,
-        range(agents),
+        range(n_agents),
         len(data.rows),
         "authors",
         batch_size=how.batch_size,

@@ -16,7 +16,7 @@ from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.objectives import Logs, Objectives, add_logs
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agents import Shape
+from damper.engine.networks.agent_networks import Shape
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting

@@ -23,7 +23,7 @@ from triton.runtime.jit import create_function_from_signature
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense, triton_layers
-from damper.engine.networks.agents import Shape, layouts
+from damper.engine.networks.agent_networks import Shape, layouts
 from damper.methods import find_method
 from tests.engine import kernel_cases
 

@@ -131,7 +131,7 @@ def test_envpool_goes_on_with_fresh_episodes_and_says_so(tmp_path: Path) -> None
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stopped(tmp_path / "run")
-    monkeypatch.setattr("damper.engine.networks.agents.ALIGNMENT", 64)
+    monkeypatch.setattr("damper.engine.networks.agent_networks.ALIGNMENT", 64)
     with pytest.raises(DamperError, match="must be of this version of damper, but its actor does not fit"):
         Trainer(made, tmp_path / "run")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from damper.activations import ACTIVATIONS
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks import stacked as nets
-from damper.engine.networks.agents import Shape, layouts
+from damper.engine.networks.agent_networks import Shape, layouts
 from damper.engine.networks.layout import Layout, trunk_layers, weight_list, weights_from_list
 from damper.engine.networks.stacked import StackedActor, StackedCritic
 from damper.errors import DamperError

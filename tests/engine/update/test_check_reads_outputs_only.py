@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from damper.engine.networks.agents import Shape
+from damper.engine.networks.agent_networks import Shape
 from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.errors import DamperError
 from damper.interface import Loss

@@ -199,7 +199,7 @@ def test_the_action_graph_acts_as_the_function_does(backbone: str) -> None:
         np.testing.assert_allclose(action, without.act(OBS)[1], atol=1e-5)
         assert previous is None or (action != previous).any(), "exploration differs from step to step"
         previous = action
-    assert graphed.acted.tolist() == eager.acted.tolist() == [24] * graphed.agents
+    assert graphed.acted.tolist() == eager.acted.tolist() == [24] * graphed.n_agents
 
 
 @pytest.mark.gpu

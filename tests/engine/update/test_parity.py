@@ -11,7 +11,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update

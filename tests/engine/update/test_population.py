@@ -11,7 +11,7 @@ import torch
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agents import AgentNetworks
+from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.methods import METHODS

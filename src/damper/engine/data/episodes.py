@@ -30,12 +30,12 @@ class Episodes:
     looked at by itself.
     """
 
-    def __init__(self, agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+    def __init__(self, n_agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
         """All at their first step."""
         self.low, self.high = low, high
-        self._began, self._steps = np.zeros(agents, np.int64), 0
-        self._actions = np.zeros((INITIAL_STEPS, agents, low.size), np.float32)
-        self._rewards = np.zeros((INITIAL_STEPS, agents), np.float32)
+        self._began, self._steps = np.zeros(n_agents, np.int64), 0
+        self._actions = np.zeros((INITIAL_STEPS, n_agents, low.size), np.float32)
+        self._rewards = np.zeros((INITIAL_STEPS, n_agents), np.float32)
 
     @property
     def first(self) -> NDArray[np.bool_]:

@@ -47,11 +47,11 @@ class Normaliser(NamedTuple):
 class RunningMeanStd:
     """Mean and variance of each agent's observations so far, ``[P, d]`` in float64; all in place, nothing read."""
 
-    def __init__(self, agents: int, obs_dim: int, device: torch.device) -> None:
+    def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
         """As SB3's class of this name begins: mean 0, variance 1, and next to no weight."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
-        self.mean, self.var = torch.zeros(agents, obs_dim, **exact), torch.ones(agents, obs_dim, **exact)
-        self.count = torch.full((agents, 1), FIRST_COUNT, **exact)
+        self.mean, self.var = torch.zeros(n_agents, obs_dim, **exact), torch.ones(n_agents, obs_dim, **exact)
+        self.count = torch.full((n_agents, 1), FIRST_COUNT, **exact)
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that ``update`` changes, by name."""

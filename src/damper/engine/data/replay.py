@@ -23,18 +23,18 @@ class Replay:
     """Transitions of P agents in lockstep; every stored pair is one that its environment made."""
 
     def __init__(
-        self, capacity: int, agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
+        self, capacity: int, n_agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Allocated once, at full size."""
-        self.capacity, self.agents, self.obs_dim, self.act_dim = capacity, agents, obs_dim, act_dim
-        self.rows = torch.zeros(capacity, agents, self.width(obs_dim, act_dim), device=device, dtype=dtype)
+        self.capacity, self.n_agents, self.obs_dim, self.act_dim = capacity, n_agents, obs_dim, act_dim
+        self.rows = torch.zeros(capacity, n_agents, self.width(obs_dim, act_dim), device=device, dtype=dtype)
         # How many steps were ever stored: on the host for bookkeeping, on the device for sampling inside a graph.
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
         # What sampling draws from: the steps stored and, after `count_next_step`, the one under way.
         self.steps_counted = 0
         self.steps_for_sampling = torch.zeros_like(self.stored_on_device)
-        self._agent = torch.arange(agents, device=device).unsqueeze(1)
+        self._agent = torch.arange(n_agents, device=device).unsqueeze(1)
         self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
         self._store: Callable[[], None] = self._write
 
@@ -121,6 +121,6 @@ class Replay:
         return Batch(obs, action, reward, next_obs, terminated, before)
 
     def _take(self, index: Tensor) -> Tensor:
-        flat = (index * self.agents + self._agent).flatten()
+        flat = (index * self.n_agents + self._agent).flatten()
         taken: Tensor = self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)
         return taken

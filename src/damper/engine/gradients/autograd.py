@@ -10,7 +10,7 @@ from torch import Tensor
 
 from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.objectives import Logs, LossAndLogs, Objectives, add_losses
-from damper.engine.networks.agents import AgentNetworks
+from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.networks.layout import Layout, Weights, weight_list, weights_from_list
 
 Network = TypeVar("Network")
@@ -48,7 +48,7 @@ class AutogradBackend:
         networks = self.networks
         flat_params = networks.twins("critic")
         (gradient,), logs = autograd_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
-        return CriticGradient(gradient.view(networks.agents, -1), logs)
+        return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
         """See ``GradientBackend``; nothing is saved here."""

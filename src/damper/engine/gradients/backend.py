@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from damper.engine.gradients.objectives import Logs, Objectives
-from damper.engine.networks.agents import AgentNetworks
+from damper.engine.networks.agent_networks import AgentNetworks
 
 
 class CriticGradient(NamedTuple):

@@ -30,7 +30,7 @@ from damper.engine.gradients.precomputed import (
 from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import dense
 from damper.engine.networks.action_gradients import by_agent, repeat_action
-from damper.engine.networks.agents import AgentNetworks
+from damper.engine.networks.agent_networks import AgentNetworks
 
 ActorLoss = Callable[..., LossAndLogs]  # of a policy and a critic
 
@@ -62,10 +62,10 @@ class SharedForwardBackend:
         inputs: list[tuple[Any, ...]] = []
         loss(InputCollector(inputs, _two_values))
         tape = _critic_tape(networks, "critic", inputs)
-        values = tape.output.view(networks.agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
+        values = tape.output.view(networks.n_agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
         cotangents, logs = output_gradients(lambda outputs: loss(PrecomputedOutputs(outputs)), values)
         by_critic = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
-        gradient = by_critic.view(networks.agents, -1)
+        gradient = by_critic.view(networks.n_agents, -1)
         if method.separate_critic_pass and not without_smoothness:
             other = self.critic_smoothness(objectives)
             gradient, logs = gradient + other.gradient, add_logs(logs, other.logs)
@@ -76,7 +76,7 @@ class SharedForwardBackend:
 
         def values(obs: Tensor, action: Tensor) -> Tensor:
             output = _critic_tape(networks, "critic_target", [(obs, action)], keep=False).output
-            return output.view(networks.agents, 2, -1)
+            return output.view(networks.n_agents, 2, -1)
 
         if networks.target_policy == "actor":
             actor = _ActorPass(networks, objectives)
@@ -97,7 +97,7 @@ class SharedForwardBackend:
 
         flat_params = networks.twins("critic")
         (gradient,), logs = func_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
-        return CriticGradient(gradient.view(networks.agents, -1), logs)
+        return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def _by_action_gradients(self, objectives: Objectives) -> CriticGradient:
         """Of a loss that reads the critics' action gradients and curvatures only: their derivatives are written out."""
@@ -121,7 +121,7 @@ class SharedForwardBackend:
         outputs = [part for tape in tapes for part in (tape.gradient, tape.curvature)]
         cotangents, logs = output_gradients(loss, outputs)
         gradients = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
-        return CriticGradient(functools.reduce(torch.add, gradients).view(networks.agents, -1), logs)
+        return CriticGradient(functools.reduce(torch.add, gradients).view(networks.n_agents, -1), logs)
 
     # --- actors -------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class SharedForwardBackend:
 
     def _both_critics(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         tape = _critic_tape(self.networks, "critic", [(obs, action)])
-        shape = (self.networks.agents, 2, obs.shape[1], -1)
+        shape = (self.networks.n_agents, 2, obs.shape[1], -1)
         return tape.output.view(shape).squeeze(-1), tape.input_gradients().view(shape)[..., obs.shape[-1] :]
 
     def _first_critic(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

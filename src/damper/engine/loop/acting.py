@@ -21,9 +21,9 @@ class Acting:
         """Allocate its buffers."""
         self.learner = learner
         spec, like = learner.spec, {"device": learner.device, "dtype": learner.dtype}
-        self._obs = torch.zeros(learner.agents, spec.obs_dim, **like)
+        self._obs = torch.zeros(learner.n_agents, spec.obs_dim, **like)
         self._low, self._high = (torch.as_tensor(bound, **like) for bound in (spec.low, spec.high))
-        self._download = Download((3, learner.agents, spec.act_dim), **like)
+        self._download = Download((3, learner.n_agents, spec.act_dim), **like)
         self._upload = Upload(self._obs.shape, **like, done_event=self._download.done_event)
         choose = learner.compiled(self._choose)
 

@@ -35,7 +35,7 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     """Means per agent over one episode on each seed: return, length, sm and change, without exploration."""
     settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
     seeds = selection_seeds(settings.eval_episodes)
-    where = settings.env, seeds * learner.agents, settings.backend, settings.env_threads
+    where = settings.env, seeds * learner.n_agents, settings.backend, settings.env_threads
     episodes, _ = rollout(partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs)
     stats = [
         EpisodeStats(
@@ -43,13 +43,13 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
         )
         for place, one in enumerate(episodes)
     ]
-    return episode_means(stats, learner.agents)
+    return episode_means(stats, learner.n_agents)
 
 
 @torch.no_grad()
 def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
     """Actions ``[P·E, A]`` for observations ``[P·E, d]``, an agent's episodes side by side."""
-    inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.agents, -1))
+    inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.n_agents, -1))
     chosen = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
     actions: NDArray[np.float32] = unscale_action(
         chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high

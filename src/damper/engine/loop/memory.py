@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from damper.agents import BACKBONES
+from damper.backbones import BACKBONES
 from damper.engine.data.replay import Replay
-from damper.engine.networks.agents import Shape, layouts
+from damper.engine.networks.agent_networks import Shape, layouts
 from damper.engine.run.provenance import memory_available
 from damper.engine.settings import Settings
 from damper.errors import DamperError
@@ -23,9 +23,9 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
     needed = needed_memory(settings, obs_dim, act_dim, PEAK_FACTOR if device.type == "cuda" else 1.0)
     available = memory_available(device)
     if available is not None and needed > 0.95 * available:
-        agents = len(settings.agents())
+        n_agents = len(settings.agents())
         raise DamperError(
-            f"buffer_size={settings.buffer_size} with {agents} agents needs at least {needed / 2**30:.1f} GiB on "
+            f"buffer_size={settings.buffer_size} with {n_agents} agents needs at least {needed / 2**30:.1f} GiB on "
             f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
         )
 

@@ -65,7 +65,7 @@ class Trainer:
         settings = self.settings
         self.learner = Learner(settings, self.spec)
         self.acting = Acting(self.learner)
-        self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
+        self.episodes = Episodes(self.learner.n_agents, self.spec.low, self.spec.high)
         self.recent: list[EpisodeStats] = []
         # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
@@ -82,7 +82,7 @@ class Trainer:
         self.run.update_manifest(env_spec=to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
-        begun = (out, self.learner.agents, self.step, settings.steps)
+        begun = (out, self.learner.n_agents, self.step, settings.steps)
         LOG.info("%s: %d agents train from step %d to %d", *begun)
         self._logged_frozen: set[int] = set()
 
@@ -270,7 +270,7 @@ class Trainer:
         obs = self.pool.restore(host["pool"])
         exact = self.pool.exact_resume
         if not exact:
-            self.episodes = Episodes(self.learner.agents, self.spec.low, self.spec.high)
+            self.episodes = Episodes(self.learner.n_agents, self.spec.low, self.spec.high)
         event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
         manifest = self.run.manifest
         if source() != manifest.get("source"):
@@ -300,11 +300,13 @@ class Trainer:
         speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
-        line |= episode_means(self.recent, self.learner.agents) | diagnostic_means(self.learner.population.diagnostics)
+        line |= episode_means(self.recent, self.learner.n_agents) | diagnostic_means(
+            self.learner.population.diagnostics
+        )
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._frozen_at()
         if frozen := self.callbacks.frozen:
-            line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.agents)]
+            line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.n_agents)]
         self.recent = []
         self.log.write(line)
         self._log_to_python(line)
@@ -317,7 +319,7 @@ class Trainer:
 
     def _log_to_python(self, line: dict[str, Any]) -> None:
         """A metrics line for Python's logging; agents that were frozen since the last one."""
-        path, mean_return = self.run.path, group_mean(line["return"], range(self.learner.agents))
+        path, mean_return = self.run.path, group_mean(line["return"], range(self.learner.n_agents))
         progress = (path, self.step, self.settings.steps, line["steps_per_second"])
         words = "none yet" if mean_return is None else f"{mean_return:.1f}"
         LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *progress, words)

@@ -54,9 +54,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def episode_means(episodes: list[EpisodeStats], agents: int) -> dict[str, list[float | None]]:
+def episode_means(episodes: list[EpisodeStats], n_agents: int) -> dict[str, list[float | None]]:
     """Means per agent over the episodes of an interval; None where an agent finished none."""
-    table: list[list[EpisodeStats]] = [[] for _ in range(agents)]
+    table: list[list[EpisodeStats]] = [[] for _ in range(n_agents)]
     for episode in episodes:
         table[episode.agent].append(episode)
     columns = {name: i + 1 for i, name in enumerate(EPISODE_VALUES)}

@@ -12,7 +12,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.objectives import Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.interface import Batch, Loss

@@ -30,10 +30,10 @@ class Diagnostics:
         counts: ``[2]``: critic steps and actor steps that were added.
     """
 
-    def __init__(self, method: Method, agents: int, device: torch.device) -> None:
+    def __init__(self, method: Method, n_agents: int, device: torch.device) -> None:
         """All zero."""
         rows = len((*CRITIC, *ACTOR, *AUXILIARY, *RULE))
-        self.sums = torch.zeros(rows, agents, dtype=torch.float64, device=device)
+        self.sums = torch.zeros(rows, n_agents, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.float64, device=device)
         self.actor_names = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
         self.enabled = True

@@ -18,7 +18,7 @@ from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.kernels import dense
-from damper.engine.networks.agents import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.settings import PER_AGENT, Settings
 from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
 from damper.engine.update.population import Population
@@ -39,7 +39,7 @@ class Learner:
             torch.cuda.set_device(self.device)  # streams, events and graphs are the current device's
         self.method = method or find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
-        self.agents = len(self.streams.seeds)
+        self.n_agents = len(self.streams.seeds)
         shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
         columns = settings.scheduled()
         self.scheduled = Scheduled(columns, self.device, self.dtype) if columns else None
@@ -61,11 +61,11 @@ class Learner:
             automatic_entropy=automatic,
         )
         capacity = min(settings.buffer_size, settings.steps)
-        self.replay = Replay(capacity, self.agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
+        self.replay = Replay(capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
-        self.obs_rms = RunningMeanStd(self.agents, spec.obs_dim, self.device) if settings.norm_obs else None
+        self.obs_rms = RunningMeanStd(self.n_agents, spec.obs_dim, self.device) if settings.norm_obs else None
         self.updates = 0
-        self.acted = torch.zeros(self.agents, dtype=torch.int64, device=self.device)  # steps of each
+        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=self.device)  # steps of each
         self._prepare()
 
     def _prepare(self) -> None:

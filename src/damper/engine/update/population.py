@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.agents import BACKBONES, sac
+from damper.backbones import BACKBONES, sac
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import Logs, Objectives
@@ -57,7 +57,7 @@ class Population:
         self.rule = find(method.rule) if method.rule else None
         self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
-        self.agents, self.device, self.dtype = self.networks.agents, self.networks.device, self.networks.dtype
+        self.n_agents, self.device, self.dtype = self.networks.n_agents, self.networks.device, self.networks.dtype
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._agent_by_agent = not gradient_backend.traceable and self.device.type == "cpu"
         self._state: dict[str, Tensor] = {**self.networks.parameters}
@@ -72,10 +72,10 @@ class Population:
             self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"], self._agent_by_agent)
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
-        state["active"] = torch.ones(self.agents, dtype=torch.bool, device=self.device)
-        state["frozen_at"] = torch.full((self.agents,), -1, dtype=torch.int64, device=self.device)
+        state["active"] = torch.ones(self.n_agents, dtype=torch.bool, device=self.device)
+        state["frozen_at"] = torch.full((self.n_agents,), -1, dtype=torch.int64, device=self.device)
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.diagnostics = Diagnostics(self.method, self.agents, self.device)
+        self.diagnostics = Diagnostics(self.method, self.n_agents, self.device)
         state |= self.diagnostics.state()
         self._rule_state = self._initial_rule_state()
         state |= {f"memory.{i}": value for i, value in enumerate(_state_tensors(self._rule_state))}

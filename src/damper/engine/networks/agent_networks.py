@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from damper.agents import BACKBONES
+from damper.backbones import BACKBONES
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.layout import Layout, Weights, trunk_layers
 from damper.engine.networks.stacked import StackedActor, StackedCritic
@@ -36,7 +36,7 @@ class AgentNetworks:
 
     def __init__(self, backbone: str, method: Method, shape: Shape, streams: Streams, dtype: torch.dtype) -> None:
         """Fresh networks, one agent per seed of ``streams``."""
-        self.shape, self.agents = shape, len(streams.seeds)
+        self.shape, self.n_agents = shape, len(streams.seeds)
         self.device, self.dtype = streams.device, dtype
         self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
         actor = self.actor_layout.init_params(streams, "actor", dtype)
@@ -73,7 +73,7 @@ class AgentNetworks:
 
     def twins(self, name: str) -> Tensor:
         """The named critics' parameters, ``[2P, n]``: rows 2j and 2j+1 belong to agent j."""
-        return self.parameters[name].view(2 * self.agents, -1)
+        return self.parameters[name].view(2 * self.n_agents, -1)
 
 
 def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout]:
