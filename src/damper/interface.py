@@ -69,7 +69,7 @@ class Critic(Protocol):
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2`` at ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
 
-        An action of ``[..., 2, B, A]`` gives each critic its own copy to be differentiated by.
+        An action of ``[..., 2, B, A]`` gives each critic its own copy, to be differentiated with respect to it.
         """
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Critic(Protocol):
 
 
 class CriticWithActionGradients(Critic, Protocol):
-    """Twin critics that also tell their derivatives by the action, as one that knows its layers can.
+    """Twin critics that also tell their derivatives with respect to the action, as those that know their layers can.
 
     Optional: a loss asks for them by ``losses.pave.action_gradients``, which differentiates the values of any other.
     """
@@ -87,7 +87,8 @@ class CriticWithActionGradients(Critic, Protocol):
     ) -> tuple[list[Tensor], Tensor]:
         """``∇ₐQ_j(s, a)`` at each observation, ``[..., 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[..., 2, B]``.
 
-        The action and the direction v are the same ``[..., B, A]`` for all. Differentiable once, by the parameters.
+        The action and the direction v are the same ``[..., B, A]`` for all. Differentiable once, with respect to the
+        parameters.
         """
 
 
@@ -119,8 +120,8 @@ class Loss:
         previous_obs: whether ``batch.previous_obs`` must be filled.
         prediction: whether the actor needs a second head and its Polyak average.
         reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
-            derivative by an input, no output as an input. Such losses share forward passes where the update is
-            compiled; the claim is then tried on a small agent, before anything is compiled.
+            derivative with respect to an input, no output as an input. Such losses share forward passes where the
+            update is compiled; the claim is then tried on a small agent, before anything is compiled.
         reads_action_gradients_only: the same of a loss on the critic that reads nothing of it but
             ``losses.pave.action_gradients`` at inputs made of batch and noise: where the update is compiled, these are
             differentiated without autograd.

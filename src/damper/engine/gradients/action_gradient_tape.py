@@ -1,4 +1,4 @@
-"""A critic's gradient by the action as a tape: a loss of ``∇ₐQ`` can be differentiated by the critic's parameters.
+"""A critic's gradient with respect to the action, ``∇ₐQ``, as a tape: a loss of it goes back to the parameters.
 
 ``networks.action_gradients`` and its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a
 dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
@@ -33,7 +33,7 @@ class ActionGradientTape:
     """
 
     def __init__(self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
-        """Run the critics forwards, their tangents beside them, and the gradients by the hidden units backwards.
+        """Run the critics forwards with their tangents, and the gradients with respect to hidden units backwards.
 
         Args:
             layout: their layers.
@@ -83,7 +83,7 @@ class ActionGradientTape:
         return self._second_derivative(i)[:, : self.B] * self.above[i][:, self.R :].square()
 
     def gradients(self, gradient_bar: Tensor, curvature_bar: Tensor) -> Tensor:
-        """Rows ``[M, n]`` for a loss's derivatives by ``gradient`` and by ``curvature``.
+        """Rows ``[M, n]`` for a loss's derivatives with respect to ``gradient`` and ``curvature``.
 
         Every layer's weights take part in three sweeps: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
         biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.

@@ -38,13 +38,13 @@ class AutogradBackend:
                 return td_loss
             return add_losses(td_loss, objectives.critic_smoothness(critic, networks.actor()))
 
-        return self._by_critics(loss)
+        return self._gradient_wrt_critics(loss)
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
         """See ``GradientBackend``."""
-        return self._by_critics(lambda critic: objectives.critic_smoothness(critic, self.networks.actor()))
+        return self._gradient_wrt_critics(lambda critic: objectives.critic_smoothness(critic, self.networks.actor()))
 
-    def _by_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
+    def _gradient_wrt_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
         networks = self.networks
         flat_params = networks.twins("critic")
         (gradient,), logs = autograd_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)

@@ -1,8 +1,8 @@
 """Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
 
 A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero, and the inputs that
-it asks for are collected; then the network runs once on all of them, and the loss is differentiated by its outputs.
-Whatever of this is not used in the end, the compiler drops.
+it asks for are collected; then the network runs once on all of them, and the loss is differentiated with respect to
+its outputs. Whatever of this is not used in the end, the compiler drops.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LinearizedCritic:
     """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact where it was evaluated."""
 
     def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        """``evaluate`` gives values ``[..., B]`` and gradients by the action ``[..., B, A]``."""
+        """``evaluate`` gives values ``[..., B]`` and gradients with respect to the action ``[..., B, A]``."""
         self.evaluate = evaluate
         self.known: list[tuple[Tensor, Tensor]] = []
 
@@ -62,7 +62,7 @@ class LinearizedCritic:
         return self.known[-1][0]
 
     def linearized(self) -> Source:
-        """The same values in the same order, differentiable by the action."""
+        """The same values in the same order, differentiable with respect to the action."""
         known = iter(self.known)
 
         def value_at(obs: Tensor, action: Tensor) -> Tensor:

@@ -64,8 +64,8 @@ class SharedForwardBackend:
         tape = _critic_tape(networks, "critic", inputs)
         values = tape.output.view(networks.n_agents, 2, -1).split([obs.shape[1] for obs, _ in inputs], -1)
         cotangents, logs = output_gradients(lambda outputs: loss(PrecomputedOutputs(outputs)), values)
-        by_critic = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
-        gradient = by_critic.view(networks.n_agents, -1)
+        per_critic = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
+        gradient = per_critic.view(networks.n_agents, -1)
         if method.separate_critic_pass and not without_smoothness:
             other = self.critic_smoothness(objectives)
             gradient, logs = gradient + other.gradient, add_logs(logs, other.logs)
@@ -90,7 +90,7 @@ class SharedForwardBackend:
         """See ``GradientBackend``; a loss of action gradients is written out, any other goes through ``torch.func``."""
         networks, loss_on_critic = self.networks, objectives.method.critic
         if loss_on_critic is not None and loss_on_critic.reads_action_gradients_only:
-            return self._by_action_gradients(objectives)
+            return self._smoothness_via_action_gradients(objectives)
 
         def loss(critic: Any) -> LossAndLogs:
             return objectives.critic_smoothness(critic, networks.actor())
@@ -99,7 +99,7 @@ class SharedForwardBackend:
         (gradient,), logs = func_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
-    def _by_action_gradients(self, objectives: Objectives) -> CriticGradient:
+    def _smoothness_via_action_gradients(self, objectives: Objectives) -> CriticGradient:
         """Of a loss that reads the critics' action gradients and curvatures only: their derivatives are written out."""
         networks = self.networks
         tapes: list[ActionGradientTape] = []
@@ -140,8 +140,8 @@ class SharedForwardBackend:
             def of_outputs(outputs: Sequence[Tensor], loss: ActorLoss = loss) -> LossAndLogs:
                 return loss(actor.policy_of(outputs), CriticFromValues(both.linearized(), first.linearized()))
 
-            gradients_by_output, more = output_gradients(of_outputs, actor.outputs_at(inputs))
-            cotangents.append(actor.by_rows(gradients_by_output, inputs))
+            gradients_wrt_outputs, more = output_gradients(of_outputs, actor.outputs_at(inputs))
+            cotangents.append(actor.as_rows(gradients_wrt_outputs, inputs))
             logs |= more
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
         if method.actor is not None and not method.actor.reads_outputs_only:
@@ -209,12 +209,12 @@ class _ActorPass:
         return self.policy_of(self.outputs_at(inputs))
 
     def policy_of(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:
-        """The same with given outputs, to be differentiated by them."""
+        """The same with given outputs, to be differentiated with respect to them."""
         averages = iter(self.averages)
         return PolicyFromOutputs(self.heads, PrecomputedOutputs(outputs), lambda obs: next(averages))
 
-    def by_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
-        """A loss's gradients by its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""
+    def as_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
+        """A loss's gradients with respect to its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""
         known = dict(zip(inputs, gradients, strict=True))
         return dense.cat_rows([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)])
 

@@ -67,7 +67,7 @@ class BackwardRows:
         primary: those of the first loss; the others are of a second. Each loss's rows belong to x's from its first on.
         groups: lengths of the groups into which all rows fall, each with a gradient of its own: all of one length, or
             one per loss.
-        inputs: those whose gradient by the layer's inputs is wanted; 0 for none.
+        inputs: those whose gradient with respect to the layer's inputs is wanted; 0 for none.
         biased: those that had the bias added.
     """
 

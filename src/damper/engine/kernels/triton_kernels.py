@@ -1,7 +1,8 @@
 """The kernels behind ``triton_layers``: blocks of products with what follows them, for one network each.
 
 Pointers: ``x`` is the layer's input, ``flat_params`` the parameters, ``h`` its output, ``act_grad`` the activation's
-gradient ``f'``, ``d`` the loss's gradient by the layer's output before the activation, ``dx`` that by its input.
+gradient ``f'``, ``d`` the loss's gradient with respect to the layer's output before the activation, ``dx`` that with
+respect to its input.
 Names in capitals are constants of the compiled kernel:
 
     ROWS                         rows of x forwards, of d backwards
