@@ -117,15 +117,17 @@ class Loss:
         function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
             for the critic; returns one value per agent.
         noise: draws by name, each from its own random stream; the function gets them as a mapping.
-        previous_obs: whether ``batch.previous_obs`` must be filled.
-        prediction: whether the actor needs a second head and its Polyak average.
+        previous_obs: True for a function that reads ``batch.previous_obs``; the callers then fill that tensor.
+        prediction: True for a function that calls ``policy.prediction`` or ``policy.averaged_prediction``: the actor
+            then has that second head and a Polyak average.
         reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
             derivative with respect to an input, no output as an input. Such losses share forward passes where the
             update is compiled; the claim is then tried on a small agent, before anything is compiled.
         reads_action_gradients_only: the same of a loss on the critic that reads nothing of it but
             ``losses.pave.action_gradients`` at inputs made of batch and noise: where the update is compiled, these are
             differentiated without autograd.
-        relation: refuses settings that do not go together; called with all of them where they enter a run.
+        relation: a function that raises ``DamperError`` for settings that do not go together (as a lower bound above an
+            upper one); it gets all of them as keywords, where they enter a run.
     """
 
     function: Callable[..., Tensor]
