@@ -140,5 +140,6 @@ def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
     """One update on a fixed batch, without target copies."""
     size, count = learner.settings.batch_size, learner.population.state()["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
-    noise, update = learner.compiled(lambda: learner.noise(count, size)), learner.make_update(with_actor, targets=False)
+    noise = learner.compiled(lambda: learner.noise(count, size))
+    update = learner.make_update(with_actor, with_polyak=False)
     return lambda: update(batch, noise())

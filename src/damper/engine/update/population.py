@@ -109,14 +109,14 @@ class Population:
     # --- the update ---------------------------------------------------------------------------------------------
 
     def update_actor(
-        self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = (), targets: bool = True
+        self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = (), with_polyak: bool = True
     ) -> Tensor | None:
         """The actors' part of an update, after the critics'; returns what ``update_temperature`` takes.
 
-        ``targets=False`` leaves every Polyak copy where it is, for timings of the steps alone.
+        ``with_polyak=False`` leaves every Polyak copy where it is, for timings of the steps alone.
         """
         log_prob = self.step_actor(batch, noise, saved_activations)
-        if targets:
+        if with_polyak:
             if self.backbone.HAS_ACTOR_TARGET:
                 self._polyak_update("actor", "actor_target", self.hparams["tau"])
             self._update_actor_average()
@@ -136,19 +136,24 @@ class Population:
         """See ``GradientBackend.critic_smoothness``."""
         return self.gradient_backend.critic_smoothness(self._objectives(batch, noise))
 
-    def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool, targets: bool = True) -> None:
-        """The critics' optimiser step, and what moves with it."""
+    def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool, with_polyak: bool = True) -> None:
+        """The critics' optimiser step, which every update begins with: it also counts the update.
+
+        Where the actors step too (``with_actor``), the critics' target networks move here; where they do not, ASAP's
+        average of the actors does, which otherwise follows the actors' step (``update_actor``). ``with_polyak=False``
+        leaves both where they are.
+        """
         self._state["updates"] += 1
         self._step("critic", gradient)
         self.diagnostics.add_critic(logs)
-        if targets and with_actor:
+        if with_polyak and with_actor:
             # Here, where it fuses with the step that writes the new parameters; the actors do not read the target.
             self._polyak_update("critic", "critic_target", self.hparams["tau"])
-        elif targets:
+        elif with_polyak:
             self._update_actor_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
-        """The same for the actors, after the critics' step; ``log π`` of their actions for a temperature to learn."""
+        """The actors' optimiser step, after the critics'; ``log π`` of their actions for a temperature to learn."""
         gradients, logs = self.gradient_backend.actor(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)

@@ -33,19 +33,20 @@ class Update:
         with_actor: bool,
         compiler: Compiler = lambda function: function,
         add_context: Callable[[Batch], Batch] = lambda batch: batch,
-        targets: bool = True,
+        with_polyak: bool = True,
     ) -> None:
         """Compile the parts.
 
         Args:
             population: whose parameters change.
-            with_actor: whether actors and targets move too; SAC's always do, TD3's at every ``policy_delay``-th update.
+            with_actor: whether actors and target networks move too: with SAC at every update, with TD3 at every
+                ``policy_delay``-th.
             compiler: ``torch.compile`` or the like, applied to each part; the default runs eagerly.
             add_context: adds to a batch what is not sampled (progress, action scale), inside the compiled functions.
-            targets: False leaves every Polyak copy where it is, for timings of the steps alone.
+            with_polyak: False leaves every Polyak copy where it is, for timings of the steps alone.
         """
         self.population, self.with_actor = population, with_actor
-        self._compiler, self._add_context, self._targets = compiler, add_context, targets
+        self._compiler, self._add_context, self._with_polyak = compiler, add_context, with_polyak
         separate = population.gradient_backend.separate_smoothness_pass and population.method.separate_critic_pass
         self._critic = self._critic_on_two_streams() if separate else self._critic_in_one()
         self._actor = self._actor_part()
@@ -59,11 +60,11 @@ class Update:
 
     def _critic_in_one(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
         population, with_actor, add_context = self.population, self.with_actor, self._add_context
-        targets = self._targets
+        with_polyak = self._with_polyak
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             result = population.critic_gradient(add_context(batch), noise)
-            population.step_critic(result.gradient, result.logs, with_actor, targets)
+            population.step_critic(result.gradient, result.logs, with_actor, with_polyak)
             return result.saved_activations
 
         return self._compiler(critic)
@@ -71,7 +72,7 @@ class Update:
     def _critic_on_two_streams(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
         """The smoothness loss's gradient is computed on a side stream, beside that of the critics' own loss."""
         population, with_actor, add_context = self.population, self.with_actor, self._add_context
-        targets = self._targets
+        with_polyak = self._with_polyak
 
         def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
             return population.critic_smoothness(add_context(batch), noise)
@@ -81,7 +82,7 @@ class Update:
 
         def step(rest: tuple[Tensor, Logs], smoothness: tuple[Tensor, Logs]) -> None:
             (gradient, logs), (other, more) = rest, smoothness
-            population.step_critic(gradient + other, add_logs(logs, more), with_actor, targets)
+            population.step_critic(gradient + other, add_logs(logs, more), with_actor, with_polyak)
 
         side = SideStream(population.device)
         find_smoothness, find_rest, take_step = (self._compiler(part) for part in (smoothness, rest, step))
@@ -97,9 +98,9 @@ class Update:
         return critic
 
     def _actor_part(self) -> Callable[..., Tensor | None]:
-        population, add_context, targets = self.population, self._add_context, self._targets
+        population, add_context, with_polyak = self.population, self._add_context, self._with_polyak
 
         def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
-            return population.update_actor(add_context(batch), noise, saved_activations, targets)
+            return population.update_actor(add_context(batch), noise, saved_activations, with_polyak)
 
         return self._compiler(actor)
