@@ -27,7 +27,7 @@ ROOMS = [
     {"theory", "metrics", "_backward"},
     {"methods", "protocols"},
     {"presets", "method_args", "schedules", "filters"},
-    {"backbones"},
+    {"agents"},
     {"engine"},
     {"sb3", "rsl_rl"},
     {"export"},

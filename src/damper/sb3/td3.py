@@ -13,7 +13,7 @@ from stable_baselines3.common.utils import polyak_update
 from stable_baselines3.td3.policies import TD3Policy
 from torch import Tensor
 
-from damper.backbones import td3
+from damper.agents import td3
 from damper.methods import Method
 from damper.rules._two_vector import Rule
 from damper.sb3.common.log import Log

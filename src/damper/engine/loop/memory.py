@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from damper.backbones import BACKBONES
+from damper.agents import BACKBONES
 from damper.engine.data.replay import Replay
 from damper.engine.networks.agent_networks import Shape, layouts
 from damper.engine.run.provenance import memory_available

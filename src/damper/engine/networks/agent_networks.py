@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from damper.backbones import BACKBONES
+from damper.agents import BACKBONES
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.layout import Layout, Weights, trunk_layers
 from damper.engine.networks.stacked import StackedActor, StackedCritic

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
-from damper.backbones import sac
+from damper.agents import sac
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.env_spec_json import spec_from_id, to_json
 from damper.engine.envs.spec import Spec, unscale_action

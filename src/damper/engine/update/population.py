@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.backbones import BACKBONES, sac
+from damper.agents import BACKBONES, sac
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import Logs, Objectives

@@ -59,7 +59,7 @@ WALK = (
             Module("engine/update/update.py", "critics, then actors"),
             Module("engine/update/population.py", "P agents' state, logs"),
             Module("engine/gradients/objectives.py", "binds losses to the batch"),
-            Module("backbones/td3.py", "target, critic and actor loss", ("backbones/sac.py",)),
+            Module("agents/td3.py", "target, critic and actor loss", ("agents/sac.py",)),
             Module("losses/temporal.py", "or another loss, a file each"),
             Module("engine/gradients/autograd.py", "gradients g_R and g_T", ("engine/gradients/shared_forward.py",)),
             Module("rules/damper.py", "or another rule: one gradient"),

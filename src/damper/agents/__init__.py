@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from damper.backbones import sac, td3
+from damper.agents import sac, td3
 
 BACKBONES: dict[str, ModuleType] = {"td3": td3, "sac": sac}
 
