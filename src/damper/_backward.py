@@ -54,7 +54,8 @@ def backward(
         A ``GradientReport`` of tensors; nothing waits for the device.
     """
     given, rule = _tensors(parameters), find(rule)
-    leaves = _leaves(given, rule)
+    keep_all = has_memory(rule)
+    leaves = _leaves(given, keep_all)
     group = _group(parameters) if process_group == "auto" else process_group
     if eta is not None:
         settings["eta"] = eta
@@ -63,7 +64,7 @@ def backward(
     if group is not None:
         primary, auxiliary = _average(primary, auxiliary, leaves, group)
     used = _used(primary, auxiliary)
-    taken = _taken(rule, used)
+    taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     combined, report = combine_single(rule, g_R, g_T, state, **settings)
     for leaf in given:  # a frozen one too: the optimiser would go on with the gradient from before
@@ -100,12 +101,13 @@ def backward_auxiliary(
         process_group: where the auxiliary gradient is averaged; the primary one must have been already.
         **settings: the rule's own settings.
     """
-    own, others = _leaves(_tensors(parameters), rule), list(shared)
+    keep_all = has_memory(rule)
+    own, others = _leaves(_tensors(parameters), keep_all), list(shared)
     leaves = own + others
     gradients = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
     used = _used(primary, gradients)
-    taken = _taken(rule, used)
+    taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, gradients))
     if process_group is not None:
         flat = torch.cat([g.reshape(-1) for g in g_T]) / distributed.get_world_size(process_group)
@@ -166,15 +168,15 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
     return list(dict.fromkeys(given))
 
 
-def _leaves(given: list[Tensor], rule: str | Rule) -> list[Tensor]:
-    """Those that can have a gradient; all where the rule has a memory, whose entries must stay in place."""
+def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
+    """Those that can have a gradient; with ``keep_all`` all, as a rule's memory needs, whose entries stay in place."""
     leaves = [leaf for leaf in given if leaf.requires_grad]
     if not leaves:
         raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")
     if len(devices := {leaf.device for leaf in leaves}) > 1:
         found = ", ".join(sorted(map(str, devices)))
         raise DamperError(f"parameters must be on one device, but are on {found}: move the module to one of them.")
-    return given if has_memory(rule) else leaves
+    return given if keep_all else leaves
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:
@@ -235,10 +237,9 @@ def _used(primary: Gradients, auxiliary: Gradients) -> list[bool]:
     return [g_R is not None or g_T is not None for g_R, g_T in zip(primary, auxiliary, strict=True)]
 
 
-def _taken(rule: str | Rule, used: list[bool]) -> list[int]:
-    """Which parameters the rule sees: those used, but all where it has a memory, whose entries must stay in place."""
-    everything = has_memory(rule)
-    return [i for i, there in enumerate(used) if there or everything]
+def _taken(used: list[bool], keep_all: bool) -> list[int]:
+    """Which parameters the rule sees: those used, or all."""
+    return [i for i, there in enumerate(used) if there or keep_all]
 
 
 def _or_zeros(gradient: Tensor | None, leaf: Tensor) -> Tensor:
