@@ -162,6 +162,20 @@ class TestProperties:
             assert measure([value] * T) == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("changes", "lengths", "constant"),
+    [
+        ([0.0, 9e-5], [200, 200], True),
+        ([0.0, 2e-4], [200, 200], False),  # it reacts in one episode, whatever the mean of both
+        ([0.0, 0.0], [1, 200], True),
+        ([0.0, 0.0], [1, 1], False),  # a single action has not changed, nor could it
+        ([0.0, math.nan], [200, 200], False),
+    ],
+)
+def test_a_policy_is_constant_if_no_episode_shows_it_reacting(changes, lengths, constant) -> None:
+    assert metrics.is_constant(changes, lengths) is constant
+
+
 class TestArguments:
     def test_arrays_tensors_and_lists_agree(self) -> None:
         actions = noise(20).astype(np.float32)

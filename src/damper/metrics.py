@@ -20,8 +20,7 @@ Array = NDArray[np.float64]
 Actions = ArrayLike | torch.Tensor
 Bound = ArrayLike | torch.Tensor | None
 
-# Of the range: a policy whose mean_change is below does not react to what it observes.
-CONSTANT_CHANGE = 1e-4
+CONSTANT_CHANGE = 1e-4  # of the range; see is_constant
 
 
 def smoothness(actions: Actions) -> float:
@@ -55,6 +54,15 @@ def max_change(actions: Actions, low: Bound = None, high: Bound = None) -> float
 def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> float:
     r"""``Σ_t |a_t − a_{t−1}| / (high − low)``, mean over dimensions: full ranges travelled in the episode (wear)."""
     return float(_changes(actions, low, high).sum(axis=0).mean())
+
+
+def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
+    """Whether a policy takes one action whatever it observes, from its episodes' ``mean_change`` and ``length``.
+
+    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; those of a single action say nothing.
+    """
+    changes = np.asarray(mean_changes, np.float64)[np.asarray(lengths) > 1]
+    return len(changes) > 0 and bool((changes < CONSTANT_CHANGE).all())
 
 
 def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) -> float:

@@ -231,7 +231,9 @@ def test_policies_that_stand_still_are_named() -> None:
     records = [invented(agent) for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"))]
     assert "stand still" not in findings(setups(records), ())
     still = {"mean_change": [5e-5] * 10}
-    records[-2:] = [replace(record, episodes={**record.episodes, **still}) for record in records[-2:]]
+    reacts_once, single_actions = {"mean_change": [0.0] * 9 + [5e-4]}, {"mean_change": [0.0] * 10, "length": [1] * 10}
+    for i, changed in {-4: reacts_once, -3: single_actions, -2: still, -1: still}.items():
+        records[i] = replace(records[i], episodes={**records[i].episodes, **changed})
     said = findings(setups(records), ())
     assert "**2 agents act alike at every step" in said
     assert "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 |" in said

@@ -29,7 +29,7 @@ from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter, parse_filter
-from damper.metrics import CONSTANT_CHANGE, mean_change
+from damper.metrics import is_constant, mean_change
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +150,7 @@ def evaluate(
 def _warn_of_constant_actions(agents: list[dict[str, Any]], table: list[list[Episode]]) -> None:
     """A policy that does nothing is perfectly smooth: say so before somebody is glad of its score."""
     for agent, episodes in zip(agents, table, strict=True):
-        moving = [episode for episode in episodes if episode.length > 1]
-        if moving and all(mean_change(e.raw, e.low, e.high) < CONSTANT_CHANGE for e in moving):
+        if is_constant([mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes]):
             logging.getLogger("damper").warning(
                 "the agent of seed %s acts alike at every step, whatever it observes, so its smoothness says nothing: "
                 "a smaller eta (or weight of the smoothing loss) is the usual fix.",

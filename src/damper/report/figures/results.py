@@ -158,6 +158,6 @@ def _variation(cells: dict[str, list[Cell]], figure: Figure) -> None:
             moves = np.linalg.norm(np.diff(max(traces, key=len), axis=0), axis=1)
             steps, label = np.arange(1, len(moves) + 1), title(cell.method, backbone)
             axis.plot(steps, moves, color=look(cell.method).colour, linewidth=0.7, label=label)
-        axis.set(title=f"Walker, {backbone.upper()}", xlabel="step")
+        axis.set(title=pair[0].place, xlabel="step")
         axis.legend(frameon=False, ncols=2, loc="upper right")
     axes[0, 0].set_ylabel("‖aₜ − aₜ₋₁‖")

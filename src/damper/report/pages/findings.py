@@ -56,13 +56,13 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     agents = sum(len(cell.constant) for _, cell in cells)
     yield "### Policies that stand still\n"
     yield (
-        f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g}). "
-        "Their sm is the lowest there can be and says nothing about smooth control.\n"
+        f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g} in "
+        "every episode). Their sm is the lowest there can be and says nothing about smooth control.\n"
     )
     rows = []
     for setup, cell in cells:
         eta = f", η = {cell.settings['eta']:g}{' as in the paper' * cell.published}" if cell.method == "damper" else ""
-        place = f"`{setup.protocol}` {cell.task}, {cell.backbone.upper()}, {title(cell.method)}{eta}"
+        place = f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}"
         mean = number(float(cell.means("return").mean()), "return")
         rows.append([place, f"{len(cell.constant)} of {len(cell.seeds)}", mean])
     yield markdown_table(["cell", "agents that stand still", "mean return of the cell"], rows)
@@ -205,9 +205,9 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
             if len(cells) < len(ETAS):
                 continue
             changes = (f"{MEASURES[measure]} {change_text(cells[0], cells[-1], measure)}" for measure in COMPARED)
-            ends.append(f"`{setup.protocol}` {task}, TD3: {', '.join(changes)}")
+            ends.append(f"`{setup.protocol}` {cells[0].place}: {', '.join(changes)}")
             for measure in COMPARED:
-                place = f"`{setup.protocol}` {task}, TD3, {MEASURES[measure]}"
+                place = f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}"
                 seeds = [cell.means(measure) for cell in cells]
                 rows.append([place, *(_mean_and_median(own, measure) for own in seeds)])
     if rows:
@@ -315,7 +315,7 @@ def _plain_and_damper(setup: Setup) -> list[Cell]:
 def _place(setup: Setup, cell: Cell) -> str:
     """Protocol, task, backbone and, unless it is plain, the method."""
     method = "" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}"
-    return f"`{setup.protocol}` {cell.task}, {cell.backbone.upper()}{method}"
+    return f"`{setup.protocol}` {cell.place}{method}"
 
 
 def _starts(main: Sequence[Setup]) -> str:
@@ -372,7 +372,7 @@ def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
 
 def _code(main: Sequence[Setup]) -> str:
     lines = [
-        f"- `{setup.protocol}`, {task}, {backbone.upper()}: {code(cells)}"
+        f"- `{setup.protocol}`, {cells[0].place}: {code(cells)}"
         for setup in main
         for backbone in BACKBONES
         for task in setup.tasks(backbone)

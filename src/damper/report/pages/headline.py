@@ -24,11 +24,11 @@ def headline(found: Sequence[Setup]) -> str:
     header = ["plain → DAMPER", "action change per step", "return", "so far", "η", f"with η = {ONE_ETA:g}"]
     for setup in main_setups(found):
         rows = []
-        for name, plain, ours in _both(setup):
+        for plain, ours in _both(setup):
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
             numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
             words = "the same" if one is ours else _with_one_eta(plain, one)
-            rows.append([name, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
+            rows.append([ours.place, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
         if rows:
             return f"{markdown_table(header, rows)}\n{_one_eta(setup)}\n"
     return "No records yet.\n"
@@ -45,7 +45,7 @@ def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
     counts = _counts(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
     cells = [cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA]
-    still = [f"{c.task}, {c.backbone.upper()} ({len(c.constant)} of {len(c.seeds)})" for c in cells if c.constant]
+    still = [f"{c.place} ({len(c.constant)} of {len(c.seeds)})" for c in cells if c.constant]
     there = f" With it these agents [stand still]({STAND_STILL}): {'; '.join(still)}." if still else ""
     return (
         f"η is the paper's, chosen per task and backbone. With η = {ONE_ETA:g} everywhere, which leaves nothing to "
@@ -53,14 +53,14 @@ def _one_eta(setup: Setup) -> str:
     )
 
 
-def _both(setup: Setup, eta: float | None = None) -> Iterator[tuple[str, Cell, Cell]]:
-    """Every task and backbone that has plain and DAMPER, with its name; at the paper's η, or at another."""
+def _both(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
+    """Plain and DAMPER of every task and backbone that has both; at the paper's η, or at another."""
     changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
             plain, ours = setup.find(backbone, task, "plain"), setup.find(backbone, task, "damper", **changed)
             if plain is not None and ours is not None:
-                yield f"{task}, {backbone.upper()}", plain, ours
+                yield plain, ours
 
 
 def _message(plain: Cell, ours: Cell) -> str:
@@ -88,7 +88,7 @@ def takeaway(setup: Setup) -> str:
 
 def _counts(setup: Setup, eta: float | None = None) -> str:
     """How often the interval of a change tells its sign; empty if there is nothing to compare."""
-    pairs = [(plain, ours) for _, plain, ours in _both(setup, eta)]
+    pairs = list(_both(setup, eta))
     if not pairs:
         return ""
     parts = []
@@ -103,11 +103,11 @@ def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
     """All numbers: a row for every task and backbone that has both; empty if none has."""
     header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
     rows = []
-    for name, plain, ours in _both(setup):
+    for plain, ours in _both(setup):
         one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
         words = "the same" if one is ours else _changes(one, plain, measures)
         cells = [_arrow(plain, ours, measure) for measure in measures]
-        rows.append([name, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
+        rows.append([ours.place, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
     return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
 
 

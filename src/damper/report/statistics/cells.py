@@ -15,7 +15,7 @@ from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.records import CURVE_COLUMNS
 from damper.experiments.store import Record
-from damper.metrics import CONSTANT_CHANGE
+from damper.metrics import is_constant
 from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics.estimates import Array, Summary, nan_for_none, summarise
 from damper.tasks import PAPER_TASKS
@@ -44,6 +44,11 @@ class Cell:
     records: tuple[Record, ...]
 
     @property
+    def place(self) -> str:
+        """Task and backbone in words."""
+        return f"{self.task}, {self.backbone.upper()}"
+
+    @property
     def published(self) -> bool:
         """Whether the settings are the method's published ones for the task."""
         try:
@@ -64,8 +69,9 @@ class Cell:
     @property
     def constant(self) -> list[int]:
         """Seeds that act alike at every step, whatever they observe."""
-        changes = [np.mean(nan_for_none(record.episodes["mean_change"])) for record in self.records]
-        return [seed for seed, change in zip(self.seeds, changes, strict=True) if change < CONSTANT_CHANGE]
+        episodes = (record.episodes for record in self.records)
+        still = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
+        return [seed for seed, constant in zip(self.seeds, still, strict=True) if constant]
 
     def scores(self, measure: str) -> Array:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
