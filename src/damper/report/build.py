@@ -10,7 +10,7 @@ from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ETAS, ONE_ETA
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
-from damper.report.claims.comparisons import MIN_SEEDS, OPEN
+from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.claims.verdicts import time_verdicts, verdicts
 from damper.report.figures.results import draw_result_figures
 from damper.report.pages.findings import claims_table, comparisons_list, findings
@@ -104,7 +104,7 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
     parts = [f"## {setup.title}\n", f"{setup.agents} agents, {setup.episodes} evaluation episodes each."]
     parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "Nothing is left out.\n")
     judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
-    if any(check.verdict != OPEN for own in judged.values() for verdict in own for check in verdict.checks):
+    if any(verdict.known for own in judged.values() for verdict in own):
         parts += [claims_table(judged), comparisons_list(judged["the paper's η"])]
     else:
         parts.append(f"No comparison of a claim has {MIN_SEEDS} seeds on both sides.\n")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.serial
 def odd_records() -> list[Record]:
     """Whatever a store may hold: holes, a diverged agent, one episode, a task of its own, sweeps, two protocols."""
     table = agents_of("td3-table", tasks=("Pendulum", "Hopper"), methods=("plain", "caps", "damper"))
-    records = [invented(agent, -150.0 + i, 1.0 + i / 50) for i, agent in enumerate(table) if i % 7]
+    records = [invented(agent, -150.0 + i, 1.0 + i / 50) for i, agent in enumerate(table) if i % 11]
     lost = {name: [None] * 10 for name in ("return", "smoothness")}
     records[3] = replace(records[3], frozen=1234, episodes={**records[3].episodes, **lost})
     for agent in agents_of("eta-sweep", "scalarization-sweep", tasks=("Hopper",), seeds=1):
@@ -81,6 +81,19 @@ def test_an_empty_store_says_so(tmp_path: Path) -> None:
     write_report(tmp_path / "nothing", tmp_path / "out", formats=())
     assert "No records yet" in document(tmp_path / "out" / "report.html", tmp_path)
     assert "No records yet" in (tmp_path / "out" / "tables.md").read_text()
+
+
+@needs_browser
+def test_claims_appear_once_a_comparison_of_one_has_enough_seeds(built: Path, tmp_path: Path) -> None:
+    own = agents_of("td3-table", tasks=("Swimmer-v5",), methods=("plain", "damper"), steps=5000)
+    (tmp_path / "own.html").write_text(page(page_data(setups(invented(agent) for agent in own), [])))
+    shown = document(tmp_path / "own.html", tmp_path)
+    assert "Swimmer-v5" in shown and "agents trained" in shown
+    claims = ('<section id="claims">', ">need data<", ">not enough data<", ">The paper's claims about time")
+    assert [words for words in claims if words in shown] == []
+    assert selftest(tmp_path / "own.html", tmp_path)["errors"] == []
+    paper = document(built / "out" / "report.html", tmp_path)
+    assert [words for words in claims if words in paper] == list(claims[:3])  # nothing was timed there
 
 
 def test_the_page_stands_alone(built: Path) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from damper.experiments.paper import paper
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import FAILS, Check, Evidence, conjunction
+from damper.report.claims.comparisons import FAILS, OPEN, Check, Evidence, conjunction
 from damper.report.claims.policy_claims import CLAIMS, NOTES
 from damper.report.claims.time_claims import TIME_CLAIMS
 from damper.report.statistics.cells import Setup
@@ -23,6 +23,11 @@ class Verdict(NamedTuple):
     verdict: str
     checks: list[Check]
     note: str = ""
+
+    @property
+    def known(self) -> list[Check]:
+        """The comparisons that there is enough data for."""
+        return [check for check in self.checks if check.verdict != OPEN]
 
     @property
     def doubtful(self) -> bool:

@@ -162,7 +162,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _so_far(verdict: Verdict) -> str:
-    known = _counts(check.verdict for check in verdict.checks if check.verdict != OPEN)
+    known = _counts(check.verdict for check in verdict.known)
     return f" (so far, of {len(verdict.checks)} comparisons: {known}){_note(verdict)}" if known else ""
 
 
@@ -180,9 +180,8 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
     """Every comparison that is known, claim by claim."""
     lines = []
     for verdict in judged:
-        known = [check for check in verdict.checks if check.verdict != OPEN]
-        lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if known else []
-        lines += [f"    - {check.verdict}: {check.text}" for check in known]
+        lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if verdict.known else []
+        lines += [f"    - {check.verdict}: {check.text}" for check in verdict.known]
     return "\n".join(lines) + "\n" if lines else ""
 
 

@@ -33,6 +33,7 @@ from damper.report.tables.result_tables import (
 def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
     """Everything that the page needs; provenance is kept once and referred to by number."""
     sources: list[dict[str, Any]] = []
+    timed = time_verdicts(timings)
     cost = [{"caption": table.caption, "header": COST_HEADER, "rows": table.rows} for table in cost_tables(timings)]
     return {
         "setups": [_setup(setup, found, sources) for setup in found],
@@ -46,7 +47,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "level": claim_level(),
         "minSeeds": MIN_SEEDS,
         "cost": cost,
-        "timeClaims": [_claim(verdict) for verdict in time_verdicts(timings)],
+        "timeClaims": [_claim(verdict) for verdict in timed] if any(verdict.known for verdict in timed) else [],
     }
 
 
@@ -60,6 +61,7 @@ def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
 
 
 def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:
+    judged = list(zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True))
     return {
         "key": setup.key,
         "title": setup.title,
@@ -69,7 +71,7 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
         "episodes": setup.episodes,
         "others": [f"{other.agents} agents: {other.title}" for other in every if other is not setup],
         "cells": [_cell(setup, cell, sources) for cell in setup.cells],
-        "claims": [_claim(own, one) for own, one in zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True)],
+        "claims": [_claim(*both) for both in judged] if any(own.known or one.known for own, one in judged) else [],
         "code": {
             backbone: {
                 task: code(c for c in setup.cells if (c.backbone, c.task) == (backbone, task) and c.published)

@@ -5,8 +5,8 @@ const VERDICTS = { holds: ["holds", "✓"], leans: ["leans", "~"], fails: ["fail
 function tiles() {
   const s = setup(), count = (verdict) => s.claims.filter((c) => c.verdict === verdict).length, noisy = s.claims.filter((c) => c.doubtful).length;
   const tile = (value, words, kind = "") => el("div", { class: `tile ${kind}` }, el("b", {}, String(value)), el("span", {}, words));
-  return [tile(s.agents.toLocaleString("en"), "agents trained"), tile(s.cells.length, "cells"), tile((s.agents * s.episodes).toLocaleString("en"), "episodes"),
-    tile(count("holds"), "claims hold", "good"), tile(count("better than claimed"), "better than claimed", "good"), tile(count("leans"), "lean", "open"), tile(count("fails"), `fail${noisy ? ` (${noisy} within the noise)` : ""}`, "bad"), tile(count("not enough data"), "need data")];
+  return [tile(s.agents.toLocaleString("en"), "agents trained"), tile(s.cells.length, "cells"), tile((s.agents * s.episodes).toLocaleString("en"), "episodes"), ...(s.claims.length ? [
+    tile(count("holds"), "claims hold", "good"), tile(count("better than claimed"), "better than claimed", "good"), tile(count("leans"), "lean", "open"), tile(count("fails"), `fail${noisy ? ` (${noisy} within the noise)` : ""}`, "bad"), tile(count("not enough data"), "need data")] : [])];
 }
 
 function mainControls() {
@@ -40,8 +40,9 @@ function claimRow(claim) {
     checkList(one ? "With the paper's η" : "", claim.checks), one ? checkList(`With ${eta} everywhere`, one.checks) : null);
 }
 
+// Nothing where no claim has a comparison with enough seeds: tasks of one's own, say.
 function claimsSection() {
-  return section("claims", "What the paper claims, and what was found",
+  return !setup().claims.length ? [] : section("claims", "What the paper claims, and what was found",
     `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero; it fails as soon as one mean disagrees, within the noise where the interval still allows the claim. Each interval has ${(100 * DATA.level).toFixed(1)} %: were seeds spread normally, claims that hold would do so together with 95 % confidence; lopsided cells, and cells in which some seeds fail, have less. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
     el("div", {}, setup().claims.map(claimRow)));
 }

@@ -83,7 +83,7 @@ function timeSection() {
   const speed = setup().speed;
   return section("times", "Time", "Milliseconds per update and relative to the plain backbone, measured by damper bench, with the middle nine tenths of its rounds where they were kept; and how fast populations trained.",
     DATA.cost.length ? DATA.cost.map((c) => [el("h3", {}, c.caption), plainTable(c.header, c.rows)]) : nothing("No update times on record: damper bench writes them."),
-    el("h3", { class: "code" }, "The paper's claims about time, on each machine where they were measured"), el("div", {}, DATA.timeClaims.map(claimRow)),
+    DATA.timeClaims.length ? [el("h3", { class: "code" }, "The paper's claims about time, on each machine where they were measured"), el("div", {}, DATA.timeClaims.map(claimRow))] : null,
     el("details", {}, el("summary", { class: "what" }, `Training speed of ${speed.rows.length} populations`), plainTable(speed.header, speed.rows)));
 }
 
