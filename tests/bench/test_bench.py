@@ -161,7 +161,7 @@ def test_a_measurement_comes_back_and_reads_as_a_table(tmp_path: Path, capsys: p
     found = Measurement("x", "X", "scope", rows, ("ms",), {"device": "cpu"})
     found.save(tmp_path, "damper bench x")
     assert read(tmp_path / "x.json") == found
-    assert found.markdown().splitlines()[2:] == ["| a | 1,234 |  |", "| b | 0.0123 |  |"]
+    assert found.markdown().splitlines()[1:] == ["| --- | ---: | --- |", "| a | 1,234 |  |", "| b | 0.0123 |  |"]
     main(["bench", "--show", str(tmp_path / "x.json")])
     assert found.markdown() in capsys.readouterr().out
 

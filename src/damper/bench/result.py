@@ -13,6 +13,7 @@ from damper.engine.run.files import write_bytes
 from damper.engine.run.provenance import code, hardware, versions
 from damper.errors import DamperError
 from damper.report.figures.style import FAINT, GREY, LOOKS, draw_all
+from damper.report.tables.markup import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,8 +51,7 @@ class Measurement:
 
     def markdown(self) -> str:
         """For a page."""
-        lines = [self.columns, ["---"] * len(self.columns), *self.cells]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        return markdown_table(self.columns, self.cells)
 
     def save(self, folder: Path, command: str) -> list[Path]:
         """``<name>.json`` with hardware, versions, code and command, and ``<name>.png`` where matplotlib is there."""
