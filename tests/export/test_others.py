@@ -12,6 +12,8 @@ import torch
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
+from stable_baselines3.common.envs import SimpleMultiObsEnv
+
 import damper
 from damper.activations import EXPORTED_NAMES, known_modules
 from damper.cli import main
@@ -92,6 +94,20 @@ def test_what_ppo_cannot_tell_is_refused(tmp_path: Path) -> None:
     make(OURS["ppo"], IdentityEnv(3), method="plain").save(tmp_path / "discrete")
     with pytest.raises(DamperError, match="has discrete actions"):
         open_source(tmp_path / "discrete.zip")
+
+
+def test_dict_observations_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    model = THEIRS["ppo"]("MultiInputPolicy", SimpleMultiObsEnv(discrete_actions=False), n_steps=64, device="cpu")
+    model.save(tmp_path / "model")
+    attempts = [
+        lambda source: damper.evaluate(source, episodes=1),
+        lambda source: export(source, tmp_path / "policy.onnx"),
+        lambda source: export(source, tmp_path / "policy.onnx", trust=True),
+    ]
+    for attempt in attempts:
+        for source in (model, tmp_path / "model.zip"):
+            with pytest.raises(DamperError, match=r"but (is|has) Dict.*: train it in .*FlattenObservation"):
+                attempt(source)
 
 
 def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:

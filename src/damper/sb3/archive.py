@@ -25,7 +25,7 @@ from damper.activations import NAMES, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
-from damper.sb3.convert import ACTOR_MODULES, Actor, make_policy, read_layers
+from damper.sb3.convert import ACTOR_MODULES, FLATTEN, Actor, make_policy, read_layers
 
 _POLICIES = (*ACTOR_MODULES, "stable_baselines3.common.policies")
 
@@ -99,7 +99,7 @@ def load_zip(path: Path | str) -> Any:
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     """Which class saved it, by what only that class has; what neither loading nor reading helps is refused."""
     if "Dict" in str(_described(data.get("observation_space")).get(":type:")):
-        raise DamperError(f"{path} has Dict observations: only policies of one vector can be evaluated or exported.")
+        raise DamperError(f"{path} must hold a policy of one observation vector, but has Dict observations: {FLATTEN}")
     if "clip_range" in data and "gae_lambda" in data:
         if "Box" not in str(_described(data.get("action_space")).get(":type:")):
             raise DamperError(f"{path} has discrete actions: only policies of a Box can be evaluated or exported.")

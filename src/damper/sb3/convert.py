@@ -25,6 +25,7 @@ from damper.errors import DamperError
 
 # By name, because sb3-contrib, which the last is of, need not be installed.
 ACTOR_MODULES = ("stable_baselines3.td3.policies", "stable_baselines3.sac.policies", "sb3_contrib.tqc.policies")
+FLATTEN = "train it in gymnasium.wrappers.FlattenObservation(env), or evaluate it with SB3's evaluate_policy."
 
 
 class Actor(NamedTuple):
@@ -162,11 +163,11 @@ def statistics(model: Any) -> Normaliser | None:
 
 def check_boxes(model: Any) -> None:
     """Refuse a model whose observations or actions are no vectors of numbers."""
-    for name, space in (("observation", model.observation_space), ("action", model.action_space)):
+    fixes = {"observation": FLATTEN, "action": "others can be neither evaluated nor exported."}
+    for name, fix in fixes.items():
+        space = getattr(model, f"{name}_space")
         if not isinstance(space, gymnasium.spaces.Box):
-            raise DamperError(
-                f"the model's {name} space must be a Box, but is {space}: others can be neither evaluated nor exported."
-            )
+            raise DamperError(f"the model's {name} space must be a Box, but is {type(space).__name__}: {fix}")
 
 
 def method_name(model: Any) -> str:

@@ -95,7 +95,7 @@ def read_spaces(
     if not isinstance(obs, gymnasium.spaces.Box) or len(obs.shape) > 1:
         raise DamperError(
             f"env={name!r} must have a Box observation of shape (n,), got {obs}; "
-            "flatten it, for instance with gymnasium.wrappers.FlattenObservation."
+            "flatten it before training, for instance with gymnasium.wrappers.FlattenObservation."
         )
     if not isinstance(act, gymnasium.spaces.Box) or len(act.shape) > 1 or not np.issubdtype(act.dtype, np.floating):
         raise DamperError(
