@@ -103,9 +103,7 @@ def test_the_headline(setup: Setup) -> None:
             plain, ours = (by_hand(different(method, task, measure))[0] for method in ("plain", "damper"))
             told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[place])]
             assert told[:2] == pytest.approx([plain, ours], rel=1e-3)
-            medians = [np.median(different(method, task, measure).mean(1)) for method in ("plain", "damper")]
-            value, low, high, *rest = told[2:]
-            assert rest == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
+            value, low, high = told[2:]
             assert value == pytest.approx(100 * (ours - plain) / abs(plain), abs=0.6) and low < value < high
             word = row[3].split(", ")[place - 1]
             assert word.endswith("undecided") == (low <= 0 <= high and max(-low, high) >= 10)
@@ -126,7 +124,7 @@ def test_the_headline_says_what_is_left_where_no_eta_is_chosen() -> None:
     said = headline(setups(records))
     lunar, hopper = (line.strip("| ").split(" | ") for line in said.splitlines() if ", TD3" in line)
     assert lunar[4] == "0.8" and lunar[3].startswith("smoother") and lunar[5].startswith("less smooth, return")
-    assert "action change +100 %" in lunar[5] and hopper[4:] == ["1", "the same"]
+    assert hopper[4:] == ["1", "the same"]
     assert "With η = 1 everywhere" in said and "DAMPER's action change is higher in 2" in said
     without = [record for record in records if record.identity["method_settings"].get("eta") in (None, 0.8)]
     said = headline(setups(without))
@@ -142,6 +140,9 @@ def test_the_headline_s_numbers(setup: Setup) -> None:
         plain, ours = row[column].split(" → ")[:2]
         assert plain.startswith(f"{by_hand(different('plain', task, 'return'))[0]:.1f}")
         assert ours.startswith(f"**{by_hand(different('damper', task, 'return'))[0]:.1f}")
+        medians = [np.median(different(method, task, "return").mean(1)) for method in ("plain", "damper")]
+        told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[column].split("medians")[1])]
+        assert told == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
 
 
 def test_the_page(setup: Setup) -> None:

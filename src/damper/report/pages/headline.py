@@ -27,18 +27,11 @@ def headline(found: Sequence[Setup]) -> str:
         for plain, ours in _both(setup):
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
             numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
-            words = "the same" if one is ours else _with_one_eta(plain, one)
+            words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
             rows.append([ours.place, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
         if rows:
             return f"{markdown_table(header, rows)}\n{_one_eta(setup)}\n"
     return "No records yet.\n"
-
-
-def _with_one_eta(plain: Cell, one: Cell | None) -> str:
-    if one is None:
-        return "not yet trained"
-    changes = ", return ".join(change_text(plain, one, measure) for measure in SHOWN)
-    return f"{_message(plain, one)}<br><small>action change {changes}</small>"
 
 
 def _one_eta(setup: Setup) -> str:
@@ -106,7 +99,7 @@ def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
     for plain, ours in _both(setup):
         one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
         words = "the same" if one is ours else _changes(one, plain, measures)
-        cells = [_arrow(plain, ours, measure) for measure in measures]
+        cells = [_arrow(plain, ours, measure) + _medians(plain, ours, measure) for measure in measures]
         rows.append([ours.place, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
     return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
 
@@ -117,13 +110,19 @@ def _seeds(*cells: Cell) -> str:
 
 
 def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
-    """Both means and the change, with the medians, since one seed can carry a mean."""
+    """Both means and the change."""
     a, b = plain.summary(measure), ours.summary(measure)
     if a is None or b is None:
         return "–"
-    means = f"{number(a.mean, measure)} → **{number(b.mean, measure)}**"
-    medians = f"{number(a.median, measure)} → {number(b.median, measure)}"
-    return f"{means}<br>{change_text(plain, ours, measure)}<br><small>medians {medians}</small>"
+    return f"{number(a.mean, measure)} → **{number(b.mean, measure)}**<br>{change_text(plain, ours, measure)}"
+
+
+def _medians(plain: Cell, ours: Cell, measure: str) -> str:
+    """Both medians, to stand below the means: one seed can carry a mean."""
+    a, b = plain.summary(measure), ours.summary(measure)
+    if a is None or b is None:
+        return ""
+    return f"<br><small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>"
 
 
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
