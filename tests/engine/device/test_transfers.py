@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
 
-from damper.engine.device.transfers import Download, Upload
+from damper.engine.device import transfers
+from damper.engine.device.transfers import Download, Upload, sleep_while_waiting
 
 
 def test_what_is_sent_arrives_and_may_be_written_over() -> None:
@@ -56,3 +59,26 @@ def test_a_busy_device_neither_holds_up_the_host_nor_gets_the_wrong_numbers() ->
             work = work @ work
     assert download.wait().tolist() == [0.0] * 64
     assert torch.equal(targets.cpu(), torch.arange(50.0).unsqueeze(1).expand(-1, 64))
+
+
+@pytest.mark.gpu
+def test_a_host_that_shares_its_cores_sleeps_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "_sleeps", False)
+    device = torch.device("cuda")
+    work = torch.randn(8192, 8192, device=device)
+
+    def processor_share() -> float:
+        """Of the time that the host waits for some tenths of a second."""
+        download = Download((1,), device, torch.float32)
+        for _ in range(20):
+            work @ work
+        download.start(work[0, :1])
+        download.record_event()
+        wall, processor = time.perf_counter(), time.thread_time()
+        download.wait()
+        return (time.thread_time() - processor) / (time.perf_counter() - wall)
+
+    processor_share()
+    assert processor_share() > 0.5
+    sleep_while_waiting()
+    assert processor_share() < 0.2

@@ -16,6 +16,7 @@ from types import FrameType
 import torch
 
 from damper.engine.device.multi_process_service import multi_process_service
+from damper.engine.device.transfers import sleep_while_waiting
 from damper.engine.envs.envpool_pool import usable_cores
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
@@ -111,8 +112,9 @@ class _StopWorkers(StopSignals):
 
 
 def _prepare(threads: int) -> None:
-    """Set a worker up; Ctrl-C reaches it through the process that started it."""
+    """Set a worker up to share the cores; Ctrl-C reaches it through the process that started it."""
     torch.set_num_threads(threads)
+    sleep_while_waiting()
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
