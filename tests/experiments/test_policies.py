@@ -18,22 +18,25 @@ from tests.experiments.helpers import TINY, agents_of, invented
 
 RESULTS = Path(__file__).parents[2] / "results"
 KEPT = sorted((RESULTS / "policies").glob("*/*/*.safetensors"))
+ONE_OF_EACH = {(path.parent, path.name.split("-")[0]): path for path in KEPT}.values()  # task and backbone
 
 
-@pytest.mark.parametrize("path", KEPT[:4], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ONE_OF_EACH, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_kept_policy_repeats_its_record(path: Path) -> None:
     pytest.importorskip("envpool")
     record = read_record((RESULTS / path.relative_to(RESULTS / "policies")).with_suffix(".json"))
     assert in_main_table(record.identity)
     episodes = damper.evaluate(path, episodes=10, backend=record.identity["envs"]).episodes[0]
-    # Rounding differs between a GPU and a CPU and grows along an episode; another policy is far away.
+    # Rounding differs between a GPU and a CPU and grows along an episode; on Ant, with its many contacts, until episodes
+    # are as good as drawn anew.
     for name, tolerance in (("return", 0.01), ("smoothness", 0.03), ("mean_change", 0.03)):
-        ours = np.mean([episode.record()[name] for episode in episodes])
-        assert ours == pytest.approx(np.mean(record.episodes[name]), rel=tolerance), name
+        ours, theirs = np.array([episode.record()[name] for episode in episodes]), np.array(record.episodes[name])
+        noise = 3 * np.sqrt((ours.var(ddof=1) + theirs.var(ddof=1)) / len(ours)) if "Ant" in path.parts else 0.0
+        assert ours.mean() == pytest.approx(theirs.mean(), rel=tolerance, abs=noise), name
 
 
-def test_there_are_kept_policies_small_enough_for_a_repository() -> None:
-    assert KEPT and sum(path.stat().st_size for path in KEPT) < 34e6
+def test_kept_policies_are_small_enough_for_a_repository() -> None:
+    assert KEPT and max(path.stat().st_size for path in KEPT) < 0.7e6  # 84 cells of the main tables, one seed each
 
 
 def test_the_first_seed_s_policy_is_kept_and_is_the_one_recorded(
