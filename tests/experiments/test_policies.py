@@ -27,7 +27,7 @@ def test_a_kept_policy_repeats_its_record(path: Path) -> None:
     record = read_record((RESULTS / path.relative_to(RESULTS / "policies")).with_suffix(".json"))
     assert in_main_table(record.identity)
     episodes = damper.evaluate(path, episodes=10, backend=record.identity["envs"]).episodes[0]
-    # Rounding differs between a GPU and a CPU and grows along an episode; on Ant, with its many contacts, until episodes
+    # Rounding differs between a GPU and a CPU and grows along an episode; on Ant, with many contacts, until episodes
     # are as good as drawn anew.
     for name, tolerance in (("return", 0.01), ("smoothness", 0.03), ("mean_change", 0.03)):
         ours, theirs = np.array([episode.record()[name] for episode in episodes]), np.array(record.episodes[name])
