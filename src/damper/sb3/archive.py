@@ -20,7 +20,6 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-import damper.sb3
 from damper.activations import NAMES, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.policy import Policy
@@ -91,8 +90,8 @@ def load_zip(path: Path | str) -> Any:
     # SB3's own classes do not know what ASAP, Bloop or MetaBalance keep beside the policy.
     name = _algorithm(path, data)
     theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
-    ours = getattr(damper.sb3, name)  # also for theirs: it says what to install
-    kind = ours if "method" in data else getattr(importlib.import_module(theirs), name)
+    ours = importlib.import_module(f"damper.sb3.{name.lower()}")  # also for theirs: it says what to install
+    kind = getattr(ours if "method" in data else importlib.import_module(theirs), name)
     return kind.load(path, device="cpu")
 
 
