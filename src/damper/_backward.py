@@ -11,10 +11,9 @@ from torch import Tensor, distributed, nn
 from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel
 
+from damper._checks import Setting
 from damper.errors import DamperError
-from damper.rules import GradientReport, combine_single, find, has_memory
-from damper.rules._settings import Setting
-from damper.rules._two_vector import Rule
+from damper.rules import GradientReport, Rule, combine_single, find, has_memory
 
 Gradients = Sequence[Tensor | None]  # one per parameter; None where it takes no part
 

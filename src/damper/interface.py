@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get
 import torch
 from torch import Tensor
 
-from damper.rules._settings import check_choice, check_flag, check_range
+from damper._checks import Setting as Setting
+from damper._checks import check_choice, check_flag, check_range
 
-Setting = float | Tensor  # one value, or one per agent [P]
 NoiseDraws = Mapping[str, Tensor]  # by the name under which a loss asked for it
 
 

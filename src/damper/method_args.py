@@ -10,8 +10,7 @@ import torch
 
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, components, compose, find_method, setting_hint
-from damper.rules import combine_reported
-from damper.rules._two_vector import Rule
+from damper.rules import Rule, combine_reported
 
 
 def choose(

@@ -18,8 +18,7 @@ from damper.losses.temporal_ramp import temporal_ramp
 from damper.method_args import check_names, check_rule, choose, default_eta
 from damper.methods import Method
 from damper.rsl_rl.storage import Pairs, indexed
-from damper.rules import GradientReport, combine_reported, has_memory
-from damper.rules._two_vector import Rule
+from damper.rules import GradientReport, Rule, combine_reported, has_memory
 
 ETA = 0.0  # at 1, which is right for TD3 and SAC, PPO may learn nothing: docs/ppo.md
 

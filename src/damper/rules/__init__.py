@@ -57,6 +57,7 @@ RULES: dict[str, Rule] = {
 __all__ = [
     "RULES",
     "GradientReport",
+    "Rule",
     "apply_reported",
     "apply_rows",
     "combine",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper.rules._settings import Setting, broadcastable, check_range
+from damper._checks import Setting, check_range
+from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from damper._checks import Setting, check_range
 from damper.errors import DamperError
-from damper.rules._settings import Setting, check_range
 from damper.rules._two_vector import PairStats, Rule, two_vector_rule
 
 NO_RULE = "plain"  # the primary gradient alone

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from damper.rules._settings import Setting, check_pair
+from damper._checks import Setting
+from damper.rules._settings import check_pair
 
 TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction worth keeping
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from damper._checks import Setting, check_range
 from damper.errors import DamperError
-from damper.rules._settings import Setting, broadcastable, check_pair, check_range
+from damper.rules._settings import broadcastable, check_pair
 from damper.rules._two_vector import along, measure, working
 
 

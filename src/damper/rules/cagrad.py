@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from damper._checks import Setting, check_range
 from damper.rules._segment import Segment, norm_of_sum, segment
-from damper.rules._settings import Setting, broadcastable, check_range
+from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 

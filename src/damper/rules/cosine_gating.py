@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._settings import check_flag
+from damper._checks import check_flag
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 

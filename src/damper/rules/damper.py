@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from damper._checks import Setting, check_range
 from damper.rules._magnitude import magnitude
-from damper.rules._settings import Setting, check_range
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 

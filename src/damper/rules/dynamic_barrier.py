@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper.rules._settings import Setting, broadcastable, check_range
+from damper._checks import Setting, check_range
+from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from damper._checks import check_flag
 from damper.rules._segment import segment
-from damper.rules._settings import check_flag
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 

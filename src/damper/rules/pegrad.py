@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper.rules._settings import check_choice
+from damper._checks import check_choice
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 PARALLEL = 1e-6  # below this sine, what is left after the projection is rounding of float32 entries

@@ -12,7 +12,7 @@ from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.td3.policies import TD3Policy
 
 from damper.methods import Method
-from damper.rules._two_vector import Rule
+from damper.rules import Rule
 from damper.sb3.common.mixin import init_arguments
 from damper.sb3.td3 import TD3Base
 

@@ -18,7 +18,7 @@ from damper.engine.envs.spec import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.methods import Method
-from damper.rules._two_vector import Rule
+from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin, init_arguments

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from damper.agents import sac
 from damper.methods import Method
-from damper.rules._two_vector import Rule
+from damper.rules import Rule
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import init_arguments
 from damper.sb3.common.networks import GaussianPolicy, SB3Critic

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from damper.errors import DamperError, MissingExtraError
 from damper.methods import Method
-from damper.rules._two_vector import Rule
+from damper.rules import Rule
 from damper.sb3.common.mixin import init_arguments
 from damper.sb3.common.networks import GaussianPolicy
 from damper.sb3.common.off_policy import UpdateInputs

@@ -19,7 +19,7 @@ from damper.engine.settings import is_number
 from damper.errors import DamperError
 from damper.method_args import check_names, check_rule, choose, default_eta, is_setting
 from damper.methods import Method, find_method
-from damper.rules._two_vector import Rule
+from damper.rules import Rule
 from damper.sb3.common.inputs import check_inputs
 from damper.sb3.common.networks import differs_in_eval_mode
 from damper.sb3.common.state import MethodState, exchange_state, is_same_state
