@@ -17,6 +17,7 @@ from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.rsl_rl import PPO, ppo
+from damper.rules import state_tensors
 from tests.rsl_rl.pendulums import Pendulums, config, train, weights
 
 SILENT = Method("silent", actor=Loss(lambda *inputs, **k: 0.0 * temporal(*inputs, **k)), rule="damper")
@@ -158,9 +159,9 @@ def test_checkpoints_go_on_and_pass_between_the_classes(method: str, tmp_path: A
     again = train(1, method=method)
     again.load(str(tmp_path / "model.pt"))
     assert torch.equal(weights(again), weights(runner))
-    memories = [alg._memory if isinstance(alg._memory, tuple) else [alg._memory] for alg in (again.alg, runner.alg)]
-    for mine, other in zip(*memories, strict=True):
-        assert mine is other is None or torch.equal(mine, other)
+    states = [state_tensors(alg._rule_state) for alg in (again.alg, runner.alg)]
+    assert all(torch.equal(mine, other) for mine, other in zip(*states, strict=True))
+    assert len(saved["memory"]) == len(states[0]) == {"damper": 0, "bloop": 1, "metabalance": 2}[method]
     again.learn(1)
     theirs = train(1, **PLAIN)
     theirs.load(str(tmp_path / "model.pt"))

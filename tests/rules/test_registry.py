@@ -15,7 +15,16 @@ from torch import Tensor
 
 import damper.rules
 from damper import DamperError
-from damper.rules import RULES, combine_reported, find, has_memory, settings_of
+from damper.rules import (
+    RULES,
+    combine_reported,
+    find,
+    has_memory,
+    initial_state,
+    rebuild_state,
+    settings_of,
+    state_tensors,
+)
 from tests.rules.references import pairs
 
 each_rule = pytest.mark.parametrize("name", RULES)
@@ -41,6 +50,15 @@ def test_the_name_leads_to_file_docstring_and_keyword_settings(name: str) -> Non
 
 def test_memory_is_told_by_the_signature() -> None:
     assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}, "name a new one here"
+
+
+@each_rule
+def test_a_state_is_taken_apart_and_put_together(name: str) -> None:
+    state = initial_state(name, torch.ones(2, 3))
+    again = rebuild_state(type(state), state_tensors(state))
+    assert type(again) is type(state) and (again is None) == (not has_memory(name))
+    for ours, theirs in zip(state_tensors(again), state_tensors(state), strict=True):
+        assert ours is theirs and len(ours) == 2
 
 
 def test_the_overview_has_a_row_for_every_rule_with_its_settings() -> None:

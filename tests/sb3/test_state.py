@@ -11,7 +11,7 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
-from damper.rules import RULES
+from damper.rules import RULES, state_tensors
 from damper.sb3.common import off_policy
 from tests.sb3.models import OURS, THEIRS, make, quiet, weights
 
@@ -43,8 +43,8 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str, updates: 
         expected, memory = RULES[rule](g_R, g_T, memory)
         torch.testing.assert_close(combined, expected, rtol=1e-4, atol=1e-6 * float(expected.norm()))
     assert len(updates) == 6
-    kept = [model.method_state.memory] if isinstance(memory, torch.Tensor) else model.method_state.memory
-    for ours, theirs in zip(kept, [memory] if isinstance(memory, torch.Tensor) else memory, strict=True):
+    kept = state_tensors(model.method_state.rule_state)
+    for ours, theirs in zip(kept, state_tensors(memory), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
 
 

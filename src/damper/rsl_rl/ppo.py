@@ -18,7 +18,7 @@ from damper.losses.temporal_ramp import temporal_ramp
 from damper.method_args import check_names, check_rule, choose, default_eta
 from damper.methods import Method
 from damper.rsl_rl.storage import Pairs, indexed
-from damper.rules import GradientReport, Rule, combine_reported, has_memory
+from damper.rules import GradientReport, Rule, has_memory, initial_state, rebuild_state, state_tensors
 
 ETA = 0.0  # at 1, which is right for TD3 and SAC, PPO may learn nothing: docs/ppo.md
 
@@ -70,7 +70,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         self.method_settings = self.method.settings(given)
         _check(self.method, actor, storage)
         super().__init__(actor, critic, storage, *positional, **arguments)
-        self._memory: Any = None
+        self._rule_state: Any = None
         # Of its own, so that rsl_rl's draws stay what they are.
         self._generator = torch.Generator(self.device).manual_seed(torch.initial_seed() % 2**63)
 
@@ -121,8 +121,9 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         rule, settings = (method.rule, self._settings["rule"]) if method.rule else ("scalarization", {"weight": 1.0})
         group = distributed.group.WORLD if self.is_multi_gpu else None
         own, shared = self._actor_parameters()
-        report = backward_auxiliary(auxiliary, own, rule, self._memory, shared=shared, process_group=group, **settings)
-        self._memory = report.state
+        settings = {"shared": shared, "process_group": group, **settings}
+        report = backward_auxiliary(auxiliary, own, rule, self._rule_state, **settings)
+        self._rule_state = report.state
         seen.add(auxiliary, report)
 
     def _actor_parameters(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -133,8 +134,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
     def save(self) -> dict[str, Any]:
         """rsl_rl's checkpoint; which method it was goes with it, and what its rule remembers."""
         facts = {"method": self.method.name, "settings": self.method_settings}
-        memory = [self._memory] if isinstance(self._memory, Tensor) else list(self._memory or ())
-        return {**super().save(), "damper": {**facts, "memory": memory}}
+        return {**super().save(), "damper": {**facts, "memory": list(state_tensors(self._rule_state))}}
 
     def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
         """rsl_rl's; checkpoints of its own class load too."""
@@ -143,8 +143,8 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         if saved.get("memory") and saved["method"] == self.method.name and rule and has_memory(rule):
             tensors = [tensor.to(self.device) for tensor in saved["memory"]]
             zeros = torch.zeros(sum(p.numel() for p in self._actor_parameters()[0]), device=self.device)
-            form = combine_reported(rule, zeros, zeros, None, **self._settings["rule"])[1].state
-            self._memory = tensors[0] if isinstance(form, Tensor) else type(form)(*tensors)
+            kind = type(initial_state(rule, zeros, **self._settings["rule"]))
+            self._rule_state = rebuild_state(kind, tensors)
         return found
 
 

@@ -65,8 +65,11 @@ __all__ = [
     "combine_single",
     "find",
     "has_memory",
+    "initial_state",
     "mixes",
+    "rebuild_state",
     "settings_of",
+    "state_tensors",
 ]
 
 
@@ -149,6 +152,29 @@ def combine_single(
     parts = combined.split([gradient.numel() for gradient in primary])
     # A copy each: a rule of the user's own may keep what it returns.
     return [part.view_as(g).to(g.dtype, copy=True) for part, g in zip(parts, primary, strict=True)], report
+
+
+def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
+    """A rule's state before its first step on gradients ``like``, as the rule returns it; None without memory."""
+    if not has_memory(rule):
+        return None
+    zeros = torch.zeros_like(like)
+    state = combine_reported(rule, zeros, zeros, None, **settings)[1].state
+    return rebuild_state(type(state), [tensor.clone() for tensor in state_tensors(state)])
+
+
+def state_tensors(state: Any) -> tuple[Tensor, ...]:
+    """The tensors of a rule's state, which is a tensor, a named tuple of them, or None."""
+    if state is None:
+        return ()
+    return (state,) if isinstance(state, Tensor) else tuple(state)
+
+
+def rebuild_state(kind: type, tensors: Sequence[Tensor]) -> Any:
+    """The state of that type that ``state_tensors`` took apart."""
+    if not tensors:
+        return None
+    return tensors[0] if issubclass(kind, Tensor) else kind(*tensors)
 
 
 def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:

@@ -157,8 +157,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             auxiliary.backward(inputs=[*own, *shared])
             return
         settings = self._settings["rule"]
-        report = backward_auxiliary(auxiliary, own, method.rule, state.memory, shared=shared, **settings)
-        state.set_memory(report.state)
+        report = backward_auxiliary(auxiliary, own, method.rule, state.rule_state, shared=shared, **settings)
+        state.set_rule_state(report.state)
         log.add_report(report)
 
     def _loss_settings(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.methods import METHODS
-from damper.rules import RULES
+from damper.rules import RULES, state_tensors
 from tests.engine import small
 
 Backend = Callable[[AgentNetworks], GradientBackend]
@@ -102,7 +102,7 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str) -> None:
         torch.testing.assert_close(step.result, result, rtol=1e-12, atol=1e-12)
     kept = [made.state()[name] for name in sorted(made.state()) if name.startswith("memory.")]
     assert len(seen) == 6
-    for ours, theirs in zip(kept, [memory] if isinstance(memory, torch.Tensor) else memory, strict=True):
+    for ours, theirs in zip(kept, state_tensors(memory), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 

@@ -22,7 +22,7 @@ from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import Batch, NoiseDraws
 from damper.losses.asap import AVERAGE_RATE
 from damper.methods import Method
-from damper.rules import apply_reported, apply_rows, combine_reported, find, has_memory
+from damper.rules import apply_reported, apply_rows, find, initial_state, state_tensors
 
 
 class Population:
@@ -77,21 +77,12 @@ class Population:
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
         self.diagnostics = Diagnostics(self.method, self.n_agents, self.device)
         state |= self.diagnostics.state()
-        self._rule_state = self._initial_rule_state()
-        state |= {f"memory.{i}": value for i, value in enumerate(_state_tensors(self._rule_state))}
+        self._rule_state = self.rule and initial_state(self.rule, state["actor"], **self.method_kwargs["rule"])
+        state |= {f"memory.{i}": value for i, value in enumerate(state_tensors(self._rule_state))}
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that an update changes, by its name in a checkpoint."""
         return self._state
-
-    def _initial_rule_state(self) -> Any:
-        """The rule's state before its first step, in the rule's own form; None for a rule without one."""
-        if not (self.method.rule and has_memory(self.method.rule)):
-            return None
-        zeros = torch.zeros_like(self._state["actor"])
-        _, report = combine_reported(self.method.rule, zeros, zeros, None, **self.method_kwargs["rule"])
-        fresh = [tensor.clone() for tensor in _state_tensors(report.state)]
-        return fresh[0] if isinstance(report.state, Tensor) else type(report.state)(*fresh)
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
         """Every draw of the count-th update."""
@@ -178,7 +169,7 @@ class Population:
         quick = apply_rows(self.rule, g_R, g_T, **kwargs) if self._agent_by_agent else None
         rule_state = self._rule_state
         combined, report = quick or apply_reported(self.rule, g_R, g_T, rule_state, rule_state is not None, **kwargs)
-        for old, new in zip(_state_tensors(rule_state), _state_tensors(report.state), strict=True):
+        for old, new in zip(state_tensors(rule_state), state_tensors(report.state), strict=True):
             old.copy_(new)
         logs |= {name: getattr(report, name) for name in RULE}
         return combined
@@ -193,10 +184,3 @@ class Population:
         newly = ~state["active"] & (state["frozen_at"] < 0)
         state["frozen_at"].copy_(torch.where(newly, state["updates"], state["frozen_at"]))
         self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["active"])
-
-
-def _state_tensors(state: Any) -> tuple[Tensor, ...]:
-    """A rule's state is a tensor or a tuple of them."""
-    if state is None:
-        return ()
-    return (state,) if isinstance(state, Tensor) else tuple(state)

@@ -129,9 +129,9 @@ class OffPolicyMixin(SmoothMixin):
             log.add(auxiliary_loss=auxiliary)
         if method.actor and method.rule:
             settings = self._settings["rule"]
-            own = {"state": state.memory, "process_group": None, **settings}  # SB3 trains in one process
+            own = {"state": state.rule_state, "process_group": None, **settings}  # SB3 trains in one process
             report = backward(actor_loss, auxiliary, parameters, rule=method.rule, **own)
-            state.set_memory(report.state)
+            state.set_rule_state(report.state)
             log.add_report(report)
         else:
             loss = actor_loss + auxiliary if method.actor else actor_loss

@@ -7,18 +7,18 @@ from typing import Any
 
 import torch
 from stable_baselines3.common.utils import polyak_update
-from torch import Tensor, nn
+from torch import nn
 
 from damper.errors import DamperError
 from damper.losses.asap import AVERAGE_RATE
 from damper.methods import Method
-from damper.rules import combine_reported, has_memory
+from damper.rules import initial_state, rebuild_state, state_tensors
 
 Parameters = Mapping[str, Any]
 
 
 class MethodState(nn.Module):
-    """A second head with the actor's Polyak average (ASAP), and the memory of a rule that has one (Bloop).
+    """A second head with the actor's Polyak average (ASAP), and the state of a rule that has one (Bloop).
 
     Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty where the method remembers nothing.
     """
@@ -33,13 +33,12 @@ class MethodState(nn.Module):
     ) -> None:
         """For a method whose rule combines the gradients of these parameters of an SB3 policy."""
         super().__init__()
-        self._memory_type: type | None = None
         if method.prediction:
             self._add_head(policy, generator)
-        if method.rule is not None and has_memory(method.rule):
+        self._rule_state_type: type = type(None)
+        if method.rule is not None:
             count = sum(p.numel() for p in (*parameters, *self._head_parameters()))
-            zeros = torch.zeros(count, device=policy.device)
-            self.set_memory(combine_reported(method.rule, zeros, zeros, None, **rule_settings)[1].state)
+            self.set_rule_state(initial_state(method.rule, torch.empty(count, device=policy.device), **rule_settings))
 
     def _add_head(self, policy: Any, generator: torch.Generator) -> None:
         actor, device = policy.actor, policy.device
@@ -78,19 +77,14 @@ class MethodState(nn.Module):
             polyak_update(self.head.parameters(), self.average_head.parameters(), rate)
 
     @property
-    def memory(self) -> Any:
-        """The rule's memory as the rule gave it: a tensor, or a named tuple of tensors; None without."""
-        if self._memory_type is None:
-            return None
-        tensors = [buffer for _, buffer in self.named_buffers(recurse=False)]
-        return tensors[0] if self._memory_type is Tensor else self._memory_type(*tensors)
+    def rule_state(self) -> Any:
+        """The rule's state as the rule gave it: a tensor, or a named tuple of tensors; None without."""
+        return rebuild_state(self._rule_state_type, [buffer for _, buffer in self.named_buffers(recurse=False)])
 
-    def set_memory(self, memory: Any) -> None:
-        """Keep the rule's memory as buffers ``memory_0``, ``memory_1``, ...; None changes nothing."""
-        if memory is None:
-            return
-        self._memory_type = Tensor if isinstance(memory, Tensor) else type(memory)
-        for i, tensor in enumerate([memory] if self._memory_type is Tensor else memory):
+    def set_rule_state(self, state: Any) -> None:
+        """Keep the rule's state as buffers ``memory_0``, ``memory_1``, ...; None changes nothing."""
+        self._rule_state_type = self._rule_state_type if state is None else type(state)
+        for i, tensor in enumerate(state_tensors(state)):
             self.register_buffer(f"memory_{i}", tensor)
 
 
