@@ -84,7 +84,8 @@ def measured(name: str, **row: Any) -> dict[str, Any]:
 def test_the_readme_s_speeds_are_the_measured_ones() -> None:
     whole = measured("peers", backbone="TD3", implementation="damper engine damper")
     said = re.search(
-        r"takes (\d+) µs with `--tf32`, (\d+) times as fast .* (\d+) agents trained a million steps each on Hopper in 13⅓ minutes",
+        r"takes (\d+) µs with `--tf32`, (\d+) times as fast .* (\d+) agents trained a million steps each on Hopper in "
+        "13⅓ minutes",
         text("README.md"),
     )
     assert said, "the sentence was changed: change this test"
