@@ -54,6 +54,13 @@ def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "eta=0" in printed
     assert "eta=1" in printed
+    assert "other starts" not in " ".join(printed.split())
+
+
+def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, capsys):
+    pytest.importorskip("envpool")
+    call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
+    assert "--backend gymnasium evaluates on those of its records" in " ".join(capsys.readouterr().out.split())
 
 
 def test_evaluate_with_a_filter_shows_raw_smoothness(run, capsys):

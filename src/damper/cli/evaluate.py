@@ -8,6 +8,7 @@ from typing import Any
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
+from damper.engine.settings import complete_record
 from damper.errors import DamperError, MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
@@ -31,10 +32,9 @@ def run(options: Evaluate) -> None:
     trusted: dict[str, Any] = {"vecnormalize": options.vecnormalize, "trust": options.trust}
     evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted)
     evaluation.save(out)
-    if options.source.is_dir() and not (run := Run(options.source)).finished:
-        of = run.manifest["settings"]["steps"]
-        say(f"{options.source} is not finished: policies of step {evaluation.steps:,} of {of:,}", "yellow")
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
+    if options.source.is_dir():
+        _say_of_run(Run(options.source), evaluation, options.backend)
     try:
         name = evaluation.method or options.source.stem
         picture = draw_first_episodes(evaluation, out / "traces.png", name, options.filter)
@@ -50,6 +50,19 @@ def run(options: Evaluate) -> None:
         if len(named) < len(sources):
             named = {source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
         say(f"video: {quoted(film_evaluations(named, options.video, steps=options.video_steps))}")
+
+
+def _say_of_run(run: Run, evaluation: Evaluation, backend: str) -> None:
+    """What a reader of the table should know of the run behind it."""
+    settings = complete_record(run.manifest["settings"])
+    if not run.finished:
+        of = f"{evaluation.steps:,} of {settings['steps']:,}"
+        say(f"{run.path} is not finished: policies of step {of}", "yellow")
+    if settings["backend"] != backend:
+        say(
+            f"Trained with --backend {settings['backend']}, evaluated with {backend}, where the same seeds are other "
+            f"starts: --backend {settings['backend']} evaluates on those of its records."
+        )
 
 
 def _check_video(options: Evaluate) -> None:
