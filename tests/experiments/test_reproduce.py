@@ -23,6 +23,7 @@ from damper.experiments.population_plan import pack
 from damper.experiments.records import unpack_trace
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
 from damper.experiments.runners.in_process import plan
+from damper.experiments.runners.workers import MOST_AGENT_STEPS
 from damper.experiments.store import Store
 from tests.experiments.helpers import TINY, agents_of, invented, tiny
 
@@ -172,8 +173,19 @@ def test_the_estimate_is_of_the_device_and_of_what_is_known(monkeypatch: pytest.
     assert estimate(gpu, records) == (7 * 2000.0, ("Walker",))
     assert estimate(gpu, records, workers=5) == (pytest.approx(7 * 2000.0 / 5), ("Walker",))
     assert estimate(gpu, records, workers=10)[0] == 2000.0, "the longest is waited for"
+    assert estimate(gpu, records, workers=0)[0] == 7 * 2000.0
     alone = [replace(record, run={**on_gpu, "device": "cpu", "agents": 1}) for record in records]
     assert estimate(pack(agents[:5]), alone)[0] == pytest.approx(10_000), "on a CPU five agents take five times as long"
+
+
+def test_no_estimate_is_faster_than_a_gpu_ever_was() -> None:
+    agents = agents_of("scalarization-sweep", tasks=("Hopper", "Walker"), methods=("scalarization",))
+    on_gpu = {"device": "cuda:0", "agents": 5, "steps_per_second": 1000.0}
+    records = [invented(agent, run=on_gpu) for agent in agents[::100]]
+    hopper, walker = (replace(job, settings=replace(job.settings, device="cuda")) for job in pack(agents))
+    least = 100 * 1_000_000 / MOST_AGENT_STEPS
+    assert estimate([hopper], records)[0] == pytest.approx(least), "not 1,000 steps of a hundred agents in a second"
+    assert estimate([hopper, walker], records, workers=2)[0] == pytest.approx(2 * least)
 
 
 def test_the_list_says_under_which_options_records_count(
@@ -199,15 +211,36 @@ def test_the_list_says_under_which_options_records_count(
     ]
     main(words)
     told = capsys.readouterr().out
-    assert "on cpu with --backend gymnasium," in told and "0 of 10" in told and "unknown yet" in told
-    assert "counted with --backend envpool --tf32 (envpool" in told
+    assert "on cpu with --backend gymnasium," in told and "unknown yet" in told
+    assert numbers_of("one-eta", told) == ["5 of 10", "0", "10"], "what is there first, then what of it is asked for"
+    assert "They count with --backend envpool --tf32 (envpool" in told
     assert "No speed is on record on cpu for Ant, Walker." in told
     main([*words, "--tf32", "--device", "cuda"])
     told = capsys.readouterr().out
-    assert "on cuda with --backend envpool --tf32," in told and "5 of 10" in told and "Otherwise" not in told
-    main([*words, "--seeds", "6", "--tf32", "--device", "cuda"])
+    assert "on cuda with --backend envpool --tf32," in told and "They count" not in told
+    assert numbers_of("one-eta", told) == ["5 of 10", "5", "5"]
+    main([*words, "--seeds", "6", "--tf32", "--device", "cuda", "--workers", "3"])
     told = capsys.readouterr().out
-    assert "5 of 12" in told and "at least 33 min" in told and "No speed is on record on cuda for Walker." in told
+    assert "5 of 12" in told and "≥ 33 min" in told and "No speed is on record on cuda for Walker." in told
+    assert "with --workers 2 (2 populations at once, no more than 57,000 agents' steps per second" in told
+
+
+def numbers_of(name: str, told: str) -> list[str]:
+    """On record, under these options, left."""
+    (line,) = (line for line in told.splitlines() if f" {name} " in line)
+    return [cell.strip() for cell in line.strip("│").split("│")[1:4]]
+
+
+def test_a_folder_that_does_not_exist_is_said_to_be_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", "pegrad", "--list", "--seeds", "1", "--results"]
+    main([*words, str(tmp_path / "nowhere")])
+    assert "nowhere does not exist, so nothing is on record: name the folder" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
+    main([*words, str(tmp_path)])
+    assert "does not exist" not in capsys.readouterr().out
 
 
 def test_tf32_is_refused_where_no_gpu_multiplies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

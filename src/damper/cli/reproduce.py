@@ -14,7 +14,7 @@ from damper.errors import DamperError
 from damper.experiments.paper_experiments import EXPERIMENTS, Request, expand_request, find_experiment
 from damper.experiments.reproduce import ExperimentProgress, Runner, on_device, overview, platform_options, reproduce
 from damper.experiments.runners.on_ray import cluster_device, run_on_ray
-from damper.experiments.runners.workers import run_jobs
+from damper.experiments.runners.workers import MOST_AGENT_STEPS, run_jobs
 from damper.terminal import counted, quoted, say, show
 
 
@@ -72,22 +72,27 @@ def show_progress(request: Request, results: Path, population: int | None, worke
     found = overview(request, results, population, workers)
     rows = []
     for row in found:
-        done, left = f"{row.done} of {row.total}", str(row.total - row.done)
-        rows.append([row.name, done, str(row.elsewhere or "–"), left, time_left(row), str(row.populations), row.title])
-    header = ["experiment", "on record", "otherwise", "left to train", "time left", "populations", "what"]
+        on_record, left = f"{row.done + row.elsewhere} of {row.total}", str(row.total - row.done)
+        rows.append([row.name, on_record, str(row.done), left, time_left(row), str(row.populations), row.title])
+    header = ["experiment", "on record", "these options", "left", "time left", "populations", "what"]
     show(f"protocol {request.protocol} on {chosen(request)}, results in {quoted(results)}", header, rows)
+    if not results.is_dir():
+        say(f"{quoted(results)} does not exist, so nothing is on record: name the folder of records with --results.")
     platforms = sum((Counter(row.platforms) for row in found), Counter[str]())
     if platforms:
         say(
-            "Otherwise: on record with another simulator or number format, which no table mixes, and counted with "
-            f"{' or '.join(name for name, _ in platforms.most_common())}."
+            "On record, but not with these options: with another simulator or number format, which no table mixes. "
+            f"They count with {' or '.join(name for name, _ in platforms.most_common())}."
         )
-    device = request.settings["device"]
+    device, at_once = request.settings["device"], max(row.workers for row in found)
     if no_speed := dict.fromkeys(task for row in found for task in row.no_speed):
         say(f"No speed is on record on {device} for {', '.join(no_speed)}.")
-    say(
-        f"Time left: at the speeds on record for the task on {device}, as many populations at once as would be trained."
-    )
+    if any(row.seconds for row in found):
+        most = f", no more than {MOST_AGENT_STEPS:,} agents' steps per second together" if device != "cpu" else ""
+        say(
+            f"Time left: at the speeds on record for the task on {device}, with --workers {at_once} "
+            f"({counted(at_once, 'population')} at once{most})."
+        )
 
 
 def time_left(row: ExperimentProgress) -> str:
@@ -96,7 +101,7 @@ def time_left(row: ExperimentProgress) -> str:
         return "–"
     if not row.seconds:
         return "unknown yet"
-    return f"at least {duration(row.seconds)}" if row.no_speed else duration(row.seconds)
+    return f"≥ {duration(row.seconds)}" if row.no_speed else duration(row.seconds)
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -156,11 +156,8 @@ def _cell_agents(
     installed = physics(env, population.backend, known)
     agents = []
     for row in population.agents():
-        own = resolve(env, backbone, method, (row["seed"],), steps, request.protocol, **{**given, **_without(row)})
+        swept = {name: value for name, value in row.items() if name != "seed"}
+        own = replace(population, seeds=(row["seed"],), method_settings={**population.method_settings, **swept})
         agent_identity = identity(own.record(), row, installed, request.episodes)
         agents.append(AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"])))
     return agents
-
-
-def _without(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "seed"}

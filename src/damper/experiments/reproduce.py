@@ -24,7 +24,7 @@ from damper.experiments.paper_experiments import (
 )
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.runners.in_process import plan, run_here
-from damper.experiments.runners.workers import fitting_workers
+from damper.experiments.runners.workers import MOST_AGENT_STEPS, fitting_workers, uses_gpu
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
@@ -110,9 +110,10 @@ class ExperimentProgress:
         protocol: the protocol's name.
         done: agents on record under these settings.
         total: agents that belong to it.
-        elsewhere: missing agents that are on record with other simulators or number formats.
+        elsewhere: other agents of it that are on record with another simulator or number format.
         platforms: these, counted by the options that ask for such records.
         populations: how many are to be trained.
+        workers: how many of them at once.
         seconds: what they take at the least, at speeds on record for such a device.
         no_speed: tasks of which no such speed is on record; ``seconds`` is without them.
     """
@@ -125,6 +126,7 @@ class ExperimentProgress:
     elsewhere: int = 0
     platforms: Mapping[str, int] = field(default_factory=dict)
     populations: int = 0
+    workers: int = 0
     seconds: float = 0.0
     no_speed: tuple[str, ...] = ()
 
@@ -142,6 +144,7 @@ def overview(
     """
     store, request = Store(Path(results)), on_device(request)
     records = list(store)
+    there = {record.digest for record in records}
     known: dict[str, set[str]] = {}
     for record in records:
         known.setdefault(_digest_on_any_platform(record.identity), set()).add(_platform(record.identity))
@@ -152,9 +155,10 @@ def overview(
             rows.append(_measured(name, experiment, request.protocol, Path(results)))
             continue
         agents = expand_request(replace(request, experiments=(name,)))
-        missing = [agent for agent in agents if not store.has(agent.identity)]
+        missing = [agent for agent in agents if agent.digest not in there]
         jobs = pack(missing, population)
-        seconds, no_speed = estimate(jobs, records, workers or fitting_workers(jobs))
+        at_once = min(len(jobs), workers or fitting_workers(jobs))
+        seconds, no_speed = estimate(jobs, records, at_once)
         elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
         rows.append(
             ExperimentProgress(
@@ -166,6 +170,7 @@ def overview(
                 elsewhere=sum(map(bool, elsewhere)),
                 platforms=Counter(itertools.chain(*elsewhere)),
                 populations=len(jobs),
+                workers=at_once,
                 seconds=seconds,
                 no_speed=no_speed,
             )
@@ -201,16 +206,18 @@ def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
 def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -> tuple[float, tuple[str, ...]]:
     """Seconds for the jobs, so many at once, at speeds on record for such a device; and tasks that have none.
 
-    Never less than the longest job takes.
+    Never less than the longest job takes, nor than a GPU needs for all agents' steps at ``MOST_AGENT_STEPS``.
     """
-    seconds, no_speed = [0.0], dict[str, None]()
+    seconds, steps, no_speed = [0.0], 0, dict[str, None]()
     for job in jobs:
         speed = _speed(job, records)
         if speed is None:
             no_speed[job.wanted[0].identity["task"]] = None
         else:
             seconds.append(job.settings.steps / speed)
-    return max(sum(seconds) / workers, max(seconds)), tuple(no_speed)
+            steps += job.settings.steps * len(job.wanted)
+    filled = steps / MOST_AGENT_STEPS if uses_gpu(jobs) else 0.0
+    return max(sum(seconds) / max(1, workers), max(seconds), filled), tuple(no_speed)
 
 
 def _speed(job: Job, records: Sequence[Record]) -> float | None:
@@ -228,4 +235,6 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
             best = (score, [speed])
         elif score == best[0]:
             best[1].append(speed)
-    return median(best[1]) if best[1] else None
+    if not best[1]:
+        return None
+    return median(best[1]) if cpu else min(median(best[1]), MOST_AGENT_STEPS / len(job.wanted))

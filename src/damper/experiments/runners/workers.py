@@ -26,8 +26,9 @@ from damper.experiments.runners.outcomes import Outcomes
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
-# Eight to eleven populations fill an H200 (57,000 agents' steps per second): more would only share it.
+# Eight to eleven populations fill an H200, which did no more agents' steps per second: others would only share it.
 MOST_ON_A_GPU = 10
+MOST_AGENT_STEPS = 57_000
 # EnvPool's threads of all populations together, for each core: those of a population sleep while it acts and learns.
 ENV_THREADS_PER_CORE = 1.5
 
@@ -47,12 +48,17 @@ def run_jobs(
         run_in_workers(jobs, store, command, progress, count)
 
 
-def fitting_workers(jobs: Sequence[Job]) -> int:
-    """On a GPU one per population, at most ``MOST_ON_A_GPU``, each with two cores; on a CPU 1, which one fills."""
-    return max(1, min(len(jobs), MOST_ON_A_GPU, usable_cores() // 2)) if _on_gpu(jobs) else 1
+def fitting_workers(jobs: Sequence[Job], cores: int | None = None) -> int:
+    """On a GPU one per population, at most ``MOST_ON_A_GPU``, each with two cores; on a CPU 1, which one fills.
+
+    ``cores`` are those of the machine that trains, by default this one's.
+    """
+    cores = usable_cores() if cores is None else cores
+    return max(1, min(len(jobs), MOST_ON_A_GPU, cores // 2)) if uses_gpu(jobs) else 1
 
 
-def _on_gpu(jobs: Sequence[Job]) -> bool:
+def uses_gpu(jobs: Sequence[Job]) -> bool:
+    """Whether a job wants a GPU."""
     return any(job.settings.device != "cpu" for job in jobs)
 
 
@@ -86,7 +92,7 @@ def run_in_workers(
     threads = max(1, usable_cores() // workers)
     agents_at_once = sum(sorted((len(job.wanted) for job, _ in jobs), reverse=True)[:workers])
     pool = ThreadPoolExecutor(workers)
-    on_gpu = _on_gpu([job for job, _ in jobs])
+    on_gpu = uses_gpu([job for job, _ in jobs])
     try:
         with _StopWorkers(), multi_process_service(on_gpu) as shared, Outcomes(store, len(jobs), progress) as outcomes:
             if on_gpu and not shared and progress:
