@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -176,15 +177,24 @@ def test_devices_that_cannot_work_are_refused(device: Any) -> None:
         resolve("Pendulum", device=device)
 
 
+@pytest.mark.parametrize("page", ["scaling", "scaling-35"])
+def test_no_measured_peak_is_beyond_what_the_memory_check_counts(page: str) -> None:
+    rows = json.loads((Path(__file__).parents[3] / "docs/bench/h200" / f"{page}.json").read_text())["rows"]
+    for backbone, n_agents, peak in {(row["backbone"], row["agents"], row["peak MiB"]) for row in rows}:
+        methods = [row["method"] for row in rows if (row["backbone"], row["agents"]) == (backbone, n_agents)]
+        made = [resolve("Hopper", backbone.lower(), method, range(n_agents), 2000, "authors") for method in methods]
+        # The peak is of all learners together: of the others' share, their state and replay are certain.
+        least = [needed_memory(one, 11, 3) for one in made]
+        for one, own in zip(made, least, strict=True):
+            assert peak * 2**20 - (sum(least) - own) <= needed_memory(one, 11, 3, PEAK_FACTOR)
+
+
 def test_the_memory_check_counts_the_peak_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     made = resolve("Hopper", seeds=10, protocol="pave")
-    state = needed_memory(made, 11, 3, 1.0) - needed_memory(made, 11, 3, 0.0)
     peak = needed_memory(made, 11, 3, PEAK_FACTOR)
-    assert peak - needed_memory(made, 11, 3) == pytest.approx((PEAK_FACTOR - 1) * state, rel=1e-6)
-    assert PEAK_FACTOR >= 3.9
     monkeypatch.setattr(memory, "memory_available", lambda device: int(peak / 0.96))
     check_memory(made, 11, 3)  # on a CPU nothing comes on top
-    with pytest.raises(DamperError, match=r"10 agents needs at least .* GiB on cuda"):
+    with pytest.raises(DamperError, match=r"10 agents needs about .* GiB on cuda"):
         check_memory(replace(made, device="cuda"), 11, 3)
 
 

@@ -12,9 +12,10 @@ from damper.engine.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
 
-PEAK_FACTOR = (
-    3.9  # the most that a GPU's allocator held while learning, over parameters, targets and moments: docs/bench
-)
+# No learner is known to hold more on a GPU, over parameters, targets and moments. `damper bench scaling` tells the peak
+# of two learners together (docs/bench/h200/scaling-35.json): 790 MiB with TD3, 507 with SAC, where each state has
+# 203 and 103, its replay 7.5. Had one held nothing else, the other would have held 2.8 and 3.8 times its state.
+PEAK_FACTOR = 3.9
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
@@ -25,7 +26,7 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
     if available is not None and needed > 0.95 * available:
         n_agents = len(settings.agents())
         raise DamperError(
-            f"buffer_size={settings.buffer_size} with {n_agents} agents needs at least {needed / 2**30:.1f} GiB on "
+            f"buffer_size={settings.buffer_size} with {n_agents} agents needs about {needed / 2**30:.1f} GiB on "
             f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
         )
 
