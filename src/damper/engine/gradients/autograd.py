@@ -24,7 +24,7 @@ class AutogradBackend:
 
     def __init__(self, networks: AgentNetworks) -> None:
         """Of these networks."""
-        self.networks = networks
+        self.networks, self.agent_by_agent = networks, networks.device.type == "cpu"
 
     def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
         """See ``GradientBackend``."""

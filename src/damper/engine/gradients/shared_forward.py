@@ -39,6 +39,7 @@ class SharedForwardBackend:
     """One forward pass per network for all losses; see ``GradientBackend``."""
 
     traceable = True
+    agent_by_agent = False
     separate_smoothness_pass = True
 
     def __init__(self, networks: AgentNetworks) -> None:

@@ -1,8 +1,8 @@
 """P agents of one backbone and one method as stacked tensors, and their update.
 
 Whatever differs between agents is a ``[P]`` tensor. Losses come back as ``[P]`` and are summed before differentiation,
-so each agent gets exactly its own gradient. Nothing here reads a tensor's value: the update runs eagerly, compiled, or
-inside a CUDA graph.
+so each agent gets exactly its own gradient. The update runs eagerly, compiled, or inside a CUDA graph; it reads values
+of tensors only where its gradient backend is ``agent_by_agent``.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class Population:
         Args:
             backbone: "td3" or "sac".
             method: which smoothness losses and rule.
-            gradient_backend: computes the gradients of its ``networks``, which are the population's. Where it is not
-                traceable, rule and Adam go agent by agent on a CPU, with fewer passes through memory.
+            gradient_backend: computes the gradients of its ``networks``, which are the population's.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
             method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
             automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
@@ -59,17 +58,17 @@ class Population:
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
         self.n_agents, self.device, self.dtype = self.networks.n_agents, self.networks.device, self.networks.dtype
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
-        self._agent_by_agent = not gradient_backend.traceable and self.device.type == "cpu"
         self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
         self.noise_kinds = {**self.backbone.NOISE, **method.noise}
 
     def _initialise(self) -> None:
         state = self._state
-        self.optimisers = {name: Adam.like(state[name], self._agent_by_agent) for name in ("actor", "critic")}
+        names = ["actor", "critic"]
         if self.automatic_entropy:
             state["log_ent_coef"] = self.hparams["ent_coef"].log().unsqueeze(1)
-            self.optimisers["log_ent_coef"] = Adam.like(state["log_ent_coef"], self._agent_by_agent)
+            names.append("log_ent_coef")
+        self.optimisers = {name: Adam.like(state[name], self.gradient_backend.agent_by_agent) for name in names}
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
         state["active"] = torch.ones(self.n_agents, dtype=torch.bool, device=self.device)
@@ -166,7 +165,7 @@ class Population:
         """The rule's gradient; its state moves on in place."""
         assert self.rule is not None
         (g_R, g_T), kwargs = gradients, self.method_kwargs["rule"]
-        quick = apply_rows(self.rule, g_R, g_T, **kwargs) if self._agent_by_agent else None
+        quick = apply_rows(self.rule, g_R, g_T, **kwargs) if self.gradient_backend.agent_by_agent else None
         rule_state = self._rule_state
         combined, report = quick or apply_reported(self.rule, g_R, g_T, rule_state, rule_state is not None, **kwargs)
         for old, new in zip(state_tensors(rule_state), state_tensors(report.state), strict=True):
