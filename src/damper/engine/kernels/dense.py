@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from damper.engine.kernels import reference
-from damper.engine.kernels.layer import NARROW_OUTPUTS, BackwardRows, Dense, Pieces
+from damper.engine.kernels.layer import BackwardRows, Dense, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
+UNFUSED_OUTPUTS = 16  # up to so many of the layer before, a head stays apart: fusing saves their storing, a small thing
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
@@ -124,7 +125,7 @@ def fused_head(flat_params: Tensor, layers: Sequence[Dense], activation: str) ->
     last = layers[-1]
     return (
         _kernels(flat_params, activation)
-        if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > NARROW_OUTPUTS
+        if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > UNFUSED_OUTPUTS
         else None
     )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-NARROW_OUTPUTS = 16  # outputs
+BATCHED_OUTPUTS = 16  # from so many on, a CPU multiplies all networks at once
 Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start among the n
 
 
@@ -103,7 +103,7 @@ class FusedHead(NamedTuple):
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
-    if x.is_cpu and weight.shape[-1] < NARROW_OUTPUTS:
+    if x.is_cpu and weight.shape[-1] < BATCHED_OUTPUTS:
         # A CPU's batched product with few columns is several times slower than one product after the other.
         agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
         return torch.stack([F.linear(*agent) for agent in agents])
