@@ -20,7 +20,7 @@ from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.kernels import dense
 from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.settings import PER_AGENT, Settings
-from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
+from damper.engine.update.check_loss_claims import check_loss_claims
 from damper.engine.update.population import Population
 from damper.engine.update.scheduled import Scheduled
 from damper.engine.update.update import Update
@@ -51,7 +51,7 @@ class Learner:
         # How updates run is chosen here alone; everything else asks the backend's properties.
         backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
         if backend.traceable:
-            check_reads_outputs_only(settings.backbone, self.method, shape, hparams, method_kwargs)
+            check_loss_claims(settings.backbone, self.method, shape, hparams, method_kwargs)
         self.population = Population(
             backbone=settings.backbone,
             method=self.method,

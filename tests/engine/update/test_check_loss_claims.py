@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from damper.engine.networks.agent_networks import Shape
-from damper.engine.update.check_reads_outputs_only import check_reads_outputs_only
+from damper.engine.update.check_loss_claims import check_loss_claims
 from damper.errors import DamperError
 from damper.interface import Loss
 from damper.losses.pave import action_gradients
@@ -21,7 +21,7 @@ SHAPE = Shape(3, 2, (400, 300))
 
 def check(backbone: str, method: Method, **own: Any) -> None:
     hparams = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
-    check_reads_outputs_only(backbone, method, SHAPE, hparams, method.route(own))
+    check_loss_claims(backbone, method, SHAPE, hparams, method.route(own))
 
 
 @pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave", "damper+asap", "scalarization+l2c2"])

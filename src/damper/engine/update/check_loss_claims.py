@@ -1,4 +1,4 @@
-"""Check that losses read what they claim (``Loss.reads_outputs_only``): otherwise gradients would be silently wrong."""
+"""Check that losses read no more than they claim: otherwise gradients would be silently wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "action gradients"}
 
 
-def check_reads_outputs_only(
+def check_loss_claims(
     backbone: str,
     method: Method,
     shape: Shape,
@@ -31,7 +31,7 @@ def check_reads_outputs_only(
 ) -> None:
     """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
-    ``Loss.reads_action_gradients_only`` is a claim too, and is tried likewise.
+    The claims are ``Loss.reads_outputs_only`` and ``Loss.reads_action_gradients_only``.
 
     Args:
         backbone: "td3" or "sac".
