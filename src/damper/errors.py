@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class DamperError(ValueError):
@@ -18,3 +19,14 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str) -> str:
     """The likely fix for an unknown name: the closest known one, or ``otherwise``."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def wrong_env_error(env: Any) -> DamperError:
+    """The error for an ``env`` that is neither an id nor a callable, such as an environment itself."""
+    wanted = "env must be an id, or a callable that returns a new gymnasium.Env"
+    if not hasattr(env, "unwrapped"):
+        return DamperError(f"{wanted}, but {env!r} was given.")
+    kind = type(env.unwrapped).__name__
+    return DamperError(
+        f"{wanted}, since every agent has its own, but a {kind} was given: give its class, or a function that makes it."
+    )

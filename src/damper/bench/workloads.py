@@ -68,7 +68,7 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
     for _ in range(count):
         action = generator.uniform(-1.0, 1.0, (1, pool.spec.act_dim)).astype(np.float32)
         step = pool.step(unscale_action(action, low, high))
-        parts = (obs, action, step.obs_next, step.reward, step.terminated, first)
+        parts = (obs, action, step.next_obs, step.reward, step.terminated, first)
         rows.append(Replay.pack(*parts))
         obs, first = step.obs, step.terminated | step.truncated
     pool.close()

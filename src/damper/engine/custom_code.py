@@ -10,8 +10,6 @@ from contextlib import suppress
 from types import CodeType, MethodType
 from typing import Any
 
-from damper.errors import DamperError
-
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -98,14 +96,3 @@ def _source(function: Any) -> str:
 def _instructions(code: CodeType) -> str:
     constants = [_instructions(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
-
-
-def wrong_env_error(env: Any) -> DamperError:
-    """The error for an ``env`` that is neither an id nor a callable, such as an environment itself."""
-    wanted = "env must be an id, or a callable that returns a new gymnasium.Env"
-    if not hasattr(env, "unwrapped"):
-        return DamperError(f"{wanted}, but {env!r} was given.")
-    kind = type(env.unwrapped).__name__
-    return DamperError(
-        f"{wanted}, since every agent has its own, but a {kind} was given: give its class, or a function that makes it."
-    )

@@ -66,7 +66,7 @@ class EnvPoolVecEnv(VecEnv):
         done = found.terminated | found.truncated
         for i in np.flatnonzero(done):
             out_of_time = bool(found.truncated[i] and not found.terminated[i])
-            infos[i] = {"terminal_observation": found.obs_next[i], "TimeLimit.truncated": out_of_time}
+            infos[i] = {"terminal_observation": found.next_obs[i], "TimeLimit.truncated": out_of_time}
         return found.obs, found.reward, done, infos
 
     def close(self) -> None:

@@ -26,16 +26,16 @@ def test_hopper_s_pairs_are_what_the_simulator_makes() -> None:
     s, falls, timeouts, checked = pool.reset(), 0, 0, 0
     for _ in range(250):
         actions = random_actions(pool, rng)
-        obs_next, _, terminated, truncated, obs = pool.step(actions)
+        next_obs, _, terminated, truncated, obs = pool.step(actions)
         for j in np.flatnonzero((abs(s[:, 5:]) < 9.99).all(axis=1)):  # observed speeds are clipped at 10
             simulator.set_state(np.append(0, s[j, :5]), s[j, 5:])
             made, _, fell, _, _ = simulator.step(actions[j])
-            np.testing.assert_allclose(obs_next[j], made, atol=1e-4)
+            np.testing.assert_allclose(next_obs[j], made, atol=1e-4)
             assert fell == terminated[j]
             checked += 1
         ended = terminated | truncated
         assert (abs(obs[ended, 5:]) <= 0.0051).all(), "a new episode starts at rest, up to its noise"
-        np.testing.assert_array_equal(obs[~ended], obs_next[~ended])
+        np.testing.assert_array_equal(obs[~ended], next_obs[~ended])
         s, falls, timeouts = obs, falls + terminated.sum(), timeouts + (truncated & ~terminated).sum()
     assert checked > 9_000 and falls > 200 and timeouts > 0
 
@@ -66,7 +66,7 @@ def test_its_lowest_level_says_what_its_own_step_says(name: str, id: str) -> Non
         ours.send(actions.astype(np.float32))
         mine = ours.receive()
         raw, reward, terminated, _, _ = theirs.step(actions.astype(np.float32).astype(theirs.action_space.dtype))
-        np.testing.assert_array_equal(mine.obs_next, raw.astype(np.float32))
+        np.testing.assert_array_equal(mine.next_obs, raw.astype(np.float32))
         np.testing.assert_array_equal(mine.reward, reward)
         np.testing.assert_array_equal(mine.terminated, terminated)
         raw = raw.astype(np.float32)

@@ -42,13 +42,13 @@ def test_gymnasium_yields_true_pairs_only() -> None:
     s, falls, timeouts = pool.reset(), 0, 0
     for _ in range(10_000):
         actions = random_actions(pool, rng)
-        obs_next, reward, terminated, truncated, obs = pool.step(actions)
+        next_obs, reward, terminated, truncated, obs = pool.step(actions)
         ended = terminated | truncated
-        np.testing.assert_array_equal(obs_next, s + np.array([0, 0, 1, 0, 0], np.float32))
+        np.testing.assert_array_equal(next_obs, s + np.array([0, 0, 1, 0, 0], np.float32))
         np.testing.assert_array_equal(reward, actions[:, 0])
-        np.testing.assert_array_equal(ended, obs_next[:, 2] == obs_next[:, 3])
+        np.testing.assert_array_equal(ended, next_obs[:, 2] == next_obs[:, 3])
         np.testing.assert_array_equal(
-            obs[:, :3], np.where(ended[:, None], s[:, :3] * [1, 1, 0] + [0, 1, 0], obs_next[:, :3])
+            obs[:, :3], np.where(ended[:, None], s[:, :3] * [1, 1, 0] + [0, 1, 0], next_obs[:, :3])
         )
         s, falls, timeouts = obs, falls + terminated.sum(), timeouts + truncated.sum()
     assert falls > 1_000 and timeouts > 1_000
@@ -69,8 +69,8 @@ def test_pendulum_pairs_obey_its_equation_and_time_out(backend: str) -> None:
     s = pool.reset()
     for t in range(1, 10_001 if backend == "envpool" else 1_001):
         actions = random_actions(pool, rng)
-        obs_next, _, terminated, truncated, obs = pool.step(actions)
-        np.testing.assert_allclose(obs_next, pendulum(s, actions), atol=1e-5)
+        next_obs, _, terminated, truncated, obs = pool.step(actions)
+        np.testing.assert_allclose(next_obs, pendulum(s, actions), atol=1e-5)
         assert not terminated.any() and (truncated == (t % 7 == 0)).all()
         assert (abs(obs[truncated, 2]) <= 1).all(), "a new episode starts slowly"
         s = obs

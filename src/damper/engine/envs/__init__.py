@@ -11,16 +11,12 @@ from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
 from damper.engine.envs.spec import Pool, Spec, Transition
 from damper.errors import DamperError
-from damper.tasks import TASKS, Task, find_task
 
 __all__ = [
-    "TASKS",
     "EnvLike",
     "Pool",
     "Spec",
-    "Task",
     "Transition",
-    "find_task",
     "make_pool",
     "spec_from_id",
     "spec_of",
@@ -32,9 +28,9 @@ def make_pool(
 ) -> Pool:
     """One environment per seed, all stepped together.
 
-    `env` is a task of `TASKS`, a registered id, an `EnvSpec`, or (Gymnasium only) a callable that makes an
-    environment; `threads` is EnvPool's. Environment j depends on its own seed alone: not on the pool's size, nor on its
-    neighbours.
+    ``env`` is a task of ``TASKS``, a registered id, an ``EnvSpec``, or (Gymnasium only) a callable that makes an
+    environment; ``threads`` is EnvPool's. Environment j depends on its own seed alone: not on the pool's size, nor on
+    its neighbours.
     """
     if _checked(backend) == "envpool":
         return EnvPoolPool(env, seeds, threads, **env_kwargs)
@@ -42,7 +38,7 @@ def make_pool(
 
 
 def spec_of(env: EnvLike, backend: str = "gymnasium", **env_kwargs: Any) -> Spec:
-    """Spaces and times of `env`, without making a pool."""
+    """Spaces and times of ``env``, without making a pool."""
     if _checked(backend) == "envpool":
         return envpool_pool.read_spec(env, **env_kwargs)
     one = gymnasium_pool.make_env(env, **env_kwargs)

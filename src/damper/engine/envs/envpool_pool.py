@@ -64,7 +64,7 @@ def _spaces(described: Any) -> tuple[Any, Any]:
 
 
 def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
-    """The task and the settings that name it to EnvPool, whose ids already say what `task.kwargs` says."""
+    """The task and the settings that name it to EnvPool, whose ids already say what ``task.kwargs`` says."""
     if isinstance(env, EnvSpec):
         if not same_task(env, spec_from_id(env.id)):
             raise DamperError(
@@ -149,7 +149,7 @@ class EnvPoolPool:
         self._pool._reset(self._ids)
         return self._as_obs(self._read(self._pool._recv())[0])
 
-    # EnvPool's own `step` spends as long in Python as a simulator in C++: ids, names and settings are looked up anew
+    # EnvPool's own ``step`` spends as long in Python as a simulator in C++: ids, names and settings are looked up anew
     # at every call. So its lowest level is called here, whose order of fields is read when the pool is made.
 
     def step(self, actions: NDArray[Any]) -> Transition:
@@ -174,14 +174,14 @@ class EnvPoolPool:
         ended = np.flatnonzero(terminated | truncated)
         if ended.size:
             self._pool._reset(ended.astype(np.int32))
-        obs = obs_next = self._as_obs(raw)
+        obs = next_obs = self._as_obs(raw)
         reward = np.array(reward, np.float32)
         if ended.size:
             first, *_, ids = self._read(self._pool._recv())
-            obs = obs_next.copy()
+            obs = next_obs.copy()
             obs[ids] = self._as_obs(first)
         self._sent = False
-        return Transition(obs_next, reward, terminated, truncated, obs)
+        return Transition(next_obs, reward, terminated, truncated, obs)
 
     def _as_obs(self, raw: NDArray[Any]) -> NDArray[np.float32]:
         return np.array(raw, np.float32).reshape(len(raw), self.spec.obs_dim)

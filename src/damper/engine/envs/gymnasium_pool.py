@@ -1,6 +1,6 @@
 """A pool of Gymnasium environments, stepped one after another, that can be resumed bit for bit.
 
-A plain loop instead of `gymnasium.vector.SyncVectorEnv`: there is no autoreset to switch off and no info dictionaries
+A plain loop instead of ``gymnasium.vector.SyncVectorEnv``: there is no autoreset to switch off and no info dictionaries
 to merge, and the same pool steps 7 % (35 Pendulums) to 25 % (one) faster.
 """
 
@@ -18,7 +18,6 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from damper.engine.custom_code import wrong_env_error
 from damper.engine.envs.env_spec_json import EnvLike, missing_part, spec_from_env
 from damper.engine.envs.spec import (
     Spec,
@@ -30,7 +29,7 @@ from damper.engine.envs.spec import (
     raise_unknown,
     read_spaces,
 )
-from damper.errors import DamperError, MissingExtraError
+from damper.errors import DamperError, MissingExtraError, wrong_env_error
 from damper.tasks import find_task
 
 Env = gymnasium.Env[Any, Any]
@@ -113,7 +112,7 @@ def _explain_import(env: str | EnvSpec, name: str, error: Exception) -> str:
 
 
 def read_spec(made: Env, env: EnvLike) -> Spec:
-    """The spec of what `env` made; its period is the simulator's `dt`, else one frame of `render_fps`."""
+    """The spec of what ``env`` made; its period is the simulator's ``dt``, else one frame of ``render_fps``."""
     period, rate = getattr(made.unwrapped, "dt", None), made.metadata.get("render_fps")
     if not isinstance(period, float):
         period = 1.0 / rate if rate else None
@@ -143,7 +142,7 @@ class GymnasiumPool:
     """Environments in lockstep; an episode that ends is followed by its environment's next one in the same call.
 
     Resuming replays: the random state just before the last reset, that reset, and the actions since then give the
-    same simulator state bit for bit, for any environment whose only randomness is Gymnasium's `np_random`.
+    same simulator state bit for bit, for any environment whose only randomness is Gymnasium's ``np_random``.
     """
 
     backend = "gymnasium"
@@ -200,16 +199,16 @@ class GymnasiumPool:
         """Take the step that was sent, and start a new episode where one ended."""
         check_turn(self._sent, receiving=True)
         shaped = self._log[self._now - 1].copy().reshape(self._act_shape)
-        obs_next = np.empty((self.size, self.spec.obs_dim), np.float32)
+        next_obs = np.empty((self.size, self.spec.obs_dim), np.float32)
         reward = np.empty(self.size, np.float32)
         terminated, truncated = np.empty((2, self.size), np.bool_)
         for row, env in enumerate(self.envs):
             found = env.step(shaped[row])
             if self._now == 1:  # the first is enough, and a check takes as long as a light environment's step
                 self._checked(found, "step", STEP)
-            obs_next[row], reward[row], terminated[row], truncated[row], _ = found
-        self._obs, self._sent = self._next_episodes(obs_next, terminated | truncated), False
-        return Transition(obs_next, reward, terminated, truncated, self._obs)
+            next_obs[row], reward[row], terminated[row], truncated[row], _ = found
+        self._obs, self._sent = self._next_episodes(next_obs, terminated | truncated), False
+        return Transition(next_obs, reward, terminated, truncated, self._obs)
 
     def _checked(self, found: Any, name: str, parts: tuple[str, ...]) -> Any:
         """What an environment returned, if it is what Gymnasium's API says: anything else may fit by broadcasting."""
@@ -235,10 +234,10 @@ class GymnasiumPool:
         """The part of the log that the current episodes need."""
         return self._log[self._began.min() : self._now]
 
-    def _next_episodes(self, obs_next: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
+    def _next_episodes(self, next_obs: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
         if not ended.any():
-            return obs_next
-        obs = obs_next.copy()
+            return next_obs
+        obs = next_obs.copy()
         for row in np.flatnonzero(ended):
             env = self.envs[row]
             self._random[row] = dict(env.unwrapped.np_random.bit_generator.state)

@@ -19,9 +19,9 @@ from damper.tasks import TASKS
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """Spaces and times of one environment; `period` is its control period in seconds where the environment tells.
+    """Spaces and times of one environment; ``period`` is its control period in seconds where the environment tells.
 
-    `env_spec` says which environment it is, in Gymnasium's words (see `env_spec_json`).
+    ``env_spec`` says which environment it is, in Gymnasium's words (see ``env_spec_json``).
     """
 
     id: str
@@ -37,13 +37,13 @@ class Spec:
 
 
 class Transition(NamedTuple):
-    r"""One true step \((s, a, r, s')\) of every environment; the arrays are fresh, and read-only by convention.
+    """One true step ``(s, a, r, s')`` of every environment; the arrays are fresh, and read-only by convention.
 
-    `obs_next` is \(s'\), the final observation where an episode ended. `obs` is what to act on next: the first
-    observation of the new episode there, `obs_next` everywhere else (the same array when no episode ended).
+    ``next_obs`` is ``s'``, the final observation where an episode ended. ``obs`` is what to act on next: the first
+    observation of the new episode there, ``next_obs`` everywhere else (the same array when no episode ended).
     """
 
-    obs_next: NDArray[np.float32]
+    next_obs: NDArray[np.float32]
     reward: NDArray[np.float32]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
@@ -51,7 +51,7 @@ class Transition(NamedTuple):
 
 
 class Pool(Protocol):
-    """P environments in lockstep: each `step` is exactly one true step of each, whenever their episodes end."""
+    """P environments in lockstep: each ``step`` is exactly one true step of each, whenever their episodes end."""
 
     spec: Spec
     size: int
@@ -63,11 +63,11 @@ class Pool(Protocol):
         ...
 
     def step(self, actions: NDArray[Any]) -> Transition:
-        """Take one step with actions [P, A] in the environment's own units: `send`, then `receive`."""
+        """Take one step with actions [P, A] in the environment's own units: ``send``, then ``receive``."""
         ...
 
     def send(self, actions: NDArray[Any]) -> None:
-        """Begin a step; what the caller does before `receive` goes on beside it where the back end has threads."""
+        """Begin a step; what the caller does before ``receive`` goes on beside it where the back end has threads."""
         ...
 
     def receive(self) -> Transition:
@@ -75,11 +75,11 @@ class Pool(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs: JSON values and numpy arrays."""
+        """What ``restore`` needs: JSON values and numpy arrays."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Go on from `state` -> the observations [P, d] to act on."""
+        """Go on from ``state`` -> the observations [P, d] to act on."""
         ...
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ def action_scale(low: Any, high: Any) -> Any:
 
 
 def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:
-    """One explicit seed per environment, each from 0 to `largest`."""
+    """One explicit seed per environment, each from 0 to ``largest``."""
     try:
         numbers = [operator.index(seed) for seed in seeds]
     except TypeError:

@@ -142,7 +142,7 @@ class Trainer:
     def receive(self, transition: Transition) -> None:
         """Take in the step's transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
-        parts = (self.obs, self._action, transition.obs_next, transition.reward, transition.terminated)
+        parts = (self.obs, self._action, transition.next_obs, transition.reward, transition.terminated)
         self._pending_transition = (*parts, self.episodes.first)
         ended = transition.terminated | transition.truncated
         self._pending_stats = (self._deterministic_action, transition.reward, ended)

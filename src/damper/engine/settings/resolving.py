@@ -10,12 +10,11 @@ from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any
 
-from damper.engine.custom_code import wrong_env_error
 from damper.engine.settings.checks import NO_CUSTOM_LAYERS, check
 from damper.engine.settings.devices import device_name, find_device, is_auto
 from damper.engine.settings.names import accept_sb3_names
 from damper.engine.settings.settings import BACKBONE_ONLY, Settings
-from damper.errors import DamperError, did_you_mean
+from damper.errors import DamperError, did_you_mean, wrong_env_error
 from damper.method_args import choose
 from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset
