@@ -258,7 +258,7 @@ def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
     assert "Of 2 pairs of task and backbone, DAMPER's mean |Δa| is lower in 2; its return is lower in 2." in said
     assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
     close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
-    assert "1 fails (1 within the noise)" in findings([close], ())
+    assert "1 leans against, " in findings([close], ())
     assert "decided beyond the noise so far: `pave` none; `pave`, η = 1 none." in findings([close], ())
     assert "decided beyond the noise so far: `pave` 1 failed; `pave`, η = 1 1 failed." in findings([lower], ())
 

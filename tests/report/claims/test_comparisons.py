@@ -11,10 +11,13 @@ from scipy import stats
 from damper.experiments.paper import paper
 from damper.report.claims.comparisons import (
     BETTER,
+    CONSTANT,
     FAILS,
     HOLDS,
     LEANS,
+    LEANS_AGAINST,
     OPEN,
+    Check,
     Evidence,
     Side,
     against,
@@ -38,20 +41,19 @@ UNKNOWN = Side("?", None)
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "word", "sure"),
-    [(0, 30, HOLDS, True), (0, 1, LEANS, False), (1, 0, FAILS, False), (30, 0, FAILS, True), (5, 5, LEANS, False)],
+    ("ours", "theirs", "word"),
+    [(0, 30, HOLDS), (0, 1, LEANS), (1, 0, LEANS_AGAINST), (30, 0, FAILS), (5, 5, LEANS)],
 )
-def test_words_of_a_comparison(ours: float, theirs: float, word: str, sure: bool) -> None:
+def test_words_of_a_comparison(ours: float, theirs: float, word: str) -> None:
     for sign, expect in ((1, "lower"), (-1, "higher")):  # negative returns included
-        check = compare_means("Task", side(sign * ours), side(sign * theirs), expect)
-        assert (check.verdict, check.sure) == (word, sure)
+        assert compare_means("Task", side(sign * ours), side(sign * theirs), expect).verdict == word
 
 
 def test_what_is_conceded_can_only_be_better() -> None:
     assert compare_means("Task", side(1), side(0), concession=True).verdict == BETTER
     assert "within the noise" in compare_means("Task", side(1), side(0), concession=True).text
     sure = compare_means("Task", side(30), side(0), concession=True)
-    assert sure.verdict == BETTER and sure.sure and "within the noise" not in sure.text
+    assert sure.verdict == BETTER and "within the noise" not in sure.text
     assert compare_means("Task", side(-30), side(0), concession=True).verdict == HOLDS
 
 
@@ -82,12 +84,10 @@ def test_a_share_is_asked_of_the_size_whatever_the_sign() -> None:
 def test_closeness_is_shown_only_by_a_narrow_interval() -> None:
     assert close("", side(100, 0.01), side(101, 0.01)).verdict == HOLDS
     assert close("", side(-100, 0.01), side(-101, 0.01)).verdict == HOLDS
-    wide = close("", side(100), side(101))
-    assert wide.verdict == LEANS and not wide.sure
-    assert close("", side(100), side(108)).verdict == FAILS
-    assert close("", side(100), side(300)).sure
-    doubtful = close("", side(100), side(108))  # the interval excludes zero, but not a distance of 5 %
-    assert doubtful.text.endswith(", within the noise") and not doubtful.sure
+    assert close("", side(100), side(101)).verdict == LEANS
+    # The interval excludes zero, but not a distance of 5 %.
+    assert close("", side(100), side(108)).verdict == LEANS_AGAINST
+    assert close("", side(100), side(300)).verdict == FAILS
 
 
 def test_against_a_number() -> None:
@@ -102,7 +102,10 @@ def test_the_least_favourable_rival_speaks_for_all() -> None:
     check = extreme("T", side(0, name="D"), [side(90, name="far"), side(30, name="near"), side(60)])
     assert check.verdict == HOLDS and "near 30" in check.text and "least favourable of 3" in check.text
     assert extreme("T", side(0), [side(90), side(1)]).verdict == LEANS
-    assert extreme("T", side(0), [side(-1), UNKNOWN]).verdict == FAILS, "one counterexample settles it"
+    assert extreme("T", side(0), [side(-30), UNKNOWN]).verdict == FAILS, "one counterexample settles it"
+    doubtful = extreme("T", side(0), [side(-1, name="near"), UNKNOWN])
+    assert doubtful.verdict == OPEN, "not one within the noise"
+    assert "near −1" in doubtful.text
     missing = extreme("T", side(0), [side(30), UNKNOWN])
     assert missing.verdict == OPEN and "1 not yet measured" in missing.text
     assert extreme("T", UNKNOWN, [side(1)]).verdict == OPEN
@@ -121,7 +124,25 @@ def test_a_conjunction() -> None:
     assert conjunction([HOLDS, BETTER]) == BETTER
     assert conjunction([HOLDS, OPEN, LEANS]) == OPEN
     assert conjunction([OPEN, FAILS]) == FAILS
+    assert conjunction([OPEN, LEANS_AGAINST]) == OPEN, "within the noise nothing is settled before all is known"
+    assert conjunction([LEANS, LEANS_AGAINST, HOLDS]) == LEANS_AGAINST
+    assert conjunction([HOLDS, CONSTANT, LEANS]) == CONSTANT
     assert conjunction([]) == OPEN
+
+
+def test_smoothness_beside_constant_actions_is_no_comparison() -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"))
+    records = [invented(agent, sm=1.0 if agent.identity["method"] == "plain" else 0.0) for agent in agents]
+
+    def check(constant: int, measure: str) -> Check:
+        changed = [{"mean_change": [0.0] * 10} if 5 <= i < 5 + constant else {} for i in range(10)]
+        cells = [replace(r, episodes={**r.episodes, **new}) for r, new in zip(records, changed, strict=True)]
+        sides = (Evidence(setups(cells)[0]).side("td3", "Hopper", method, measure) for method in ("damper", "plain"))
+        return compare_means("Hopper", *sides)
+
+    assert [check(n, "smoothness").verdict for n in (0, 2, 3, 5)] == [HOLDS, HOLDS, CONSTANT, CONSTANT]
+    assert check(3, "smoothness").text.endswith("; DAMPER: constant action, 3 of 5")
+    assert check(5, "return").verdict == LEANS, "a return is a return"
 
 
 def test_variability_is_the_distance_from_the_median() -> None:

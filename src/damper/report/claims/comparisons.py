@@ -1,9 +1,10 @@
 """One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
 
 The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
-agrees but the interval includes zero, and ties are ties: they lean; it *fails* if the mean disagrees, *within the
-noise* where the interval still allows the claim. Where the paper concedes something (a lower return), a mean on the
-good side is *better than claimed*. Fewer than five seeds are *not enough data*.
+agrees but the interval includes zero, and ties are ties: they lean; it *leans against* if the mean disagrees but the
+interval still allows the claim, and *fails* if it does not. Where the paper concedes something (a lower return), a mean
+on the good side is *better than claimed*. Smoothness beside a policy that hardly ever changes its action is no
+comparison: *constant actions*. Fewer than five seeds are *not enough data*.
 
 A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
 claims the intervals are Bonferroni's: where seeds are spread normally, or both sides alike, all claims that hold do so
@@ -20,12 +21,13 @@ import numpy as np
 
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import paper, title
-from damper.report.statistics.cells import MEASURES, Cell, Setup
+from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import LEVEL, Array, Interval, difference, mean_interval, nan_for_none
 from damper.report.statistics.numbers import four_digits, percent, span
 
-HOLDS, LEANS, FAILS, BETTER, OPEN = "holds", "leans", "fails", "better than claimed", "not enough data"
-VERDICTS = (HOLDS, LEANS, FAILS, BETTER, OPEN)
+HOLDS, LEANS, LEANS_AGAINST, FAILS = "holds", "leans", "leans against", "fails"
+BETTER, CONSTANT, OPEN = "better than claimed", "constant actions", "not enough data"
+VERDICTS = (HOLDS, BETTER, LEANS, LEANS_AGAINST, CONSTANT, FAILS, OPEN)
 MIN_SEEDS = 5
 # A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
 REACHED_SHARE = 0.9
@@ -33,18 +35,18 @@ CLOSE_MARGIN = 0.05
 
 
 class Check(NamedTuple):
-    """One comparison: what it says with its numbers, the verdict, and whether its interval leaves no doubt."""
+    """One comparison: what it says with its numbers, and the verdict."""
 
     text: str
     verdict: str
-    sure: bool = False
 
 
 class Side(NamedTuple):
-    """What is compared: a name, and one value per seed, or None where there are not enough."""
+    """What is compared: a name, one value per seed, or None where there are not enough, and what forbids comparing."""
 
     name: str
     values: Array | None
+    constant: str = ""
 
     @property
     def mean(self) -> float:
@@ -76,7 +78,8 @@ class Evidence:
         cell = self.cell(backbone, task, method, **changed)
         values = cell.means(measure) if cell else np.array([])
         changes = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
-        return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None)
+        constant = cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
+        return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None, constant)
 
     def gradients(self, backbone: str, task: str, name: str) -> Side:
         """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""
@@ -103,16 +106,19 @@ def claim_level(tries: int = 1) -> float:
 
 
 def conjunction(verdicts: Iterable[str]) -> str:
-    """A conjunction: as good as its worst part; one counterexample settles it even before the rest is known."""
+    """A conjunction: as good as its worst part; while some parts are unknown only a failure settles it."""
     found = set(verdicts) or {OPEN}
-    return next(word for word in (FAILS, OPEN, LEANS, BETTER, HOLDS) if word in found)
+    return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in found)
 
 
-def judge(gap: float, interval: Interval, concession: bool = False) -> tuple[str, bool]:
-    """Verdict on a gap that should not be above zero, and whether the interval is all on one side."""
+_BAD_TO_GOOD = (FAILS, CONSTANT, LEANS_AGAINST, LEANS, BETTER, HOLDS)  # of what is known
+
+
+def judge(gap: float, interval: Interval, concession: bool = False) -> str:
+    """Verdict on a gap that should not be above zero."""
     if gap <= 0:
-        return (HOLDS, True) if interval.high < 0 else (LEANS, False)
-    return BETTER if concession else FAILS, interval.low > 0
+        return HOLDS if interval.high < 0 else LEANS
+    return BETTER if concession else FAILS if interval.low > 0 else LEANS_AGAINST
 
 
 # --- comparisons --------------------------------------------------------------------------------------------------
@@ -147,26 +153,28 @@ def compare_means(
     assert interval is not None
     sign = 1 if expect == "lower" else -1
     turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
-    verdict, sure = judge(sign * gap, turned, concession)
+    verdict = judge(sign * gap, turned, concession)
     text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
     text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))} ") + span(gap, interval)
-    return Check(text + _doubt(verdict, sure), verdict, sure)
+    if constant := [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]:
+        return Check(f"{text}; {', '.join(constant)}", CONSTANT)
+    return Check(text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict)
 
 
 def close(place: str, ours: Side, theirs: Side) -> Check:
-    """Our mean is within 5 % of theirs: holds if the whole interval is, leans if the mean is."""
+    """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is, fails if none is."""
     words = _note(f"close: within {percent(CLOSE_MARGIN)}")
     if ours.values is None or theirs.values is None:
         return Check(f"{place}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
     gap, interval = difference(ours.values, theirs.values, claim_level())
     assert interval is not None
     margin = CLOSE_MARGIN * abs(theirs.mean)
-    verdict, sure = FAILS, interval.low > margin or interval.high < -margin
     if abs(gap) <= margin:
-        sure = -margin <= interval.low and interval.high <= margin
-        verdict = HOLDS if sure else LEANS
+        verdict = HOLDS if -margin <= interval.low and interval.high <= margin else LEANS
+    else:
+        verdict = FAILS if interval.low > margin or interval.high < -margin else LEANS_AGAINST
     text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{words}; "
-    return Check(text + f"gap {span(gap, interval)}" + _doubt(verdict, sure), verdict, sure)
+    return Check(text + f"gap {span(gap, interval)}", verdict)
 
 
 def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Check:
@@ -177,8 +185,8 @@ def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Ch
     assert interval is not None
     sign = 1 if expect == "lower" else -1
     ends = sorted(sign * (end - bound) for end in interval)
-    verdict, sure = judge(sign * (ours.mean - bound), Interval(*ends))
-    return Check(f"{place} {span(ours.mean, interval)}, {words}" + _doubt(verdict, sure), verdict, sure)
+    verdict = judge(sign * (ours.mean - bound), Interval(*ends))
+    return Check(f"{place} {span(ours.mean, interval)}, {words}", verdict)
 
 
 def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
@@ -190,8 +198,8 @@ def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower
         names = ", ".join(rival.name for rival in rivals) if len(rivals) < 7 else f"{len(rivals)} others"
         words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
         return Check(f"{place}: {ours.name} {expect} than {names}{words}", OPEN)
-    sign, order = 1 if expect == "lower" else -1, (FAILS, LEANS, BETTER, HOLDS)
-    worst, _ = min(known, key=lambda pair: (order.index(pair[0].verdict), not pair[0].sure, sign * pair[1]))
+    sign = 1 if expect == "lower" else -1
+    worst, _ = min(known, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
     missing = len(rivals) - len(known)
     rest = f" (least favourable of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
     return worst._replace(text=worst.text + rest, verdict=conjunction(check.verdict for check in checks))
@@ -199,7 +207,3 @@ def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower
 
 def _note(words: str) -> str:
     return f" ({words})" if words else ""
-
-
-def _doubt(verdict: str, sure: bool) -> str:
-    return ", within the noise" if verdict in (FAILS, BETTER) and not sure else ""

@@ -15,9 +15,11 @@ from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS
 from damper.report.claims.comparisons import (
     BETTER,
     CLOSE_MARGIN,
+    CONSTANT,
     FAILS,
     HOLDS,
     LEANS,
+    LEANS_AGAINST,
     OPEN,
     REACHED_SHARE,
     Check,
@@ -243,15 +245,15 @@ def _best_weight(e: Evidence) -> Checks:
     for task, rivals in BEATEN_BY_WEIGHT.items():
         found = _beats(e, task, WEIGHTS)
         words = {weight: conjunction(check.verdict for check in checks) for weight, checks in found.items()}
-        verdict = next(word for word in (HOLDS, LEANS, OPEN, FAILS) if word in words.values())
+        order = (HOLDS, LEANS, OPEN, LEANS_AGAINST, CONSTANT, FAILS)  # one weight is enough
+        verdict = next(word for word in order if word in words.values())
         beating = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
         known = len(WEIGHTS) - len(_with(words, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
         text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(beating) or 'none'}"
-        best = min(WEIGHTS, key=lambda weight: (HOLDS, LEANS, FAILS, OPEN).index(words[weight]))
+        best = min(WEIGHTS, key=lambda weight: (words[weight] == OPEN, order.index(words[weight])))
         gaps = "; ".join(check.text for check in found[best]) if known else ""
-        sure = all(any(check.sure and check.verdict == verdict for check in checks) for checks in found.values())
-        yield Check(f"{text} ({known} of {len(WEIGHTS)} known). {gaps}".strip(" ."), verdict, sure)
+        yield Check(f"{text} ({known} of {len(WEIGHTS)} known). {gaps}".strip(" ."), verdict)
 
 
 def _with(words: dict[float, str], word: str) -> list[str]:

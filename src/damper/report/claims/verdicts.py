@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from damper.experiments.paper import paper
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import FAILS, OPEN, Check, Evidence, conjunction
+from damper.report.claims.comparisons import OPEN, Check, Evidence, conjunction
 from damper.report.claims.policy_claims import CLAIMS, NOTES
 from damper.report.claims.time_claims import TIME_CLAIMS
 from damper.report.statistics.cells import Setup
@@ -28,11 +28,6 @@ class Verdict(NamedTuple):
     def known(self) -> list[Check]:
         """The comparisons that there is enough data for."""
         return [check for check in self.checks if check.verdict != OPEN]
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether it fails by means alone: every interval that it fails by still allows the claim."""
-        return self.verdict == FAILS and not any(check.sure for check in self.checks if check.verdict == FAILS)
 
 
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:

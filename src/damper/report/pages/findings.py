@@ -80,8 +80,9 @@ def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]
     timed = time_verdicts(timings)
     yield (
         f"{_settled(judged)} {len(timed)} more claims are about time.\n\n"
-        "*Leans*: the means agree with the claim, an interval includes zero. *Fails, within the noise*: a mean "
-        "contradicts it, the interval still allows it. *Not enough data*: a comparison lacks five seeds. Each interval "
+        "*Leans*: the means agree with the claim, an interval includes zero. *Leans against*: a mean contradicts it, "
+        "the interval still allows it. *Constant actions*: it compares smoothness, and most agents of one side hold "
+        "one action. *Not enough data*: a comparison lacks five seeds, and none has failed. Each interval "
         f"has {percent(claim_level(), 1)} and is wider than those elsewhere on this page: were seeds spread normally, "
         "the claims of one line below that hold would do so together with 95 % confidence. Lopsided cells, and cells "
         "in which some seeds fail, have less ([by how much](statistics.md#verdicts)).\n"
@@ -101,7 +102,7 @@ def _settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
     for name, own in judged.items():
         counts = {
             "held": sum(verdict.verdict == HOLDS for verdict in own),
-            "failed": sum(verdict.verdict == FAILS and not verdict.doubtful for verdict in own),
+            "failed": sum(verdict.verdict == FAILS for verdict in own),
         }
         decided = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
         parts.append(f"{name} {decided or 'none'}")
@@ -150,14 +151,13 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
 
 
 def _tally(judged: Sequence[Verdict]) -> str:
-    counts, noisy = _counts(verdict.verdict for verdict in judged), sum(verdict.doubtful for verdict in judged)
-    return counts.replace(FAILS, f"{FAILS} ({noisy} within the noise)") if noisy else counts
+    return _counts(verdict.verdict for verdict in judged)
 
 
 def verdict_text(verdict: Verdict) -> str:
     """A verdict as the tables show it."""
     if verdict.verdict != OPEN:
-        return f"**{verdict.verdict}**" + (", within the noise" if verdict.doubtful else "") + _note(verdict)
+        return f"**{verdict.verdict}**{_note(verdict)}"
     return OPEN + _so_far(verdict)
 
 

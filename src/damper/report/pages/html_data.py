@@ -54,7 +54,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
 def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
     """A claim; judged with η = 1 as well where that makes a difference to what is compared."""
     checks = [[check.text, check.verdict] for check in verdict.checks]
-    own = {"verdict": verdict.verdict, "doubtful": verdict.doubtful, "checks": checks}
+    own = {"verdict": verdict.verdict, "checks": checks}
     other = _claim(one) if one and one.checks != verdict.checks else None
     text = f"{verdict.text}. {verdict.note}" if verdict.note else verdict.text
     return {"id": verdict.id, "text": text, **own, "one": other}

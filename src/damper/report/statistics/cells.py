@@ -29,6 +29,7 @@ MEASURES = {
     "length": "length",
 }
 NEVER_NEGATIVE = tuple(measure for measure in MEASURES if measure != "return")
+SMOOTHNESS = ("smoothness", "mean_change", "spectral_roughness")  # what one constant action makes perfect
 SHOWN_CURVE_POINTS = 60
 COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
 
@@ -70,8 +71,18 @@ class Cell:
     def constant(self) -> list[int]:
         """Seeds that act alike at every step, whatever they observe."""
         episodes = (record.episodes for record in self.records)
-        still = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
-        return [seed for seed, constant in zip(self.seeds, still, strict=True) if constant]
+        alike = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
+        return [seed for seed, constant in zip(self.seeds, alike, strict=True) if constant]
+
+    @property
+    def mostly_constant(self) -> bool:
+        """Whether more than half of the agents act alike at every step: then its smoothness is no result."""
+        return 2 * len(self.constant) > len(self.records)
+
+    @property
+    def constant_note(self) -> str:
+        """How many agents act alike at every step, in words; empty where none does."""
+        return f"constant action, {len(self.constant)} of {len(self.records)}" if self.constant else ""
 
     def scores(self, measure: str) -> Array:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""

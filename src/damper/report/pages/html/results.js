@@ -1,12 +1,12 @@
 // Tiles, controls, claims, and the tables with the provenance of each cell.
 
-const VERDICTS = { holds: ["holds", "✓"], leans: ["leans", "~"], fails: ["fails", "✗"], "better than claimed": ["better", "✓"], "not enough data": ["unknown", "·"] };
+const VERDICTS = { holds: ["holds", "✓"], "better than claimed": ["better", "✓"], leans: ["leans", "~"], "leans against": ["against", "≁"], "constant actions": ["constant", "="], fails: ["fails", "✗"], "not enough data": ["unknown", "·"] };
 
 function tiles() {
-  const s = setup(), count = (verdict) => s.claims.filter((c) => c.verdict === verdict).length, noisy = s.claims.filter((c) => c.doubtful).length;
+  const s = setup(), count = (verdict) => s.claims.filter((c) => c.verdict === verdict).length;
   const tile = (value, words, kind = "") => el("div", { class: `tile ${kind}` }, el("b", {}, String(value)), el("span", {}, words));
   return [tile(s.agents.toLocaleString("en"), "agents trained"), tile(s.cells.length, "cells"), tile((s.agents * s.episodes).toLocaleString("en"), "episodes"), ...(s.claims.length ? [
-    tile(count("holds"), "claims hold", "good"), tile(count("better than claimed"), "better than claimed", "good"), tile(count("leans"), "lean", "open"), tile(count("fails"), `fail${noisy ? ` (${noisy} within the noise)` : ""}`, "bad"), tile(count("not enough data"), "need data")] : [])];
+    tile(count("holds"), "claims hold", "good"), tile(count("better than claimed"), "better than claimed", "good"), tile(count("leans"), "lean", "open"), tile(count("leans against"), "lean against", "open"), ...(count("constant actions") ? [tile(count("constant actions"), "constant actions", "bad")] : []), tile(count("fails"), "fail", "bad"), tile(count("not enough data"), "need data")] : [])];
 }
 
 function mainControls() {
@@ -19,8 +19,7 @@ function mainControls() {
 }
 
 function chip(claim, where = "") {
-  const words = claim.verdict + (claim.doubtful ? ", within the noise" : "");
-  return el("span", { class: `chip ${VERDICTS[claim.verdict][0]}` }, where ? el("small", {}, where) : null, words);
+  return el("span", { class: `chip ${VERDICTS[claim.verdict][0]}` }, where ? el("small", {}, where) : null, claim.verdict);
 }
 
 function checkList(title, checks) {
@@ -43,7 +42,7 @@ function claimRow(claim) {
 // Nothing where no claim has a comparison with enough seeds: tasks of one's own, say.
 function claimsSection() {
   return !setup().claims.length ? [] : section("claims", "What the paper claims, and what was found",
-    `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero; it fails as soon as one mean disagrees, within the noise where the interval still allows the claim. Each interval has ${(100 * DATA.level).toFixed(1)} %: were seeds spread normally, claims that hold would do so together with 95 % confidence; lopsided cells, and cells in which some seeds fail, have less. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
+    `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero, and leans against where a mean disagrees but the interval still allows the claim; it fails as soon as one interval does not. "Constant actions": it compares smoothness, and most agents of one side hold one action whatever they observe. Each interval has ${(100 * DATA.level).toFixed(1)} %: were seeds spread normally, claims that hold would do so together with 95 % confidence; lopsided cells, and cells in which some seeds fail, have less. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
     el("div", {}, setup().claims.map(claimRow)));
 }
 
