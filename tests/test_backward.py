@@ -365,6 +365,15 @@ def branch_losses(model: nn.Module, branch: int) -> tuple[Tensor, Tensor]:
     return output.square().mean(), (output - NEXT_OBS[rows]).abs().mean()
 
 
+def add_branch_auxiliary(auxiliary: Callable[[nn.Module], Tensor], **group: Any) -> nn.Module:
+    """The auxiliary gradient in a primary one that is the same in every process."""
+    torch.manual_seed(2)
+    model = Branching()
+    model.layers[0](OBS).square().mean().backward()
+    backward_auxiliary(auxiliary(model), model, **group)
+    return model
+
+
 def train_three_steps(name: str, actor: nn.Module, critic: nn.Module, rows: slice, **group: Any) -> Tensor:
     """Parameters and last report of an actor whose process sees some rows of the batch."""
     state = None
@@ -409,6 +418,8 @@ def one_of_two_processes(rank: int, folder: str) -> None:
     for _ in range(2):  # the wrapper would complain of the first at the second
         damper.backward(*branch_losses(branching, rank), branching)
     found |= {f"branch {i}": p.grad for i, p in enumerate(branching.parameters()) if p.grad is not None}
+    added = add_branch_auxiliary(lambda model: branch_losses(model, rank)[1], process_group=distributed.group.WORLD)
+    found |= {f"added {i}": p.grad for i, p in enumerate(added.parameters()) if p.grad is not None}
     save_file(found, f"{folder}/{rank}.safetensors")
     distributed.destroy_process_group()
 
@@ -448,6 +459,14 @@ def test_a_parameter_that_one_process_uses_is_averaged_and_one_that_none_uses_le
         assert {name for name in found if name.startswith("branch")} == {f"branch {i}" for i in range(6)}
         for i, parameter in enumerate(list(model.parameters())[:6]):
             torch.testing.assert_close(found[f"branch {i}"], parameter.grad)
+
+
+def test_the_auxiliary_gradient_alone_is_averaged_likewise(two_processes: list[dict[str, Tensor]]) -> None:
+    model = add_branch_auxiliary(lambda model: sum(branch_losses(model, branch)[1] for branch in (0, 1)) / 2)
+    for found in two_processes:
+        assert {name for name in found if name.startswith("added")} == {f"added {i}" for i in range(6)}
+        for i, parameter in enumerate(list(model.parameters())[:6]):
+            torch.testing.assert_close(found[f"added {i}"], parameter.grad)
 
 
 def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn.Module) -> None:

@@ -61,7 +61,7 @@ def backward(
     primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=retain_graph)
     if group is not None:
-        primary, auxiliary = _average(primary, auxiliary, leaves, group)
+        primary, auxiliary = _average([primary, auxiliary], leaves, group)
     used = _used(primary, auxiliary)
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
@@ -103,15 +103,13 @@ def backward_auxiliary(
     keep_all = has_memory(rule)
     own, others = _leaves(_tensors(parameters), keep_all), list(shared)
     leaves = own + others
-    gradients = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
-    used = _used(primary, gradients)
-    taken = _taken(used, keep_all)
-    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, gradients))
+    auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     if process_group is not None:
-        flat = torch.cat([g.reshape(-1) for g in g_T]) / distributed.get_world_size(process_group)
-        distributed.all_reduce(flat, group=process_group)
-        g_T = [part.view_as(g) for part, g in zip(flat.split([g.numel() for g in g_T]), g_T, strict=True)]
+        (auxiliary,) = _average([auxiliary], leaves, process_group)
+    used = _used(primary, auxiliary)
+    taken = _taken(used, keep_all)
+    g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     n = sum(i < len(own) for i in taken)
     combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
     if n < len(taken):
@@ -211,29 +209,26 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
     return gradients
 
 
-def _average(
-    primary: Gradients, auxiliary: Gradients, leaves: list[Tensor], group: distributed.ProcessGroup
-) -> tuple[Gradients, Gradients]:
-    """Both gradients averaged over the processes, in one exchange; None where no process uses the parameter."""
+def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distributed.ProcessGroup) -> list[Gradients]:
+    """The losses' gradients averaged over the processes, in one exchange; None where no process uses the parameter."""
     processes = distributed.get_world_size(group)
     if processes < 1:
         raise DamperError("process_group must hold this process, but does not: give the group that trains this module.")
-    used = _used(primary, auxiliary)
-    own = [_or_zeros(g, leaf).reshape(-1) for g, leaf in zip((*primary, *auxiliary), leaves * 2, strict=True)]
+    used = _used(*losses)
+    own = [_or_zeros(g, leaf).reshape(-1) for grads in losses for g, leaf in zip(grads, leaves, strict=True)]
     flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes
     distributed.all_reduce(flat, group=group)
     *means, shares = flat.split([*map(len, own), len(used)])
     # What this process uses is used; only for the rest must it wait to hear of the others.
     used = used if all(used) else [share > 0 for share in shares.tolist()]
-    found = [
-        mean.view_as(leaf).to(leaf.dtype) if there else None
-        for mean, leaf, there in zip(means, leaves * 2, used * 2, strict=True)
+    return [
+        [m.view_as(leaf).to(leaf.dtype) if there else None for m, leaf, there in zip(part, leaves, used, strict=True)]
+        for part in (means[i : i + len(leaves)] for i in range(0, len(means), len(leaves)))
     ]
-    return found[: len(leaves)], found[len(leaves) :]
 
 
-def _used(primary: Gradients, auxiliary: Gradients) -> list[bool]:
-    return [g_R is not None or g_T is not None for g_R, g_T in zip(primary, auxiliary, strict=True)]
+def _used(*losses: Gradients) -> list[bool]:
+    return [any(g is not None for g in found) for found in zip(*losses, strict=True)]
 
 
 def _taken(used: list[bool], keep_all: bool) -> list[int]:
