@@ -101,10 +101,12 @@ def test_the_headline(setup: Setup) -> None:
         assert row[0] == f"{task}, TD3"
         for place, measure in ((1, "mean_change"), (2, "return")):
             plain, ours = (by_hand(different(method, task, measure))[0] for method in ("plain", "damper"))
+            before, change = row[place].split("<br>")
             told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[place])]
             assert told[:2] == pytest.approx([plain, ours], rel=1e-3)
             value, low, high = told[2:]
             assert value == pytest.approx(100 * (ours - plain) / abs(plain), abs=0.6) and low < value < high
+            assert "**" not in before and change.startswith("**") == (low > 0 or high < 0), "bold is decided"
             word = row[3].split(", ")[place - 1]
             assert word.endswith("undecided") == (low <= 0 <= high and max(-low, high) >= 10)
 
@@ -139,7 +141,7 @@ def test_the_headline_s_numbers(setup: Setup) -> None:
         assert row[0] == f"{task}, TD3" and row[1] == "5"
         plain, ours = row[column].split(" → ")[:2]
         assert plain.startswith(f"{by_hand(different('plain', task, 'return'))[0]:.1f}")
-        assert ours.startswith(f"**{by_hand(different('damper', task, 'return'))[0]:.1f}")
+        assert ours.startswith(f"{by_hand(different('damper', task, 'return'))[0]:.1f}")
         medians = [np.median(different(method, task, "return").mean(1)) for method in ("plain", "damper")]
         told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[column].split("medians")[1])]
         assert told == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
@@ -228,19 +230,74 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
     assert "Walker, TD3, sm |" in (left := findings(setups(without), ())) and "Hopper, TD3, sm |" not in left
 
 
-def test_policies_that_stand_still_are_named() -> None:
+def test_policies_with_one_constant_action_are_named() -> None:
     records = [invented(agent) for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"))]
-    assert "stand still" not in findings(setups(records), ())
-    still = {"mean_change": [5e-5] * 10}
+    assert "constant action" not in findings(setups(records), ()).replace("*Constant actions*", "")
+    still = {"mean_change": [5e-5] * 10, "return": [7.0] * 10, "length": [30] * 10}
     reacts_once, single_actions = {"mean_change": [0.0] * 9 + [5e-4]}, {"mean_change": [0.0] * 10, "length": [1] * 10}
     for i, changed in {-4: reacts_once, -3: single_actions, -2: still, -1: still}.items():
         records[i] = replace(records[i], episodes={**records[i].episodes, **changed})
     said = findings(setups(records), ())
     assert "**2 agents act alike at every step" in said
-    assert "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 |" in said
-    assert "these agents [stand still](docs/results.md#policies-that-stand-still): Hopper, TD3 (2 of 5)." in headline(
-        setups(records)
-    )
+    row = "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 | 7.00 | 30.0 | 0.45 |"
+    assert row in said, "their return, how soon their episodes end, plain's return"
+    place = "docs/results.md#policies-with-one-constant-action"
+    told = headline(setups(records))
+    assert f"these agents hold [one constant action]({place}): Hopper, TD3 (2 of 5)." in told
+    assert "### Policies with one constant action" in said and "; constant action, 2 of 5 |" in told
+
+
+def constant(agents: int) -> Setup:
+    """Plain, and a DAMPER that is smoother, the more so as some of its agents hold one action."""
+    records = []
+    for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper")):
+        smooth = agent.identity["method"] == "damper"
+        level = 0.0 if smooth and agent.rank < agents else 0.5 if smooth else 1.0
+        own = {name: [level + 0.001 * agent.rank * bool(level)] * 10 for name in ("smoothness", "mean_change")}
+        record = invented(agent)
+        records.append(replace(record, episodes={**record.episodes, **own}))
+    (setup,) = setups(records)
+    return setup
+
+
+def test_smoothness_of_one_constant_action_is_not_counted() -> None:
+    some, most = constant(2), constant(3)
+    assert "action change is lower in 1;" in headline([some]) and "; constant action, 2 of 5 |" in headline([some])
+    told = headline([most])
+    assert "action change is not counted in 1, where most agents hold one constant action;" in told
+    assert " %; constant action, 3 of 5 | 1 | the same |" in told and "smooth" not in told.split("Protocol")[0]
+    row = next(line for line in told.splitlines() if line.startswith("| Hopper"))
+    assert row.split(" | ")[1] == "1.0020 → 0.2014<br>constant action, 3 of 5", "no change in per cent"
+    table = comparison_table(most, ("smoothness",))
+    assert "| Hopper, TD3<br><small>constant action, 3 of 5</small> |" in table and "%" not in table
+    found = {(a.method, a.measure) for a in aggregates(most)}
+    assert ("damper", "return") in found and ("damper", "mean_change") not in found
+
+
+@pytest.mark.parametrize("agents", [1, 5])
+def test_one_constant_action_is_never_the_best_in_smoothness(agents: int) -> None:
+    entries = {name: row[0] for name, row in table_of(constant(agents), "smoothness").rows}
+    assert not entries["DAMPER"].best and dict(table_of(constant(0), "smoothness").rows)["DAMPER"][0].best
+    for text in (markdown_results, latex_results):
+        said = text(table_of(constant(agents), "smoothness"))
+        assert said.count(f"constant action, {agents} of 5") == 2, "both rows of the same agents"
+        assert "constant" not in text(table_of(constant(0), "smoothness"))
+
+
+@needs_browser
+@pytest.mark.serial
+def test_the_page_marks_one_constant_action_and_never_as_the_best(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(page(page_data([constant(3)], [])))
+    shown = document(tmp_path / "page.html", tmp_path, "#pair=return,smoothness")
+    (row,) = re.findall(r"</span>DAMPER</td>(<td data-has.*?)</tr>", shown)
+    reward, smooth = re.findall(r"<td data-has.*?</td>", row)
+    assert "constant action, 3 of 5" in smooth and "cell best" not in smooth and "cell best" in reward
+
+
+def test_the_headline_names_its_protocol_and_precision() -> None:
+    assert "Protocol `pave`, float32." in headline([constant(0)])
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"), settings={"tf32": True})
+    assert "Protocol `pave`, TF32." in headline(setups([invented(agent) for agent in agents]))
 
 
 def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_one_without() -> None:

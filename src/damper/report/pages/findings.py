@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -54,18 +55,22 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     if not cells:
         return
     agents = sum(len(cell.constant) for _, cell in cells)
-    yield "### Policies that stand still\n"
+    yield "### Policies with one constant action\n"
     yield (
         f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g} in "
-        "every episode). Their sm is the lowest there can be and says nothing about smooth control.\n"
+        "every episode). Their sm is the lowest there can be and says nothing about smooth control, so it is [not "
+        "counted](statistics.md#constant-actions) as smooth where they are most of a cell. Short episodes are falls.\n"
     )
     rows = []
     for setup, cell in cells:
         eta = f", η = {cell.settings['eta']:g}{' as in the paper' * cell.published}" if cell.method == "damper" else ""
         place = f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}"
-        mean = number(float(cell.means("return").mean()), "return")
-        rows.append([place, f"{len(cell.constant)} of {len(cell.seeds)}", mean])
-    yield markdown_table(["cell", "agents that stand still", "mean return of the cell"], rows)
+        those = replace(cell, records=tuple(r for r in cell.records if r.identity["seed"] in cell.constant))
+        plain = setup.find(cell.backbone, cell.task, "plain")
+        numbers = [number(those.mean(measure), measure) for measure in ("return", "length")]
+        numbers.append(number(plain.mean("return"), "return") if plain else "–")
+        rows.append([place, f"{len(cell.constant)} of {len(cell.seeds)}", *numbers])
+    yield markdown_table(["cell", "constant agents", "their return", "their episodes' length", "plain's return"], rows)
 
 
 # --- claims -------------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
-from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, Cell, Setup, main_setups
+from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, main_setups
 from damper.report.statistics.estimates import Interval, relative_change
 from damper.report.statistics.numbers import number, signed
 from damper.report.tables.markup import markdown_table
 
-UNDECIDED = "undecided"
-STAND_STILL = "docs/results.md#policies-that-stand-still"  # as seen from the README
+UNDECIDED, NOT_COUNTED = "undecided", "not counted"
+CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README
 SHOWN = ("mean_change", "return")
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
@@ -30,7 +30,9 @@ def headline(found: Sequence[Setup]) -> str:
             words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
             rows.append([ours.place, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
         if rows:
-            return f"{markdown_table(header, rows)}\n{_one_eta(setup)}\n"
+            made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
+            bold = "Bold: changes whose interval excludes zero."
+            return f"{markdown_table(header, rows)}\n{made} {bold} {_one_eta(setup)}\n"
     return "No records yet.\n"
 
 
@@ -38,8 +40,8 @@ def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
     counts = _counts(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
     cells = [cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA]
-    still = [f"{c.place} ({len(c.constant)} of {len(c.seeds)})" for c in cells if c.constant]
-    there = f" With it these agents [stand still]({STAND_STILL}): {'; '.join(still)}." if still else ""
+    held = [f"{c.place} ({len(c.constant)} of {len(c.seeds)})" for c in cells if c.constant]
+    there = f" With it these agents hold [one constant action]({CONSTANT_ACTION}): {'; '.join(held)}." if held else ""
     return (
         f"η is the paper's, chosen per task and backbone. With η = {ONE_ETA:g} everywhere, which leaves nothing to "
         f"choose: {counts or 'nothing is on record yet.'}{there}"
@@ -61,13 +63,26 @@ def _message(plain: Cell, ours: Cell) -> str:
     smooth, (word, most) = _said(plain, ours, "mean_change")[0], _said(plain, ours, "return")
     smooth = {"lower": "smoother", "higher": "less smooth"}.get(smooth, f"smoothness {smooth}")
     bound = f"{np.ceil(100 * most):.0f} %" if most < NEGLIGIBLE_CHANGE else ""
-    if not bound:
-        return f"{smooth}, return {word}"
-    return f"{smooth}, return " + (f"within {bound}" if word == UNDECIDED else f"{word} by {bound} at most")
+    if bound:
+        word = f"within {bound}" if word == UNDECIDED else f"{word} by {bound} at most"
+    said = f"{smooth}, return {word}" if _comparable(plain, ours, "mean_change") else f"return {word}"
+    return "; ".join([said, *_constant_notes(plain, ours)])
+
+
+def _comparable(plain: Cell, ours: Cell, measure: str) -> bool:
+    """Whether a difference means anything: the smoothness of one constant action does not."""
+    return measure not in SMOOTHNESS or not (plain.mostly_constant or ours.mostly_constant)
+
+
+def _constant_notes(plain: Cell, ours: Cell) -> list[str]:
+    notes = {"": ours.constant_note, "plain: ": plain.constant_note}
+    return [who + note for who, note in notes.items() if note]
 
 
 def _said(plain: Cell, ours: Cell, measure: str) -> tuple[str, float]:
     """The sign of a change as far as its interval tells, and the largest size that the interval allows."""
+    if not _comparable(plain, ours, measure):
+        return NOT_COUNTED, np.inf
     _, interval = _change(plain, ours, measure)
     low, high = interval or (-np.inf, np.inf)
     return "lower" if high < 0 else "higher" if low > 0 else UNDECIDED, max(-low, high)
@@ -87,8 +102,11 @@ def _counts(setup: Setup, eta: float | None = None) -> str:
     parts = []
     for measure in SHOWN:
         words = Counter(_said(*pair, measure)[0] for pair in pairs)
-        counts = (f"{word} in {words[word]}" for word in ("lower", "higher", UNDECIDED) if words[word])
-        parts.append(f"{MEASURES[measure]} is {' and '.join(counts)}")
+        order = ("lower", "higher", UNDECIDED, NOT_COUNTED)
+        *first, last = [f"{word} in {words[word]}" for word in order if words[word]]
+        counts = f"{', '.join(first)} and {last}" if first else last
+        why = ", where most agents hold one constant action" if words[NOT_COUNTED] else ""
+        parts.append(f"{MEASURES[measure]} is {counts}{why}")
     return f"of {len(pairs)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
 
 
@@ -100,7 +118,8 @@ def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
         one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
         words = "the same" if one is ours else _changes(one, plain, measures)
         cells = [_arrow(plain, ours, measure) + _medians(plain, ours, measure) for measure in measures]
-        rows.append([ours.place, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
+        place = "<br>".join([ours.place, *(f"<small>{note}</small>" for note in _constant_notes(plain, ours))])
+        rows.append([place, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
     return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
 
 
@@ -110,11 +129,12 @@ def _seeds(*cells: Cell) -> str:
 
 
 def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
-    """Both means and the change."""
+    """Both means and the change, in bold where its interval excludes zero."""
     a, b = plain.summary(measure), ours.summary(measure)
     if a is None or b is None:
         return "–"
-    return f"{number(a.mean, measure)} → **{number(b.mean, measure)}**<br>{change_text(plain, ours, measure)}"
+    change, decided = change_text(plain, ours, measure), _said(plain, ours, measure)[0] in ("lower", "higher")
+    return f"{number(a.mean, measure)} → {number(b.mean, measure)}<br>{f'**{change}**' if decided else change}"
 
 
 def _medians(plain: Cell, ours: Cell, measure: str) -> str:
@@ -128,11 +148,15 @@ def _medians(plain: Cell, ours: Cell, measure: str) -> str:
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
     if one is None:
         return "not yet trained"
-    return ", ".join(f"{MEASURES[measure]} {change_text(plain, one, measure)}" for measure in measures)
+    shown = [measure for measure in measures if _comparable(plain, one, measure)]
+    changes = ", ".join(f"{MEASURES[measure]} {change_text(plain, one, measure)}" for measure in shown)
+    return "; ".join([changes, *_constant_notes(plain, one)])
 
 
 def change_text(plain: Cell, ours: Cell, measure: str) -> str:
-    """The change of the mean in per cent of plain's, with its interval."""
+    """The change of the mean in per cent of plain's, with its interval; none in smoothness of one constant action."""
+    if not _comparable(plain, ours, measure):
+        return "; ".join(_constant_notes(plain, ours))
     value, interval = _change(plain, ours, measure)
     bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""
     return signed(value) + bounds

@@ -17,7 +17,7 @@ from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.claims.comparisons import MIN_SEEDS, claim_level
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
-from damper.report.statistics.cells import MEASURES, Cell, Setup
+from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import nan_for_none
 from damper.report.tables.result_tables import (
     COST_HEADER,
@@ -46,6 +46,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
         "level": claim_level(),
         "minSeeds": MIN_SEEDS,
+        "smoothness": list(SMOOTHNESS),
         "cost": cost,
         "timeClaims": [_claim(verdict) for verdict in timed] if any(verdict.known for verdict in timed) else [],
     }
@@ -108,6 +109,7 @@ def _cell(setup: Setup, cell: Cell, sources: list[dict[str, Any]]) -> dict[str, 
         "oneEta": cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
         "seeds": cell.seeds,
         "frozen": cell.frozen,
+        "constant": cell.constant,
         "values": {
             # More digits than are shown: rounded twice, a last digit could differ from the tables'.
             name: rounded((s.mean, s.over_seeds, s.pooled, s.iqm, *(s.interval or (None, None)), s.median), 9)

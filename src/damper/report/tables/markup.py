@@ -38,7 +38,7 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
     if entry.ours:
         mean, spread = _numbers(entry, measure)
         lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
-        lines += [f"<small>{seeds}</small>"] if (seeds := _each(entry, measure)) else []
+        lines += [f"<small>{note}</small>" for note in (_each(entry, measure), entry.constant) if note]
     if entry.paper:
         printed = number(entry.paper.mean, measure)
         spread = f" ({number(entry.paper.std, measure, entry.paper.mean)})" if entry.paper.std is not None else ""
@@ -93,4 +93,5 @@ def _latex_entry(entry: Entry, measure: str) -> str:
         return "--"
     mean, spread = _numbers(entry, measure)
     shown = rf"\textbf{{{latex(mean)}}}" if entry.best else latex(mean)
-    return rf"\shortstack{{{shown}{latex(_seeds(entry))}\\{{\scriptsize {latex(spread)}}}}}"
+    notes = "".join(rf"\\{{\scriptsize {latex(note)}}}" for note in (spread, entry.constant) if note)
+    return rf"\shortstack{{{shown}{latex(_seeds(entry))}{notes}}}"

@@ -13,7 +13,7 @@ from damper.experiments.paper import Printed, paper, printed, title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing, ratio_of_rounds
 from damper.report.claims.comparisons import MIN_SEEDS
-from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, Cell, Setup
+from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import Summary, probability_of_improvement, relative_change
 from damper.report.statistics.numbers import number
 from damper.tasks import PAPER_TASKS
@@ -22,12 +22,13 @@ ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
 
 class Entry(NamedTuple):
-    """One place in a table: what was measured, what the paper prints, whether it is the best of its column."""
+    """One place in a table: what was measured, what the paper prints, whether it is the best of its column, notes."""
 
     ours: Summary | None
     paper: Printed | None
     best: bool = False
     frozen: bool = False
+    constant: str = ""
 
 
 class Table(NamedTuple):
@@ -102,15 +103,19 @@ def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, b
     """A cell's numbers beside the paper's, which stand where its settings are the row's."""
     own = published_settings(row.method, task, backbone)
     theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
-    return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen)) if cell else Entry(None, theirs)
+    if cell is None:
+        return Entry(None, theirs)
+    return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen), cell.constant_note)
 
 
 def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
     """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
 
-    Of cells with the seeds that a claim needs. An episode's length has no best, and neither has a single cell.
+    Of cells with the seeds that a claim needs; the smoothness of one constant action is never the best. An episode's
+    length has no best, and neither has a single cell.
     """
-    known = {id(cell): cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS}
+    enough = (cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS)
+    known = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
     if measure == "length" or len(known) < 2:
         return []
     sign = -1 if measure == "return" else 1
@@ -144,7 +149,7 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
         cells = setup.sweep(task)
         if not cells:
             continue
-        best = min(cells, key=lambda weight: cells[weight].mean("smoothness"))
+        best = min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness")))
         ours, theirs = setup.find("td3", task, "damper"), paper()["scalarization_td3_lowest_sm"][task]
         rows.append(
             [
@@ -223,7 +228,8 @@ def _change(
 
 def _by_task(setup: Setup, backbone: str, method: str, measure: str) -> dict[str, np.ndarray]:
     cells = {task: setup.find(backbone, task, method) for task in setup.tasks(backbone)}
-    found = {task: cell.means(measure) for task, cell in cells.items() if cell is not None}
+    counted = {t: c for t, c in cells.items() if c and not (measure in SMOOTHNESS and c.mostly_constant)}
+    found = {task: cell.means(measure) for task, cell in counted.items()}
     return {task: means for task, means in found.items() if len(means) > 1}
 
 

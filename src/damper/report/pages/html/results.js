@@ -54,10 +54,10 @@ function tableMethods() {
   return [...DATA.table, ...others].filter((m) => there.some((c) => c.method === m));
 }
 
-// The best of the table's rows with five seeds or more; what is printed alike is a tie.
+// The best of the table's rows with five seeds or more; what is printed alike is a tie, and one constant action is never the smoothest.
 function bestOf(rows, task, measure) {
   if (measure === "length") return [];
-  const cells = unique(rows.map((r) => r.cell(task))).filter((c) => c && c.values[measure] && c.agents.length >= DATA.minSeeds), sign = measure === "return" ? -1 : 1;
+  const cells = unique(rows.map((r) => r.cell(task))).filter((c) => c && c.values[measure] && c.agents.length >= DATA.minSeeds && !(c.constant.length && DATA.smoothness.includes(measure))), sign = measure === "return" ? -1 : 1;
   if (cells.length < 2) return [];
   const first = cells.reduce((a, b) => (sign * b.values[measure][0] < sign * a.values[measure][0] ? b : a));
   return cells.filter((c) => number(c.values[measure][0], measure) === number(first.values[measure][0], measure));
@@ -87,6 +87,7 @@ function tableCell(cell, measure, best, domain) {
   const paper = state.paper === "yes" && cell.paper[measure], several = seedValues(cell, measure).length > 1;
   return el("td", { "data-has": "yes" }, el("button", { type: "button", class: best.includes(cell) ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
     el("b", {}, number(values[0], measure)), el("small", {}, spreadText(values, measure) + notes || "one seed"),
+    cell.constant.length ? el("small", { class: "flag" }, `constant action, ${cell.constant.length} of ${cell.seeds.length}`) : null,
     several ? el("small", {}, `med. ${number(values[6], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
     paper ? el("small", { class: "paper" }, `${number(paper[0], measure)} (${number(paper[1], measure, paper[0])})`) : null));
 }
@@ -113,7 +114,7 @@ function tableSection() {
   const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
   const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));
   return section("table", `${state.backbone.toUpperCase()} results`,
-    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
+    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed, "constant action" one with agents that act alike whatever they observe, which is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
       segments("Measures", "pair", [["return,smoothness", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),
@@ -134,7 +135,7 @@ function sourceList(source) {
 function showCell(cell) {
   const dialog = document.getElementById("dialog"), body = document.getElementById("dialog-body");
   const measures = DATA.order;
-  const row = (a) => el("tr", {}, el("td", { class: "text" }, String(a.seed), a.frozen === null ? "" : ` † diverged at update ${a.frozen}`),
+  const row = (a) => el("tr", {}, el("td", { class: "text" }, String(a.seed), a.frozen === null ? "" : ` † diverged at update ${a.frozen}`, cell.constant.includes(a.seed) ? ", constant action" : ""),
     measures.map((m) => el("td", { class: "text" }, number(a.means[m], m))),
     el("td", { class: "text" }, a.run.steps_per_second ? `${short(a.run.steps_per_second)}/s × ${a.run.agents}` : "–"));
   const settings = Object.entries(cell.settings).map(([name, value]) => `${name} ${value}`).join(", ");
