@@ -19,7 +19,7 @@ from damper.engine.update.learner import Learner
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch, Noise
-from damper.methods import find_method
+from damper.methods import METHODS, find_method
 
 OBS, ACT, BATCH = 3, 2, 8
 SHAPE = Shape(OBS, ACT, (10, 8))
@@ -32,6 +32,9 @@ HYPER = {
     "action_noise": 0.1,
     "ent_coef": 0.2,
 }
+# Gradients depend on a method's losses, and on whether it has a rule: the first method of each kind.
+_KINDS = {(id(m.actor), id(m.critic), m.rule is None): name for name, m in reversed(METHODS.items())}
+METHODS_BY_LOSSES = list(_KINDS.values())
 
 
 def population(

@@ -22,7 +22,7 @@ from damper.engine.update.population import Population
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
 from damper.losses._maths import mean_square
 from damper.losses.pave import action_gradients, pave
-from damper.methods import METHODS, Method
+from damper.methods import Method
 from tests.engine import small
 
 SEEDS, MEMBER = (5, 3, 8), 1
@@ -80,7 +80,7 @@ def check_backends(made: Population, objectives: Objectives) -> None:
     check_same(networks.actor_layout, shared.actor(objectives, saved), expected)
 
 
-@pytest.mark.parametrize("method", [*METHODS, *COMPOSED])
+@pytest.mark.parametrize("method", [*small.METHODS_BY_LOSSES, *COMPOSED])
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_shared_forward_passes_give_autograd_s_gradients(backbone: str, method: str) -> None:
     check_backends(*build(backbone, method))
@@ -96,7 +96,7 @@ def test_other_activations(backbone: str, method: str, activation: str, monkeypa
 @pytest.mark.parametrize("hidden", [(9,), (10, 8), (7, 17, 6)], ids=len)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_a_field_of_other_critics(
+def test_action_gradients_of_other_critics(
     backbone: str, activation: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, hidden, activation))

@@ -17,6 +17,7 @@ from tests.engine import small
 from tests.engine.update.test_modes import build
 
 SHAPE = Shape(3, 2, (400, 300))
+COMPOSED = ("damper+grad-caps+pave", "damper+asap", "scalarization+l2c2")
 
 
 def check(backbone: str, method: Method, **own: Any) -> None:
@@ -24,7 +25,7 @@ def check(backbone: str, method: Method, **own: Any) -> None:
     check_loss_claims(backbone, method, SHAPE, hparams, method.route(own))
 
 
-@pytest.mark.parametrize("name", [*METHODS, "damper+grad-caps+pave", "damper+asap", "scalarization+l2c2"])
+@pytest.mark.parametrize("name", [*small.METHODS_BY_LOSSES, *COMPOSED])
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_every_method_keeps_its_word(backbone: str, name: str) -> None:
     check(backbone, find_method(name))
