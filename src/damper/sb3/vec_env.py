@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from damper.engine.envs.envpool_pool import LARGEST, EnvPoolPool, read_spec
+from damper.engine.envs.envpool_pool import INT32_MAX, EnvPoolPool, read_spec
 
 
 class EnvPoolVecEnv(VecEnv):
@@ -48,7 +48,7 @@ class EnvPoolVecEnv(VecEnv):
         if pool is not None and seeds[0] is None:
             return pool.restore(pool.state())  # EnvPool's own seeds cannot be set again
         self.close()
-        drawn = np.random.SeedSequence().generate_state(self.num_envs) & LARGEST
+        drawn = np.random.SeedSequence().generate_state(self.num_envs) & INT32_MAX
         own = [int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)]
         self._pool = self._make(seeds=own)
         return self._pool.reset()

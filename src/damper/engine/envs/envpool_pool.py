@@ -27,7 +27,7 @@ from damper.engine.envs.spec import (
 from damper.errors import DamperError, MissingExtraError
 from damper.tasks import Task, find_task
 
-LARGEST = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
+INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's processor time per period, "max" without a limit
 
 
@@ -105,17 +105,17 @@ class EnvPoolPool:
     exact_resume = False
 
     def __init__(self, env: object, seeds: Sequence[int], threads: int | None = None, **env_kwargs: Any) -> None:
-        self.seeds = check_seeds(seeds, LARGEST)
+        self.seeds = check_seeds(seeds, INT32_MAX)
         self.size = len(self.seeds)
         if threads is not None and threads < 1:
             raise DamperError(f"threads must be at least 1, got {threads}; leave it out for as many as cores.")
         self.spec = read_spec(env, **env_kwargs)
-        self._limit = self.spec.max_episode_steps or LARGEST
+        self._limit = self.spec.max_episode_steps or INT32_MAX
         self._settings = {
             **_find(env, env_kwargs)[1],
             "num_envs": self.size,
             "num_threads": min(threads or usable_cores(), self.size),
-            "max_episode_steps": min(self._limit + 1, LARGEST),
+            "max_episode_steps": min(self._limit + 1, INT32_MAX),
         }
         self._restores = 0
         self._started = self._sent = False
@@ -204,4 +204,4 @@ class EnvPoolPool:
 
 def seed_again(seed: int, restores: int) -> int:
     """A seed for the episodes after so many restores, unlike those before."""
-    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & LARGEST
+    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & INT32_MAX

@@ -18,7 +18,7 @@ from damper.errors import DamperError
 from damper.filters import Filter
 from damper.protocols import EVALUATION_SEEDS
 
-LONG = 10_000  # steps after which an episode may have no end at all
+WARN_AFTER_STEPS = 10_000  # an episode of so many may have no end at all
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -138,11 +138,11 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
     raw: list[NDArray[np.float32]] = []
     executed: list[NDArray[np.float32]] = []
     while running.any():
-        if len(executed) == LONG:
+        if len(executed) == WARN_AFTER_STEPS:
             logging.getLogger("damper").warning(
                 "an episode of %s has no end after %s steps: if it never ends, give the environment a time limit, by "
                 "max_episode_steps or gymnasium.wrappers.TimeLimit.",
-                *(spec.id, f"{LONG:,}"),
+                *(spec.id, f"{WARN_AFTER_STEPS:,}"),
             )
         actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):
