@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
-from damper.bench.roofline import least_bytes, operations
+from damper.bench.floor import least_bytes, operations
 from damper.bench.workloads import (
     ExecutionMode,
     Transitions,
+    backends,
     make_learner,
     paper_update,
     random_transitions,
     whole_update,
 )
+from damper.errors import DamperError
 
 TARGETS = {"td3": {"actor_target", "critic_target"}, "sac": {"critic_target"}}
 
@@ -33,6 +37,18 @@ def test_transitions_follow_each_other(data: Transitions) -> None:
     follows = (next_obs[:-1] == obs[1:]).all(1)
     assert torch.equal(follows, ~first[1:])
     assert data.rows[:, 3].min() < -0.9 and data.rows[:, 3].max() > 0.9
+
+
+def test_transitions_come_from_whoever_can_step_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("envpool")
+    assert backends("Pendulum") == ["gymnasium", "envpool"]
+    monkeypatch.setitem(sys.modules, "gymnasium.envs.box2d", None)
+    assert backends("LunarLander") == ["envpool"]
+    assert random_transitions("LunarLander", 3).spec.act_dim == 2
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    assert backends("Pendulum") == ["gymnasium"]
+    with pytest.raises(DamperError, match=r"pip install \"damper-rl\[box2d\]\""):
+        random_transitions("LunarLander", 3)
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])

@@ -7,37 +7,28 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 from damper.bench.interleaved_timing import wait
 from damper.bench.result import Measurement
-from damper.bench.workloads import MODES, ExecutionMode, Transitions, fill_replay, random_transitions
+from damper.bench.workloads import MODES, ExecutionMode, Transitions, backends, fill_replay, random_transitions
 from damper.engine.device.precision import device_context
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
-from damper.errors import DamperError
 
-BEGUN = 100_000  # where in a run is timed: of a short replay most batches hold the newest step, and must wait for it
+START_STEP = 100_000  # of what is timed: of a short replay most batches hold the newest step, and must wait for it
 SCOPE = (
-    f"The real training loop, `authors` protocol, one update per step, from step {BEGUN:,} of a million on, with as "
-    "many random transitions in the replay. Steps/s of each agent: median over stretches. Simulator and shares: a "
+    f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of a million on, with "
+    "as many random transitions in the replay. Steps/s of each agent: median over stretches. Simulator and shares: a "
     "second run in which every part waits for the device and all environments step at once; µs from actions sent to a "
     "step of all received. The rest is storing."
 )
-NEEDS = {"LunarLander": "Box2D", "Reacher": "mujoco", "Ant": "mujoco", "Hopper": "mujoco", "Walker": "mujoco"}
-
-
-def backends(task: str) -> list[str]:
-    """Who can step a task here."""
-    found = ["gymnasium"] if task not in NEEDS or find_spec(NEEDS[task]) else []
-    return [*found, "envpool"] if find_spec("envpool") else found
 
 
 def end_to_end(
-    how: ExecutionMode,
+    mode: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     tasks: Sequence[str],
@@ -48,11 +39,6 @@ def end_to_end(
     """Train every task a little with every back end that is installed."""
     rows = []
     for task in tasks:
-        if not backends(task):
-            raise DamperError(
-                f"tasks must be ones that can be stepped here, but {task!r} cannot: pip install "
-                f'"damper-rl[{NEEDS[task].lower()}]".'
-            )
         data = random_transitions(task)
         for backend, backbone, method in product(backends(task), backbones, methods):
             settings = resolve(
@@ -60,23 +46,24 @@ def end_to_end(
                 backbone,
                 method,
                 range(n_agents),
-                10 * BEGUN,
+                10 * START_STEP,
                 "authors",
-                batch_size=how.batch_size,
-                device=how.device,
-                tf32=how.tf32,
+                batch_size=mode.batch_size,
+                device=mode.device,
+                tf32=mode.tf32,
                 backend=backend,
                 env_threads=env_threads,
-                buffer_size=BEGUN,
+                buffer_size=START_STEP,
                 log_every=max(1, steps // 12),
                 checkpoint_every=0,
-                **MODES[how.mode],
+                **MODES[mode.mode],
             )
             row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper(), "method": method}
             rows.append(
                 {**row, "agents": n_agents, "steps/s": speed(settings, data, steps), **shares(settings, data, steps)}
             )
-    return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), {**how.record(), "steps": steps})
+    record = {**mode.record(), "steps": steps}
+    return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), record)
 
 
 class _Enough(Exception):  # noqa: N818  # not an error
@@ -84,14 +71,14 @@ class _Enough(Exception):  # noqa: N818  # not an error
 
 
 def _train(trainer: Trainer, data: Transitions, steps: int) -> None:
-    """Train from step ``BEGUN`` on, until the log's line that ends so many more."""
+    """Train from step ``START_STEP`` on, until the log's line that ends so many more."""
 
     def stop(line: dict[str, Any]) -> None:
-        if line["step"] >= BEGUN + steps:
+        if line["step"] >= START_STEP + steps:
             raise _Enough
 
     fill_replay(trainer.learner.replay, data)
-    trainer.step, trainer.metrics_writers = BEGUN, (*trainer.metrics_writers, stop)
+    trainer.step, trainer.metrics_writers = START_STEP, (*trainer.metrics_writers, stop)
     with suppress(_Enough):
         trainer.train()
 

@@ -42,31 +42,31 @@ def has_sbx() -> bool:
     return find_spec("sbx") is not None
 
 
-def sb3_model(data: Transitions, backbone: str, how: ExecutionMode, method: str | None = None) -> Any:
+def sb3_model(data: Transitions, backbone: str, mode: ExecutionMode, method: str | None = None) -> Any:
     """SB3's model, or with ``method`` our class on top of it, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
     own: dict[str, Any] = {} if method is None else {"method": method}
     if method == "damper":
         own["eta"] = 0.0
-    model = getattr(package, backbone.upper())(**_alike(data, backbone, how, torch.nn.SiLU), device=how.device, **own)
+    model = getattr(package, backbone.upper())(**_alike(data, backbone, mode, torch.nn.SiLU), device=mode.device, **own)
     return _ready(model, data)
 
 
-def sbx_model(data: Transitions, backbone: str, how: ExecutionMode) -> Any:
+def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
     """SBX's model (JAX, compiled), its buffer full of ``data``."""
     sbx, nn = importlib.import_module("sbx"), importlib.import_module("flax.linen")
-    model = getattr(sbx, backbone.upper())(**_alike(data, backbone, how, nn.silu))
+    model = getattr(sbx, backbone.upper())(**_alike(data, backbone, mode, nn.silu))
     return _ready(model, data)
 
 
-def _alike(data: Transitions, backbone: str, how: ExecutionMode, silu: Any) -> dict[str, Any]:
+def _alike(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> dict[str, Any]:
     """What every peer is made with."""
     return {
         "policy": "MlpPolicy",
         "env": Spaces(data.spec),
         "buffer_size": len(data.rows),
         "learning_rate": 3e-4,
-        "batch_size": how.batch_size,
+        "batch_size": mode.batch_size,
         "policy_kwargs": {"net_arch": list(NET_ARCH[backbone]), "activation_fn": silu},
         "seed": 0,
     }

@@ -22,7 +22,7 @@ WARM_UP = 6
 
 def scaling(
     data: Transitions,
-    how: ExecutionMode,
+    mode: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     sizes: Sequence[int],
@@ -32,21 +32,21 @@ def scaling(
     rows = []
     for backbone in backbones:
         for n_agents in sizes:
-            fewer = max(1, plan.iterations // n_agents) if how.device == "cpu" else plan.iterations
-            rows += _size(data, how, backbone, methods, n_agents, replace(plan, iterations=fewer))
-    record = how.record() | plan.record()
+            fewer = max(1, plan.iterations // n_agents) if mode.device == "cpu" else plan.iterations
+            rows += _size(data, mode, backbone, methods, n_agents, replace(plan, iterations=fewer))
+    record = mode.record() | plan.record()
     return Measurement("scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record)
 
 
 def _size(
-    data: Transitions, how: ExecutionMode, backbone: str, methods: Sequence[str], n_agents: int, plan: Plan
+    data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str], n_agents: int, plan: Plan
 ) -> list[dict[str, object]]:
-    cuda = how.device.startswith("cuda")
+    cuda = mode.device.startswith("cuda")
     gc.collect()
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    learners = {method: make_learner(data, backbone, method, how, n_agents) for method in methods}
+    learners = {method: make_learner(data, backbone, method, mode, n_agents) for method in methods}
     workloads = {method: whole_update(learner) for method, learner in learners.items()}
     times = time_interleaved(workloads, plan, WARM_UP)
     peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None

@@ -13,7 +13,6 @@ from damper.engine.run.provenance import code, hardware, versions
 from damper.experiments.paper import paper, title
 from damper.experiments.timings import Timing, write_timing
 
-METHODS = ("plain", "caps", "grad-caps", "asap", "l2c2", "pave", "damper")
 WARM_UP = 50
 SCOPE = (
     "Forward passes, losses, gradients, optimiser steps on one fixed batch; no sampling, target copies or logging. "
@@ -23,19 +22,19 @@ SB3 = "plain, SB3"
 
 
 def update_time(
-    data: Transitions, how: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
+    data: Transitions, mode: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
     """Time the methods of each backbone in turns, with SB3's plain update among them where it is installed."""
     rows, turns = [], {}
     for backbone in backbones:
-        workloads = {method: paper_update(make_learner(data, backbone, method, how)) for method in methods}
+        workloads = {method: paper_update(make_learner(data, backbone, method, mode)) for method in methods}
         if peers.has_sb3():
-            model = peers.sb3_model(data, backbone, how)
-            workloads[SB3] = peers.paper_train(model, backbone, how.batch_size)
+            model = peers.sb3_model(data, backbone, mode)
+            workloads[SB3] = peers.paper_train(model, backbone, mode.batch_size)
         times = time_interleaved(workloads, plan, WARM_UP)
         rows += [_row(times, backbone, name) for name in workloads]
         turns[backbone] = times
-    record = how.record() | plan.record()
+    record = mode.record() | plan.record()
     found = Measurement("update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record)
     return found, turns
 

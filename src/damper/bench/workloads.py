@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from torch import Tensor
 
 from damper.bench.interleaved_timing import Workload
 from damper.engine.data.replay import Replay
-from damper.engine.envs import Spec, make_pool
+from damper.engine.envs import Spec, make_pool, spec_of
 from damper.engine.envs.spec import unscale_action
 from damper.engine.settings import resolve
 from damper.engine.update.learner import Learner
+from damper.errors import DamperError
 
 MODES: dict[str, dict[str, Any]] = {
     "eager": {"compile": False, "graph": False},
@@ -55,14 +55,23 @@ class Transitions:
     rows: Tensor
 
 
-def backend() -> str:
-    """Who steps MuJoCo here: Gymnasium if it has MuJoCo, else EnvPool."""
-    return "envpool" if find_spec("mujoco") is None and find_spec("envpool") is not None else "gymnasium"
+def backends(env: str) -> list[str]:
+    """Who can step an environment here; where nobody can, Gymnasium says what is missing."""
+    found, refusals = [], []
+    for backend in ("gymnasium", "envpool"):
+        try:
+            spec_of(env, backend)
+            found.append(backend)
+        except DamperError as refusal:
+            refusals.append(refusal)
+    if not found:
+        raise refusals[0]
+    return found
 
 
 def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) -> Transitions:
     """Steps with actions drawn uniformly, in the order in which they happened."""
-    pool, generator = make_pool(env, [seed], backend()), np.random.default_rng(seed)
+    pool, generator = make_pool(env, [seed], backends(env)[0]), np.random.default_rng(seed)
     low, high = pool.spec.low, pool.spec.high
     obs, first, rows = pool.reset(), np.array([True]), []
     for _ in range(count):
@@ -76,10 +85,10 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
 
 
 def make_learner(
-    data: Transitions, backbone: str, method: str, how: ExecutionMode, n_agents: int = 1, **settings: Any
+    data: Transitions, backbone: str, method: str, mode: ExecutionMode, n_agents: int = 1, **settings: Any
 ) -> Learner:
     """Fresh agents with the paper's networks and the method's published settings; the replay holds ``data``."""
-    torch.backends.cuda.matmul.allow_tf32 = how.tf32
+    torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     if method == "damper":
         settings.setdefault("eta", 0.0)  # as the paper times it
     made = resolve(
@@ -89,9 +98,9 @@ def make_learner(
         range(n_agents),
         len(data.rows),
         "authors",
-        batch_size=how.batch_size,
-        device=how.device,
-        **MODES[how.mode],
+        batch_size=mode.batch_size,
+        device=mode.device,
+        **MODES[mode.mode],
         **settings,
     )
     learner = Learner(made, data.spec)

@@ -10,12 +10,12 @@ import torch
 
 from damper.bench import peers
 from damper.bench.end_to_end import end_to_end
+from damper.bench.floor import floor
 from damper.bench.interleaved_timing import Plan
 from damper.bench.modes import in_modes, slower_modes
 from damper.bench.result import Measurement, read
-from damper.bench.roofline import roofline
 from damper.bench.scaling import scaling
-from damper.bench.update_time import METHODS, update_time, write_timings
+from damper.bench.update_time import update_time, write_timings
 from damper.bench.whole_update import compare_implementations
 from damper.bench.workloads import ExecutionMode, Transitions, random_transitions
 from damper.cli.options.bench import PARTS, Bench
@@ -23,6 +23,7 @@ from damper.engine.device.precision import check_tf32
 from damper.engine.run.files import check_folder
 from damper.engine.settings import find_device
 from damper.errors import DamperError, MissingExtraError
+from damper.experiments.paper_experiments import TABLE_METHODS
 from damper.terminal import quoted, say, show
 
 PAIR = ("plain", "damper")
@@ -110,7 +111,7 @@ def _measure(options: Bench, part: str) -> Measurement | None:
         data = _data(options)
 
         def measure(mode: ExecutionMode) -> Measurement:
-            found, turns = update_time(data, mode, backbones, options.methods or METHODS, plan)
+            found, turns = update_time(data, mode, backbones, options.methods or TABLE_METHODS, plan)
             if options.results:
                 write_timings(options.results, data, found, turns, _command(options, part))
             return found
@@ -125,7 +126,7 @@ def _measure(options: Bench, part: str) -> Measurement | None:
         what = (*shared, methods, options.tasks, options.agents, options.steps)
         return end_to_end(*what, options.env_threads)
     if part == "floor":
-        return roofline(_data(options), *shared, methods, options.sizes or (1,), plan)
+        return floor(_data(options), *shared, methods, options.sizes or (1,), plan)
     return _sb3(options, plan)
 
 

@@ -22,9 +22,9 @@ WARM_UP = 10
 PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))  # batch, rows, inner, columns
 
 
-def roofline(
+def floor(
     data: Transitions,
-    how: ExecutionMode,
+    mode: ExecutionMode,
     backbones: Sequence[str],
     methods: Sequence[str],
     sizes: Sequence[int],
@@ -32,11 +32,11 @@ def roofline(
 ) -> Measurement:
     """Measured time over the machine's limit, for each backbone, method and population size."""
     rows = []
-    torch.backends.cuda.matmul.allow_tf32 = how.tf32
+    torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     rate, bandwidth = matrix_rate(plan), copy_rate(plan)
     for backbone in backbones:
         for n_agents in sizes:
-            learners = {m: make_learner(data, backbone, m, how, n_agents) for m in methods}
+            learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
             counted = {m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()}
             workloads = {m: paper_update(learner) for m, learner in learners.items()}
             measured = time_interleaved(workloads, plan, WARM_UP)
@@ -47,7 +47,7 @@ def roofline(
                 base = counted[methods[0]][0]
                 row |= {"× limit": ms / limit, "Mflop": flops / 1e6, "operations × first": flops / base}
                 rows.append({**row, "MB": moved / 1e6})
-    record: dict[str, Any] = how.record() | plan.record()
+    record: dict[str, Any] = mode.record() | plan.record()
     record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
     title = f"Distance from the limit: {rate / 1e9:,.0f} Gflop/s, {bandwidth / 1e9:,.0f} GB/s"
     return Measurement("floor", title, SCOPE, rows, ("ms", "× limit"), record)
