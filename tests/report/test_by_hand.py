@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from damper.experiments.paper_experiments import ETAS
 from damper.report.pages.findings import findings, late_return
@@ -360,8 +361,15 @@ def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_see
 
     said = findings([world(scores)], ()).split("### Beside the paper's returns")[1]
     rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| `") and "Hopper" in line][:2]
-    assert [row[4:] for row in rows] == [["±1", "±4 |"], ["±1", "±447 |"]], "std of 0..9 / √10; scale · 1 / √5"
-    assert said.strip().startswith("3 of 4 means are further"), "not Hopper's, 3078 in the paper, with ±447"
+    # The std of 0..9 / √10; the scale · 1 / √5; the paper's 150 and 599 / √5.
+    assert [row[4:] for row in rows] == [["±1", "±4", "±67 |"], ["±1", "±447", "±268 |"]]
+    # Nearly all of plain's error is the paper's, with four degrees of freedom: t is 2.78, not 2.
+    variance = 4.472**2 + 0.957**2 + (150 / 5**0.5) ** 2
+    t = stats.t.ppf(0.975, variance**2 / ((4.472**4 + (150 / 5**0.5) ** 4) / 4 + 0.957**4 / 9))
+    gap, half = 3004.5 - 3604, t * variance**0.5
+    assert rows[0][3] == f"**{gap:.0f} [{gap - half:.0f}, {gap + half:.0f}]**".replace("-", "−") and t > 2.7
+    assert rows[1][3].startswith("−74 [−1"), "3078 in the paper"
+    assert "excludes zero for 3 of 4 means, in bold; for 3 if the paper's means had no error." in said
 
 
 def test_the_end_of_training_is_the_last_tenth_of_the_steps() -> None:

@@ -16,11 +16,20 @@ from damper.report.claims.comparisons import FAILS, HOLDS, MIN_SEEDS, OPEN, VERD
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.pages.headline import change_text, comparison_table, takeaway
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
-from damper.report.statistics.estimates import Array, difference, mean_interval, starts_error
+from damper.report.statistics.estimates import (
+    Array,
+    difference,
+    mean_interval,
+    squared_error,
+    starts_error,
+    welch_interval,
+)
 from damper.report.statistics.numbers import number, percent, span, with_interval
 from damper.report.tables.markup import markdown_table
 from damper.report.tables.result_tables import code
 from damper.tasks import PAPER_TASKS
+
+PAPER_SEEDS = 5
 
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
@@ -295,7 +304,7 @@ def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[Gap]:
         gap, interval = difference(one.means(measure), other.means(measure))
         place = f"{_place(setup, one)}, {MEASURES[measure]}"
         text = span(gap, interval) if interval else number(gap, measure)
-        apart = interval is not None and (interval.low > 0 or interval.high < 0)
+        apart = interval is not None and interval.excludes_zero
         yield Gap(place, _with_median(one, measure), _with_median(other, measure), text, apart)
 
 
@@ -323,25 +332,36 @@ def _place(setup: Setup, cell: Cell) -> str:
 
 
 def _starts(main: Sequence[Setup]) -> str:
-    """What other start states could do to a mean, beside its distance from the paper's."""
-    rows, far = [], 0
+    """How far means are from the paper's, beside what other seeds and other start states could do to them."""
+    rows, far, without = [], 0, 0
     for setup in main:
         for cell in _plain_and_damper(setup):
             theirs = printed(cell.backbone, cell.method, cell.task, "return")
-            error, mean = starts_error(cell.scores("return")), cell.mean("return")
-            seeds = cell.means("return")
-            if theirs is not None and error is not None and len(seeds) > 1:
-                own = float(seeds.std(ddof=1)) / len(seeds) ** 0.5
-                far += abs(mean - theirs.mean) > 2 * (error**2 + own**2) ** 0.5
-                values = (mean, theirs.mean, mean - theirs.mean, error, own)
-                *texts, starts, spread = (number(value, "return", mean) for value in values)
-                rows.append([_place(setup, cell), *texts, f"±{starts}", f"±{spread}"])
+            scores, seeds, mean = cell.scores("return"), cell.means("return"), cell.mean("return")
+            starts = starts_error(scores)
+            if theirs is None or starts is None or len(seeds) < 2:
+                continue
+            own = [(starts**2, scores.shape[1] - 1), (squared_error(seeds), len(seeds) - 1)]
+            errors = own + ([(theirs.std**2 / PAPER_SEEDS, PAPER_SEEDS - 1)] if theirs.std is not None else [])
+            interval = welch_interval(mean - theirs.mean, errors)
+            apart = interval.excludes_zero
+            far += apart
+            without += welch_interval(mean - theirs.mean, own).excludes_zero
+            distance = "{} [{}, {}]".format(*(number(v, "return", mean) for v in (mean - theirs.mean, *interval)))
+            sizes = [f"±{number(variance**0.5, 'return', mean)}" for variance, _ in errors]
+            means = [number(value, "return", mean) for value in (mean, theirs.mean)]
+            row = [_place(setup, cell), *means, f"**{distance}**" if apart else distance, *sizes]
+            rows.append([*row, "–"] if theirs.std is None else row)
     return (
-        f"### Beside the paper's returns\n\n{far} of {len(rows)} means are further from the paper's than twice their "
-        "own standard error, which has two parts: the choice of ten starts and that of the seeds. A smaller distance "
-        "says nothing, and the paper's means have errors of their own. All other intervals on this page are "
-        "conditional on the ten fixed starts, which every policy here sees.\n\n"
-        + markdown_table(["cell", "return", "the paper's", "distance", "error: starts", "error: seeds"], rows)
+        f"### Beside the paper's returns\n\nThe 95 % interval of the distance (Student's t) excludes zero for {far} of "
+        f"{len(rows)} means, in bold; for {without} if the paper's means had no error. By chance 1 in 20 would, and "
+        "the others are not shown to agree. The standard errors: the choice of ten starts, that of the seeds, and the "
+        "paper's own, which is its printed deviation over √5, as of the five seeds that its caption names. The numbers "
+        "look pooled over episodes; then that is too large. All other intervals on this page are conditional on the "
+        "ten fixed starts, which every policy here sees.\n\n"
+        + markdown_table(
+            ["cell", "return", "the paper's", "distance", "error: starts", "error: seeds", "error: the paper's"], rows
+        )
     )
 
 

@@ -30,6 +30,11 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether a difference of this interval has a sign."""
+        return self.low > 0 or self.high < 0
+
 
 class Summary(NamedTuple):
     """What a table prints of a cell; spreads and interval are None where there are too few values."""
@@ -81,18 +86,27 @@ def iqm(values: Array) -> Array:
 def mean_interval(values: Array, level: float = LEVEL) -> Interval | None:
     """Student's interval of a mean; None for one seed."""
     n = len(values)
-    return _student(float(np.mean(values)), float(np.var(values, ddof=1)) / n, n - 1, level) if n > 1 else None
+    return _student(float(np.mean(values)), squared_error(values), n - 1, level) if n > 1 else None
 
 
 def difference(ours: Array, theirs: Array, level: float = LEVEL) -> tuple[float, Interval | None]:
     """Our mean less theirs, with Welch's interval where both have several seeds."""
     gap = float(np.mean(ours) - np.mean(theirs))
-    sizes = [len(ours), len(theirs)]
-    if min(sizes) < 2:
+    if min(len(ours), len(theirs)) < 2:
         return gap, None
-    parts = [float(np.var(side, ddof=1)) / n for side, n in zip((ours, theirs), sizes, strict=True)]
-    spread = sum(part**2 / (n - 1) for part, n in zip(parts, sizes, strict=True))
-    return gap, _student(gap, sum(parts), sum(parts) ** 2 / spread if spread else 1.0, level)
+    return gap, welch_interval(gap, [(squared_error(side), len(side) - 1) for side in (ours, theirs)], level)
+
+
+def squared_error(values: Array) -> float:
+    """The squared standard error of a mean."""
+    return float(np.var(values, ddof=1)) / len(values)
+
+
+def welch_interval(value: float, errors: Sequence[tuple[float, float]], level: float = LEVEL) -> Interval:
+    """Of a value with several independent errors, each a variance and its degrees of freedom (Welch, Satterthwaite)."""
+    variance = sum(part for part, _ in errors)
+    spread = sum(part**2 / freedom for part, freedom in errors)
+    return _student(value, variance, variance**2 / spread if spread else 1.0, level)
 
 
 def _student(value: float, variance: float, freedom: float, level: float) -> Interval:
