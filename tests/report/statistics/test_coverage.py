@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 
 from damper.report.claims.comparisons import claim_level
-from damper.report.statistics.estimates import difference, mean_interval
+from damper.report.statistics.estimates import difference, mean_interval, ratio_change, relative_change
 from tests.report.statistics.coverage import (
+    CHANGE_WORLDS,
     FALSE_CLAIMS,
     METHODS,
+    change_coverage,
+    chattering,
     coverage,
     false_holds,
+    jackknife_bounds,
+    log_ratio_bounds,
     normal,
     student_bounds,
     table_row,
@@ -54,6 +59,24 @@ def test_the_documentation_states_a_coverage_for_every_interval_in_use() -> None
 def test_the_documented_coverage_is_what_a_simulation_finds(name: str) -> None:
     found = [int(value) for value in table_row(name, TRIALS)[1:]]
     assert found == pytest.approx(stated()[name], abs=1), f"write {found}"
+
+
+@pytest.mark.parametrize("world", CHANGE_WORLDS)
+def test_changes_are_covered_as_often_as_the_documentation_says(world: str) -> None:
+    (written,) = ([int(cell) for cell in row[1:]] for row in page_rows() if row[0] == world)
+    found = change_coverage(world)
+    assert found == pytest.approx(written, abs=1), f"write {found}"
+    if "plain's" in world:
+        assert found[1] > found[0] and found[3] > found[2], "why the jackknife is not used here"
+
+
+def test_what_is_simulated_of_changes_is_what_the_tables_print() -> None:
+    random = np.random.default_rng(0)
+    x, y = chattering(random, (20, 5), 0.2), chattering(random, (20, 5), 0.6)
+    pairs = list(zip(x, y, strict=True))
+    assert np.transpose(log_ratio_bounds(x, y)) == pytest.approx(np.array([ratio_change(a, b)[1] for a, b in pairs]))
+    known = [relative_change({"": a}, {"": b}, np.mean, never_negative=True)[1] for a, b in pairs]
+    assert np.transpose(jackknife_bounds(x, y)) == pytest.approx(np.array(known))
 
 
 def test_what_is_simulated_at_the_claims_level_is_what_judges_them() -> None:

@@ -14,6 +14,7 @@ from damper.report.statistics.estimates import (
     normalised,
     pareto,
     probability_of_improvement,
+    ratio_change,
     relative_change,
     starts_error,
     summarise,
@@ -132,6 +133,17 @@ def test_a_change_knows_plains_mean_no_better_than_its_own() -> None:
     assert negative[0] == 0.25 and negative[1] is not None and negative[1].low < -1
     known = relative_change({"": ours}, {"": np.array([4.0, 4.0])}, np.mean)[1]
     assert known is not None and known.high < interval.high
+
+
+def test_a_ratio_of_means_by_hand() -> None:
+    value, interval = ratio_change(np.array([2.0, 4.0]), np.array([3.0, 5.0]))
+    # Means 3 and 4 with squared errors 1 and 1: the logarithm's variance is 1/9 + 1/16, of one degree of freedom.
+    half = 12.706205 * (1 / 9 + 1 / 16) ** 0.5
+    assert value == -0.25 and interval == pytest.approx((0.75 * np.exp(-half) - 1, 0.75 * np.exp(half) - 1))
+    assert interval is not None and interval.low > -1, "nothing never negative loses more than all"
+    assert ratio_change(np.array([2.0]), np.array([1.0, 3.0])) == (0.0, None)
+    assert ratio_change(np.zeros(5), np.ones(5)) == (-1.0, None), "zero has no logarithm"
+    assert np.isnan(ratio_change(np.ones(5), np.zeros(5))[0])
 
 
 def test_starts_by_hand() -> None:

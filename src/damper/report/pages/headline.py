@@ -9,7 +9,7 @@ import numpy as np
 
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
 from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, main_setups
-from damper.report.statistics.estimates import Interval, relative_change
+from damper.report.statistics.estimates import Interval, ratio_change, relative_change
 from damper.report.statistics.numbers import number, signed
 from damper.report.tables.markup import markdown_table
 
@@ -163,5 +163,6 @@ def change_text(plain: Cell, ours: Cell, measure: str) -> str:
 
 
 def _change(plain: Cell, ours: Cell, measure: str) -> tuple[float, Interval | None]:
-    sides = {"": ours.means(measure)}, {"": plain.means(measure)}
-    return relative_change(*sides, np.mean, never_negative=measure in NEVER_NEGATIVE)
+    if measure in NEVER_NEGATIVE:
+        return ratio_change(ours.means(measure), plain.means(measure))
+    return relative_change({"": ours.means(measure)}, {"": plain.means(measure)}, np.mean)

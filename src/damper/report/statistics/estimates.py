@@ -3,7 +3,8 @@ r"""Statistics with seeds as the unit: means with both spreads, medians, interqu
 A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation episode. Intervals are over
 seeds, never over episodes: ten episodes of one policy are not ten experiments. Each is the one that covered best with
 five and ten seeds in a simulation (``docs/statistics.md`` has the numbers): Student's for a mean, Welch's for a
-difference, a jackknife of both sides for a ratio, a score interval for a probability. None draws a random number.
+difference, one of the logarithm for the ratio of two means that are never negative, a jackknife of both sides for
+other changes, a score interval for a probability. None draws a random number.
 """
 
 from __future__ import annotations
@@ -183,6 +184,21 @@ def relative_change(
     variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
     low, high = _student(value, float(variance), smallest - 1, level)
     return value, Interval(max(low, -1.0) if never_negative else low, high)
+
+
+def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float, Interval | None]:
+    r"""The change of a mean relative to plain's, ``x̄/x̄₀ − 1``, of what is never negative.
+
+    The interval is Student's of the ratio's logarithm (delta method), with the degrees of freedom of the smaller cell;
+    None where a cell has one seed only, or where a mean is zero and has no logarithm.
+    """
+    means, smallest = [float(np.mean(side)) for side in (ours, plain)], min(len(ours), len(plain))
+    value = means[0] / means[1] - 1 if means[1] else float("nan")
+    if smallest < 2 or not all(means):
+        return value, None
+    variance = sum(squared_error(side) / mean**2 for side, mean in zip((ours, plain), means, strict=True))
+    low, high = np.expm1(_student(float(np.log1p(value)), variance, smallest - 1, level))
+    return value, Interval(float(low), float(high))
 
 
 def starts_error(scores: Array) -> float | None:
