@@ -54,6 +54,12 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def duration(seconds: float) -> str:
+    """Hours and minutes."""
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
+
+
 def quoted(path: str | Path) -> str:
     """A path as a shell takes it."""
     return shlex.quote(str(path))

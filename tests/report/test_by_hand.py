@@ -13,10 +13,13 @@ import pytest
 from scipy import stats
 
 from damper.experiments.paper_experiments import ETAS
-from damper.report.pages.findings import findings, late_return
+from damper.report.claims.verdicts import verdicts
+from damper.report.pages.details import details
+from damper.report.pages.findings import findings
 from damper.report.pages.headline import comparison_table, headline
 from damper.report.pages.html_data import page_data
 from damper.report.pages.html_page import page
+from damper.report.pages.returns import late_return
 from damper.report.statistics.cells import MEASURES, Setup, setups
 from damper.report.tables.markup import latex_results, markdown_results
 from damper.report.tables.result_tables import Table, aggregates, eta_rows, main_tables
@@ -145,7 +148,9 @@ def test_the_headline_s_numbers(setup: Setup) -> None:
         assert ours.startswith(f"{by_hand(different('damper', task, 'return'))[0]:.1f}")
         medians = [np.median(different(method, task, "return").mean(1)) for method in ("plain", "damper")]
         told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[column].split("medians")[1])]
+        *told, theirs_plain, theirs = told
         assert told == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
+        assert (theirs_plain, theirs) == {"Hopper": (3604, 3078), "Walker": (4596, 4275)}[task], "the paper's"
 
 
 def test_the_page(setup: Setup) -> None:
@@ -245,7 +250,7 @@ def test_policies_with_one_constant_action_are_named() -> None:
     place = "docs/results.md#policies-with-one-constant-action"
     told = headline(setups(records))
     assert f"these agents hold [one constant action]({place}): Hopper, TD3 (2 of 5)." in told
-    assert "### Policies with one constant action" in said and "; constant action, 2 of 5 |" in told
+    assert "## Policies with one constant action" in said and "; constant action, 2 of 5 |" in told
 
 
 def constant(agents: int) -> Setup:
@@ -304,10 +309,11 @@ def test_the_headline_names_its_protocol_and_precision() -> None:
 def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_one_without() -> None:
     low = world(lambda method, _, measure: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
     said = findings([low], ())
-    decided, waiting = said.split("Claims with a verdict")[1].split("Waiting for records")
+    waiting, decided = said.split("## The paper's claims")[1].split("Claims with a verdict")
     assert "large sm reductions" in decided and "TD3 Hopper sm: DAMPER 3, TD3 4 (large: " in decided
-    assert "Walker: DAMPER's consecutive action changes" in waiting and "SAC Ant and Walker" in waiting
     assert "SAC Ant and Walker" not in decided
+    open_ones = sum(verdict.verdict == "not enough data" for verdict in verdicts(low))
+    assert f"{open_ones} of {len(verdicts(low))} claims about trained policies wait for records" in waiting
 
 
 def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
@@ -317,7 +323,7 @@ def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
     assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
     close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
     assert "1 leans against, " in findings([close], ())
-    assert "decided beyond the noise so far: `pave` none; `pave`, η = 1 none." in findings([close], ())
+    assert "none is decided beyond the noise so far, under any protocol. By `pave`: 1 " in findings([close], ())
     assert "decided beyond the noise so far: `pave` 1 failed; `pave`, η = 1 1 failed." in findings([lower], ())
 
 
@@ -329,7 +335,7 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
         ):
             record = invented(agent)
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
-    said = findings(setups(records), ()).split("### Where the protocols disagree")[1]
+    said = findings(setups(records), ()).split("## Where the protocols disagree")[1]
     order = re.findall(r"`(\w+)`", said.split("| cell |")[1].splitlines()[0])
     pave, authors = "12.00<br><small>median 12.00</small>", "42.0<br><small>median 42.0</small>"
     rows = {
@@ -337,7 +343,12 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
         "authors": f"{authors} | {pave} | **30 [27.69, 32.31]**",
     }
     assert f"| Pendulum, TD3, return | {rows[order[0]]} |" in said
-    assert "excludes zero in 1 of 3 rows, in bold" in said
+    assert "In 1 of 3 [comparisons of the same method]" in said and "Pendulum, TD3, sm" not in said, (
+        "the others are on a page of their own"
+    )
+    every = details(setups(records))
+    assert "excludes zero in 1 of 3 rows, in bold" in every and "Pendulum, TD3, sm |" in every
+    assert "differs beyond the noise in 1 of 3 comparisons. In return: Pendulum, TD3 (" in findings(setups(records), ())
 
 
 def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_else() -> None:
@@ -347,7 +358,7 @@ def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_e
         for seed, agent in enumerate(agents_of("pegrad", tasks=("Pendulum",), methods=("pegrad",), settings=settings)):
             record = invented(agent)
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
-    said = "".join(findings(setups(records), ()))
+    said = details(setups(records))
     row = next(line for line in said.splitlines() if "Pendulum, TD3 PEGrad, return |" in line).split(" | ")
     assert [cell.split("<br>")[0] for cell in row[1:3]] == ["42.0", "12.00"]
     assert row[3] == "**30 [27.69, 32.31]** |" and "TF32 beside" not in said
@@ -359,7 +370,7 @@ def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_see
         seeds = (10.0 if method == "plain" else 1000.0) * np.array([[-1.0], [-1.0], [0.0], [1.0], [1.0]])
         return 3000.0 + seeds + np.arange(10.0)
 
-    said = findings([world(scores)], ()).split("### Beside the paper's returns")[1]
+    said = details([world(scores)]).split("## Beside the paper's returns")[1]
     rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| `") and "Hopper" in line][:2]
     # The std of 0..9 / √10; the scale · 1 / √5; the paper's 150 and 599 / √5.
     assert [row[4:] for row in rows] == [["±1", "±4", "±67 |"], ["±1", "±447", "±268 |"]]

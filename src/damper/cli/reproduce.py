@@ -15,7 +15,7 @@ from damper.experiments.paper_experiments import EXPERIMENTS, Request, expand_re
 from damper.experiments.reproduce import ExperimentProgress, Runner, on_device, overview, platform_options, reproduce
 from damper.experiments.runners.on_ray import cluster_device, run_on_ray
 from damper.experiments.runners.workers import MOST_AGENT_STEPS, run_jobs
-from damper.terminal import counted, quoted, say, show
+from damper.terminal import counted, duration, quoted, say, show
 
 
 def run(options: Reproduce) -> None:
@@ -102,9 +102,3 @@ def time_left(row: ExperimentProgress) -> str:
     if not row.seconds:
         return "unknown yet"
     return f"≥ {duration(row.seconds)}" if row.no_speed else duration(row.seconds)
-
-
-def duration(seconds: float) -> str:
-    """Hours and minutes."""
-    minutes = max(1, round(seconds / 60))
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

@@ -13,18 +13,22 @@ from damper.experiments.timings import Timing, read_timings
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.claims.verdicts import time_verdicts, verdicts
 from damper.report.figures.results import draw_result_figures
-from damper.report.pages.findings import claims_table, comparisons_list, findings
+from damper.report.pages.claims import claims_table, comparisons_list
+from damper.report.pages.details import details
+from damper.report.pages.findings import choosing_eta, findings
 from damper.report.pages.headline import headline
 from damper.report.pages.html_data import page_data
 from damper.report.pages.html_page import page
 from damper.report.pages.marked import insert
-from damper.report.pages.ppo import draw_ppo, ppo_tables, read_ppo
-from damper.report.statistics.cells import MEASURES, Setup, setups
+from damper.report.pages.missing import missing
+from damper.report.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
+from damper.report.pages.returns import returns_section
+from damper.report.statistics.cells import MEASURES, Setup, main_setups, setups
 from damper.report.statistics.numbers import minus
 from damper.report.tables import result_tables as rt
 from damper.report.tables.markup import latex_results, markdown_results, markdown_table
 
-PAGES = (Path("README.md"), Path("docs/results.md"), Path("docs/ppo.md"))
+PAGES = tuple(map(Path, ("README.md", *(f"docs/{name}.md" for name in ("results", "reproduce", "quickstart", "ppo")))))
 
 
 def write_report(
@@ -33,7 +37,7 @@ def write_report(
     formats: Sequence[str] = ("svg", "png", "pdf"),
     pages: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write ``report.html``, ``tables.md``, ``tables.tex`` and the figures; the same records give the same bytes.
+    """Write ``report.html``, the tables, ``details.md`` and the figures; the same records give the same bytes.
 
     Args:
         results: the store's folder.
@@ -50,13 +54,27 @@ def write_report(
         "report.html": page(page_data(found, timings)),
         "tables.md": _markdown(found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}),
         "tables.tex": _latex(found),
+        "details.md": details(found),
     }
     for name, text in files.items():
         write_bytes(out / name, text.encode())
-    texts = {"headline": headline(found), "findings": findings(found, timings), "ppo": ppo_tables(ppo)}
-    for path in pages:
-        insert(path, texts)
+    if pages:
+        texts = page_texts(found, timings, ppo)
+        for path in pages:
+            insert(path, texts)
     return [*(out / name for name in files), *(path for paths in pictures.values() for path in paths)]
+
+
+def page_texts(found: Sequence[Setup], timings: Sequence[Timing], ppo: Runs) -> dict[str, str]:
+    """What stands in the marked places of the project's pages, by name."""
+    return {
+        "headline": headline(found),
+        "findings": findings(found, timings),
+        "returns": returns_section(main_setups(found)),
+        "missing": missing(found),
+        "eta": choosing_eta(found),
+        "ppo": ppo_tables(ppo),
+    }
 
 
 def slugs(found: Sequence[Setup]) -> dict[str, str]:

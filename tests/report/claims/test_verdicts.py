@@ -10,7 +10,7 @@ from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, AgentSpec
 from damper.experiments.timings import Timing
 from damper.report.claims.comparisons import BETTER, FAILS, HOLDS, LEANS, LEANS_AGAINST, OPEN
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
-from damper.report.pages.findings import findings
+from damper.report.pages.claims import comparisons_list
 from damper.report.statistics.cells import Setup, setups
 from tests.experiments.helpers import agents_of, invented
 
@@ -235,7 +235,7 @@ def test_conflict_that_is_frequent_is_told_from_chance() -> None:
     found = verdict(verdicts(setup), "gradient-regime")
     assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, "0.4 is frequent all the same"
     told = "would conflict in 0.5 of the updates: beyond the noise more do on TD3 Hopper, SAC Hopper, not on TD3 Walker"
-    assert told in found.note and told in findings([setup], ())
+    assert told in found.note and told in comparisons_list([found])
     plain = agents_of("td3-table", methods=("plain",))
     assert verdict(verdicts(world(agents=plain)), "gradient-regime").note == ""
 
@@ -267,13 +267,9 @@ def test_a_costly_update_fails_only_beyond_its_spread() -> None:
     assert [v.verdict for v in noisy] == [LEANS, LEANS]
     cheap = {v.id: v.verdict for v in time_verdicts(both(damper=1.05))}
     assert cheap == {"cost": BETTER, "overhead": BETTER}
-    (row,) = (
-        line for line in findings([world()], both(damper=2.2)).splitlines() if line.startswith("| DAMPER's update is")
-    )
-    _, word, by = row.split(" | ")
-    assert (
-        word == "**fails**" and "fails: TD3, x, eager, TF32: DAMPER's time over CAPS's (claimed: below 1): 1.38×" in by
-    )
+    by = comparisons_list(dear[:1])
+    assert by.startswith(f"- {dear[0].text}: **fails**\n"), "in the tables"
+    assert "fails: TD3, x, eager, TF32: DAMPER's time over CAPS's (claimed: below 1): 1.38×" in by
     assert "holds: SAC, x, eager, TF32: DAMPER's time over PAVE's" in by, "every part, with its word"
     assert by.index("holds: ") > by.rindex("fails: "), "what decided it first"
 

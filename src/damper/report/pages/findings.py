@@ -2,45 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
-import numpy as np
-
-from damper.experiments.paper import printed, title
-from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
+from damper.experiments.paper import title
+from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
 from damper.experiments.timings import Timing
 from damper.metrics import CONSTANT_CHANGE
-from damper.report.claims.comparisons import FAILS, HOLDS, MIN_SEEDS, OPEN, VERDICTS, claim_level
-from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
-from damper.report.pages.headline import change_text, comparison_table, takeaway
+from damper.protocols import SHORT_TASKS, protocol_settings
+from damper.report.claims.comparisons import MIN_SEEDS
+from damper.report.pages.claims import claims_section, judge_all, settled
+from damper.report.pages.gaps import protocol_gaps
+from damper.report.pages.headline import change_text, comparison_table, pairs, sign_of_change, takeaway
+from damper.report.pages.returns import FAR_BELOW, below_paper
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
-from damper.report.statistics.estimates import (
-    Array,
-    difference,
-    mean_interval,
-    squared_error,
-    starts_error,
-    welch_interval,
-)
-from damper.report.statistics.numbers import number, percent, span, with_interval
+from damper.report.statistics.estimates import mean_interval
+from damper.report.statistics.numbers import number, percent, with_interval
 from damper.report.tables.markup import markdown_table
-from damper.report.tables.result_tables import code
 from damper.tasks import PAPER_TASKS
-
-PAPER_SEEDS = 5
 
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
-    """Everything with a number in it that the results page says."""
+    """Everything with a number in it that the results page says: the result first, then what it rests on."""
     main = main_setups(found)
     if not main:
         return "No records yet.\n"
-    pairs = [_pairs(setup) for setup in main]
-    results = [_extent(found), *pairs, *_constant(found), *_verdicts(main, timings), *_etas(main)]
-    caveats = [*_protocols(main), *_precision(found), *_units(found), _starts(main), _end_of_training(main)]
-    return "\n".join([*results, *caveats, _code(main)])
+    summary = [
+        sentence
+        for part in (_smoother, _ends_of_eta, _without_projection, _apart, _below, _claims)
+        for sentence in part(main)
+    ]
+    parts = ["\n".join(f"{i}. {sentence}" for i, sentence in enumerate(summary, 1)) + "\n", _extent(found)]
+    parts += [pairs_section(main[0]), *_constant(found), *claims_section(main, timings), *_etas(main)]
+    return "\n".join([*parts, *_protocols(main)])
+
+
+# --- the findings, a sentence or two each -------------------------------------------------------------------------
+
+
+def _smoother(main: Sequence[Setup]) -> Iterator[str]:
+    """How many pairs DAMPER makes smoother, and what that does to return."""
+    setup = main[0]
+    if said := takeaway(setup):
+        yield f"**DAMPER beside plain, `{setup.protocol}`.** {said}{_exceptions(setup)}"
+
+
+def _exceptions(setup: Setup) -> str:
+    """The pairs that are not smoother, and those that earn less."""
+    places: dict[str, list[str]] = {"Not smoother beyond the noise": [], "A lower return": []}
+    for plain, ours in pairs(setup):
+        signs = {measure: sign_of_change(plain, ours, measure)[0] for measure in ("mean_change", "return")}
+        if signs["mean_change"] != "lower":
+            places["Not smoother beyond the noise"].append(_with_change(plain, ours, "mean_change"))
+        if signs["return"] == "lower":
+            places["A lower return"].append(_with_change(plain, ours, "return"))
+    return "".join(f" {words}: {'; '.join(where)}." for words, where in places.items() if where)
+
+
+def _with_change(plain: Cell, ours: Cell, measure: str) -> str:
+    return f"{ours.place} ({change_text(plain, ours, measure)})"
+
+
+def _ends_of_eta(main: Sequence[Setup]) -> Iterator[str]:
+    """What both ends of η do, and where η = 1 ends in one action."""
+    setup = main[0]
+    rows = [row for row in ends_of_eta(setup) if row[1].task == "Hopper" and row[1].backbone == "td3"]
+    told = [
+        f"On {zero.place} η = 0 changes mean |Δa| by {change_text(plain, zero, 'mean_change')} and return by "
+        f"{change_text(plain, zero, 'return')} of plain's, η = {ONE_ETA:g} by "
+        f"{change_text(plain, one, 'mean_change')} and {change_text(plain, one, 'return')}."
+        for plain, zero, one in rows
+    ]
+    if still := constant_at_one(setup):
+        told.append(f"With η = {ONE_ETA:g} these agents hold one constant action, whatever they observe: {still}.")
+    if told:
+        yield f"**η.** {' '.join(told)}"
+
+
+def _without_projection(main: Sequence[Setup]) -> Iterator[str]:
+    """What is left of a policy where conflicts are not projected away."""
+    setup, told = main[0], []
+    for task in ABLATION_TASKS:
+        ours, without = setup.find("td3", task, "damper"), setup.find("td3", task, "unconditional-sum")
+        if ours is not None and without is not None:
+            own, theirs = (number(cell.mean("return"), "return") for cell in (without, ours))
+            still = f"{len(without.constant) or 'none'} of {len(without.seeds)} agents"
+            told.append(f"{still} on {ours.place} (mean return {own}, DAMPER's {theirs})")
+    if told:
+        yield f"**Without projection** (unconditional sum) a policy can end in one constant action: {'; '.join(told)}."
+
+
+def _apart(main: Sequence[Setup]) -> Iterator[str]:
+    """How often the two published settings disagree."""
+    if gaps := protocol_gaps(main):
+        returns = [
+            f"{gap.place} ({' and '.join(number(cell.mean('return'), 'return') for cell in (gap.one, gap.other))})"
+            for gap in gaps
+            if gap.apart and gap.measure == "return"
+        ]
+        names = " and ".join(f"`{setup.protocol}`" for setup in main[:2])
+        where = f" In return: {'; '.join(returns)}." if returns else ""
+        yield (
+            f"**Protocols.** Under {names} the same method differs beyond the noise in "
+            f"{sum(gap.apart for gap in gaps)} of {len(gaps)} comparisons.{where}"
+        )
+
+
+def _below(main: Sequence[Setup]) -> Iterator[str]:
+    """Where DAMPER earns less than in the paper."""
+    where = [
+        f"{cell.place} ({number(cell.mean('return'), 'return')}, the paper {number(theirs.mean, 'return')})"
+        for cell, theirs in below_paper(main[0])
+    ]
+    if where:
+        yield (
+            f"**Below the paper.** DAMPER's mean return is more than {percent(FAR_BELOW)} below the paper's on "
+            f"{'; '.join(where)} ([what was excluded](#returns-below-the-papers))."
+        )
+
+
+def _claims(main: Sequence[Setup]) -> Iterator[str]:
+    yield f"**The paper's claims.** {settled(judge_all(main))}"
 
 
 def _extent(found: Sequence[Setup]) -> str:
@@ -51,11 +134,22 @@ def _extent(found: Sequence[Setup]) -> str:
         full[setup.protocol] = sum(len(cell.seeds) >= MIN_SEEDS for cell in cells)
     stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in full.items()) or "none"
     whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
-    parts = [f"{sum(setup.agents for setup in found)} agents are on record."]
-    parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds.")
+    parts = [f"On record are {sum(setup.agents for setup in found)} agents."]
+    parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds")
+    parts.append("([what is missing](reproduce.md#what-is-missing)).")
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
     parts.append(f"{frozen or 'None'} of the agents diverged.")
     return " ".join(parts) + "\n"
+
+
+# --- sections -----------------------------------------------------------------------------------------------------
+
+
+def pairs_section(setup: Setup, said: str = "") -> str:
+    """DAMPER beside plain, all numbers, and before them what they say."""
+    table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
+    how = f"{said} Changes are of plain's mean, with 95 % intervals. Settings: `{setup.title}`.".strip()
+    return f"## DAMPER beside plain, `{setup.protocol}`\n\n{how}\n\n{table}"
 
 
 def _constant(found: Sequence[Setup]) -> Iterator[str]:
@@ -64,7 +158,7 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     if not cells:
         return
     agents = sum(len(cell.constant) for _, cell in cells)
-    yield "### Policies with one constant action\n"
+    yield "## Policies with one constant action\n"
     yield (
         f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g} in "
         "every episode). Their sm is the lowest there can be and says nothing about smooth control, so it is [not "
@@ -73,333 +167,121 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     rows = []
     for setup, cell in cells:
         eta = f", η = {cell.settings['eta']:g}{' as in the paper' * cell.published}" if cell.method == "damper" else ""
-        place = f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}"
+        words = f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}"
         those = replace(cell, records=tuple(r for r in cell.records if r.identity["seed"] in cell.constant))
         plain = setup.find(cell.backbone, cell.task, "plain")
         numbers = [number(those.mean(measure), measure) for measure in ("return", "length")]
         numbers.append(number(plain.mean("return"), "return") if plain else "–")
-        rows.append([place, f"{len(cell.constant)} of {len(cell.seeds)}", *numbers])
+        rows.append([words, f"{len(cell.constant)} of {len(cell.seeds)}", *numbers])
     yield markdown_table(["cell", "constant agents", "their return", "their episodes' length", "plain's return"], rows)
-
-
-# --- claims -------------------------------------------------------------------------------------------------------
-
-
-def _verdicts(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
-    judged: dict[str, list[Verdict]] = {}
-    for setup in main:
-        judged[f"`{setup.protocol}`"] = verdicts(setup)
-        judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
-    yield "### The paper's claims\n"
-    timed = time_verdicts(timings)
-    yield (
-        f"{_settled(judged)} {len(timed)} more claims are about time.\n\n"
-        "*Leans*: the means agree with the claim, an interval includes zero. *Leans against*: a mean contradicts it, "
-        "the interval still allows it. *Constant actions*: it compares smoothness, and most agents of one side hold "
-        "one action. *Not enough data*: a comparison lacks five seeds, and none has failed. Each interval "
-        f"has {percent(claim_level(), 1)} and is wider than those elsewhere on this page: were seeds spread normally, "
-        "the claims of one line below that hold would do so together with 95 % confidence. Lopsided cells, and cells "
-        "in which some seeds fail, have less ([by how much](statistics.md#verdicts)).\n"
-    )
-    yield markdown_table(["judged by", "verdicts"], [[name, _tally(own)] for name, own in judged.items()])
-    yield from _decided(judged)
-    yield from _undecided(next(iter(judged.values())))
-    yield "Claims about time belong to the machines on which updates were timed:\n"
-    yield markdown_table(
-        ["claim", "verdict", "comparisons"], [[one.text, verdict_text(one), _parts(one)] for one in timed]
-    )
-
-
-def _settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
-    """How many claims have a verdict beyond the noise, for each way of judging: each is corrected alone."""
-    parts = []
-    for name, own in judged.items():
-        counts = {
-            "held": sum(verdict.verdict == HOLDS for verdict in own),
-            "failed": sum(verdict.verdict == FAILS for verdict in own),
-        }
-        decided = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
-        parts.append(f"{name} {decided or 'none'}")
-    claims = len(next(iter(judged.values())))
-    return f"**Of {claims} claims about trained policies, decided beyond the noise so far: {'; '.join(parts)}.**"
-
-
-def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
-    """The claims that some records decide, with the comparisons that decided the first of the verdicts."""
-    rows = []
-    for own in zip(*judged.values(), strict=True):
-        first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
-        if first is not None:
-            words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
-            rows.append([first.text, *words, _by(first)])
-    if rows:
-        yield "Claims with a verdict; the last column has the comparisons behind the first one of the row:\n"
-        yield markdown_table(["claim", *judged, "comparisons"], rows)
-
-
-def _by(verdict: Verdict) -> str:
-    """The comparisons that decided a verdict, with their numbers."""
-    texts = [check.text for check in verdict.checks if check.verdict == verdict.verdict != OPEN]
-    return f"<small>{'<br>'.join(texts)}</small>" if texts else ""
-
-
-def _parts(verdict: Verdict) -> str:
-    """Every comparison of a claim with its word, the decisive ones first."""
-    checks = sorted(verdict.checks, key=lambda check: check.verdict != verdict.verdict)
-    return f"<small>{'<br>'.join(f'{check.verdict}: {check.text}' for check in checks)}</small>"
-
-
-def _undecided(judged: Sequence[Verdict]) -> Iterator[str]:
-    """The claims that wait for records, with what is known of them."""
-    waiting = [f"- {verdict.text}{_so_far(verdict)}" for verdict in judged if verdict.verdict == OPEN]
-    if waiting:
-        yield "Waiting for records; [the tables](results/tables.md) have every comparison with its gap:\n"
-        yield "\n".join(waiting) + "\n"
-
-
-def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
-    """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
-    claims = next(iter(judged.values()))
-    rows = [[claim.text, *(verdict_text(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
-    return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
-
-
-def _tally(judged: Sequence[Verdict]) -> str:
-    return _counts(verdict.verdict for verdict in judged)
-
-
-def verdict_text(verdict: Verdict) -> str:
-    """A verdict as the tables show it."""
-    if verdict.verdict != OPEN:
-        return f"**{verdict.verdict}**{_note(verdict)}"
-    return OPEN + _so_far(verdict)
-
-
-def _so_far(verdict: Verdict) -> str:
-    known = _counts(check.verdict for check in verdict.known)
-    return f" (so far, of {len(verdict.checks)} comparisons: {known}){_note(verdict)}" if known else ""
-
-
-def _note(verdict: Verdict) -> str:
-    return f". {verdict.note}" if verdict.note else ""
-
-
-def _counts(words: Iterable[str]) -> str:
-    """How many there are of each word."""
-    found = list(words)
-    return ", ".join(f"{found.count(word)} {word}" for word in VERDICTS if word in found)
-
-
-def comparisons_list(judged: Sequence[Verdict]) -> str:
-    """Every comparison that is known, claim by claim."""
-    lines = []
-    for verdict in judged:
-        lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if verdict.known else []
-        lines += [f"    - {check.verdict}: {check.text}" for check in verdict.known]
-    return "\n".join(lines) + "\n" if lines else ""
-
-
-# --- tables -------------------------------------------------------------------------------------------------------
-
-
-def _pairs(setup: Setup) -> str:
-    table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
-    said = f"{takeaway(setup)} Changes are of plain's mean, with 95 % intervals. Settings: `{setup.title}`.".strip()
-    return f"### DAMPER beside plain, `{setup.protocol}`\n\n{said}\n\n{table}"
 
 
 def _etas(main: Sequence[Setup]) -> Iterator[str]:
     """Return and smoothness over η, where a task's sweep is complete."""
     rows, ends = [], []
     for setup in main:
-        for task in setup.tasks("td3"):
-            swept = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
-            cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= MIN_SEEDS]
-            if len(cells) < len(ETAS):
-                continue
+        for cells in swept_etas(setup):
             changes = (f"{MEASURES[measure]} {change_text(cells[0], cells[-1], measure)}" for measure in COMPARED)
             ends.append(f"`{setup.protocol}` {cells[0].place}: {', '.join(changes)}")
             for measure in COMPARED:
-                place = f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}"
                 seeds = [cell.means(measure) for cell in cells]
-                rows.append([place, *(_mean_and_median(own, measure) for own in seeds)])
+                means = (with_interval(own.mean(), mean_interval(own), measure) for own in seeds)
+                rows.append([f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}", *means])
     if rows:
-        yield f"### What η did\n\nFrom η = {ETAS[0]:g} to {ETAS[-1]:g}, {'; '.join(ends)}.\n"
-        yield "Means of the seeds with their 95 % intervals, and medians:\n"
+        yield f"## What η did\n\nFrom η = {ETAS[0]:g} to {ETAS[-1]:g}, {'; '.join(ends)}.\n"
+        yield "Means of the seeds with their 95 % intervals ([medians](results/details.md#medians-of-the-sweep)):\n"
         yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
 
 
-def _mean_and_median(seeds: Array, measure: str) -> str:
-    """A cell's mean with its interval, and its median, since one seed can carry a mean."""
-    median = number(float(np.median(seeds)), measure, float(seeds.mean()))
-    return f"{with_interval(seeds.mean(), mean_interval(seeds), measure)}<br><small>median {median}</small>"
+def swept_etas(setup: Setup) -> Iterator[list[Cell]]:
+    """The cells of each task whose sweep over η is complete, in the order of ``ETAS``."""
+    for task in setup.tasks("td3"):
+        swept = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
+        cells = [cell for cell in swept if cell is not None and len(cell.seeds) >= MIN_SEEDS]
+        if len(cells) == len(ETAS):
+            yield cells
 
 
 def _protocols(main: Sequence[Setup]) -> Iterator[str]:
-    """What the two published settings make of the same method."""
-    if len(main) < 2:
+    """The settings in which the protocols differ, and the rows whose interval excludes zero."""
+    gaps = protocol_gaps(main)
+    if not gaps:
         return
-    one, other = main[:2]
-    gaps: list[Gap] = []
-    for cell in _plain_and_damper(one):
-        twin = other.find(cell.backbone, cell.task, cell.method)
-        gaps += _gaps(one, cell, twin) if twin else []
-    if gaps:
-        yield f"### Where the protocols disagree\n\nThe same method under both published settings. {_apart(gaps)}\n"
-        header = ["cell", f"`{one.protocol}`", f"`{other.protocol}`", "difference"]
-        rows = (gap.row for gap in gaps)
-        yield markdown_table(header, [[place.removeprefix(f"`{one.protocol}` "), *rest] for place, *rest in rows])
-
-
-def _precision(found: Sequence[Setup]) -> Iterator[str]:
-    """Setups that differ in TF32 alone."""
-    gaps: list[Gap] = []
-    for a in found:
-        for b in found:
-            same = (a.protocol, a.deviations, a.envs, a.episodes) == (b.protocol, b.deviations, b.envs, b.episodes)
-            if not same or {**a.numerics, "tf32": False} != b.numerics or not a.numerics["tf32"]:
-                continue
-            for cell in b.cells:
-                other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
-                gaps += _gaps(a, other, cell) if other else []
-    if gaps:
-        yield f"### TF32 beside float32\n\nThe same agents trained both ways. {_apart(gaps)}\n"
-        yield markdown_table(["cell", "TF32", "float32", "difference"], [gap.row for gap in gaps])
-
-
-def _units(found: Sequence[Setup]) -> Iterator[str]:
-    """Cells that differ in the units of the temporal loss alone."""
-    gaps: list[Gap] = []
-    for setup in found:
-        for cell in setup.cells:
-            changed = cell.settings.get("units") == "environment"
-            other = setup.find(cell.backbone, cell.task, cell.method) if changed else None
-            gaps += _gaps(setup, cell, other) if other else []
-    if gaps:
-        yield (
-            "### Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
-            f"as everywhere else here ([why it matters](methods/temporal.md#units)). {_apart(gaps)}\n"
-        )
-        yield markdown_table(["cell", "environment's", "policy's", "difference"], [gap.row for gap in gaps])
-
-
-class Gap(NamedTuple):
-    """Two cells' means and medians of one measure, the difference of the means, whether its interval excludes zero."""
-
-    place: str
-    one: str
-    other: str
-    difference: str
-    apart: bool
-
-    @property
-    def row(self) -> list[str]:
-        """For a table, in bold where the interval excludes zero."""
-        return [self.place, self.one, self.other, f"**{self.difference}**" if self.apart else self.difference]
-
-
-def _gaps(setup: Setup, one: Cell, other: Cell) -> Iterator[Gap]:
-    """A gap per measure."""
-    for measure in COMPARED:
-        gap, interval = difference(one.means(measure), other.means(measure))
-        place = f"{_place(setup, one)}, {MEASURES[measure]}"
-        text = span(gap, interval) if interval else number(gap, measure)
-        apart = interval is not None and interval.excludes_zero
-        yield Gap(place, _with_median(one, measure), _with_median(other, measure), text, apart)
-
-
-def _with_median(cell: Cell, measure: str) -> str:
-    mean, median = cell.mean(measure), float(np.median(cell.means(measure)))
-    return f"{number(mean, measure)}<br><small>median {number(median, measure, mean)}</small>"
-
-
-def _apart(gaps: Sequence[Gap]) -> str:
-    """The result of a table of differences, in a sentence."""
-    apart = sum(gap.apart for gap in gaps)
-    where = f"{apart} of {len(gaps)} rows, in bold" if apart else f"none of {len(gaps)} rows"
-    return f"The 95 % interval of the difference excludes zero in {where}; by chance 1 in 20 would."
-
-
-def _plain_and_damper(setup: Setup) -> list[Cell]:
-    """The cells that the page comments on: both methods at their published settings."""
-    return [cell for cell in setup.cells if cell.published and cell.method in ("plain", "damper")]
-
-
-def _place(setup: Setup, cell: Cell) -> str:
-    """Protocol, task, backbone and, unless it is plain, the method."""
-    method = "" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}"
-    return f"`{setup.protocol}` {cell.place}{method}"
-
-
-def _starts(main: Sequence[Setup]) -> str:
-    """How far means are from the paper's, beside what other seeds and other start states could do to them."""
-    rows, far, without = [], 0, 0
-    for setup in main:
-        for cell in _plain_and_damper(setup):
-            theirs = printed(cell.backbone, cell.method, cell.task, "return")
-            scores, seeds, mean = cell.scores("return"), cell.means("return"), cell.mean("return")
-            starts = starts_error(scores)
-            if theirs is None or starts is None or len(seeds) < 2:
-                continue
-            own = [(starts**2, scores.shape[1] - 1), (squared_error(seeds), len(seeds) - 1)]
-            errors = own + ([(theirs.std**2 / PAPER_SEEDS, PAPER_SEEDS - 1)] if theirs.std is not None else [])
-            interval = welch_interval(mean - theirs.mean, errors)
-            apart = interval.excludes_zero
-            far += apart
-            without += welch_interval(mean - theirs.mean, own).excludes_zero
-            distance = "{} [{}, {}]".format(*(number(v, "return", mean) for v in (mean - theirs.mean, *interval)))
-            sizes = [f"±{number(variance**0.5, 'return', mean)}" for variance, _ in errors]
-            means = [number(value, "return", mean) for value in (mean, theirs.mean)]
-            row = [_place(setup, cell), *means, f"**{distance}**" if apart else distance, *sizes]
-            rows.append([*row, "–"] if theirs.std is None else row)
-    return (
-        f"### Beside the paper's returns\n\nThe 95 % interval of the distance (Student's t) excludes zero for {far} of "
-        f"{len(rows)} means, in bold; for {without} if the paper's means had no error. By chance 1 in 20 would, and "
-        "the others are not shown to agree. The standard errors: the choice of ten starts, that of the seeds, and the "
-        "paper's own, which is its printed deviation over √5, as of the five seeds that its caption names. The numbers "
-        "look pooled over episodes; then that is too large. All other intervals on this page are conditional on the "
-        "ten fixed starts, which every policy here sees.\n\n"
-        + markdown_table(
-            ["cell", "return", "the paper's", "distance", "error: starts", "error: seeds", "error: the paper's"], rows
-        )
+    one, other = (str(setup.protocol) for setup in main[:2])
+    apart = [gap for gap in gaps if gap.apart]
+    yield "## Where the protocols disagree\n"
+    yield (
+        f"They train with other settings, `{one}` first: {_settings_apart(one, other)}. No record changes one of them "
+        "alone, so which of them does it is open.\n"
     )
-
-
-def _end_of_training(main: Sequence[Setup]) -> str:
-    """One policy per seed is evaluated, the last one; whether it is a fair sample shows in the training before it."""
-    rows = []
-    for setup in main:
-        for cell in _plain_and_damper(setup):
-            late = [late_return(record.curve) for record in cell.records]
-            if None in late:
-                continue
-            trained, evaluated = np.array(late, float), cell.means("return")
-            scale = float(np.abs(evaluated).max())
-            seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
-            means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))
-            rows.append([_place(setup, cell), *(f"{m} ({own})" for m, own in zip(means, seeds, strict=True))])
-    return (
-        "### Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. Beside it: the mean "
-        "return of the training episodes in the last tenth of the steps, with exploration, of many policies. Where one "
-        "seed falls far below its own training, its last policy is no fair sample of it; where both are low, it "
-        "learned little. Seeds in brackets.\n\n"
-        + markdown_table(["cell", "evaluated: mean (seeds)", "end of training: mean (seeds)"], rows)
+    yield (
+        f"In {len(apart)} of {len(gaps)} [comparisons of the same method]"
+        "(results/details.md#the-same-method-under-both-protocols) the 95 % interval of the difference excludes zero; "
+        "by chance it would in 1 of 20:\n"
     )
+    yield markdown_table(["cell", f"`{one}`", f"`{other}`", "difference"], [gap.row for gap in apart])
 
 
-def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
-    """The mean training return in the last tenth of the steps; None if nothing ended there."""
-    steps, returns = curve.get("step", ()), curve.get("return", ())
-    known = [r for s, r in zip(steps, returns, strict=False) if r is not None and s and s > 0.9 * (steps[-1] or 0)]
-    return sum(known) / len(known) if known else None
+def _settings_apart(one: str, other: str) -> str:
+    """What two protocols set differently, by backbone; what only some tasks have, apart."""
+    told = []
+    for backbone in BACKBONES:
+        everywhere, short = (_differing(one, other, backbone, task) for task in (None, SHORT_TASKS[0]))
+        words = ", ".join(f"`{name}` {values}" for name, values in everywhere.items())
+        own = ", ".join(f"`{name}` {values}" for name, values in short.items() if name not in everywhere)
+        told.append(f"{backbone.upper()}: {words}" + (f"; on {' and '.join(SHORT_TASKS)} also {own}" if own else ""))
+    return "; ".join(told)
 
 
-def _code(main: Sequence[Setup]) -> str:
-    lines = [
-        f"- `{setup.protocol}`, {cells[0].place}: {code(cells)}"
-        for setup in main
-        for backbone in BACKBONES
-        for task in setup.tasks(backbone)
-        if (cells := [cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)])
-    ]
-    return "### Code behind the tables\n\n" + "\n".join(lines) + "\n"
+def _differing(one: str, other: str, backbone: str, task: str | None) -> dict[str, str]:
+    """Both values of every setting that differs on a task of the paper."""
+    ours, theirs = (protocol_settings(name, backbone, task) for name in (one, other))
+    return {
+        name: f"{_value(value)} and {_value(theirs[name])}" for name, value in ours.items() if theirs[name] != value
+    }
+
+
+def _value(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value}"
+
+
+# --- choosing η, for the quick start ------------------------------------------------------------------------------
+
+
+def ends_of_eta(setup: Setup) -> Iterator[tuple[Cell, Cell, Cell]]:
+    """Plain, DAMPER with η = 0 and with η = 1, where all three are on record."""
+    for backbone in BACKBONES:
+        for task in setup.tasks(backbone):
+            plain = setup.find(backbone, task, "plain")
+            zero, one = (setup.find(backbone, task, "damper", eta=eta) for eta in (0.0, ONE_ETA))
+            if plain and zero and one:
+                yield plain, zero, one
+
+
+def constant_at_one(setup: Setup) -> str:
+    """Where agents trained with η = 1 hold one constant action."""
+    cells = (cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA)
+    return "; ".join(f"{cell.place} ({len(cell.constant)} of {len(cell.seeds)})" for cell in cells if cell.constant)
+
+
+def choosing_eta(found: Sequence[Setup]) -> str:
+    """What both ends of η did to plain's action changes and returns."""
+    rows: list[list[str]] = []
+    for setup in main_setups(found)[:1]:
+        for plain, zero, one in ends_of_eta(setup):
+            changes = (
+                change_text(plain, cell, measure) for measure in ("mean_change", "return") for cell in (zero, one)
+            )
+            rows.append([zero.place, *changes])
+        header = [f"{MEASURES[m]}, η = {eta:g}" for m in ("mean_change", "return") for eta in (0, ONE_ETA)]
+        still = constant_at_one(setup)
+        return (
+            f"Changes of plain's means with 95 % intervals, `{setup.protocol}`, where both ends are on record:\n\n"
+            + markdown_table(["task", *header], rows)
+            + (
+                f"\nWith η = {ONE_ETA:g} these agents hold one constant action, whatever they observe: {still}.\n"
+                if still
+                else ""
+            )
+        )
+    return "No records yet.\n"

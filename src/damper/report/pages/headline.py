@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from damper.experiments.paper import printed
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
 from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, main_setups
 from damper.report.statistics.estimates import Interval, ratio_change, relative_change
@@ -24,7 +25,7 @@ def headline(found: Sequence[Setup]) -> str:
     header = ["plain → DAMPER", "action change per step", "return", "so far", "η", f"with η = {ONE_ETA:g}"]
     for setup in main_setups(found):
         rows = []
-        for plain, ours in _both(setup):
+        for plain, ours in pairs(setup):
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
             numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
             words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
@@ -48,7 +49,7 @@ def _one_eta(setup: Setup) -> str:
     )
 
 
-def _both(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
+def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
     """Plain and DAMPER of every task and backbone that has both; at the paper's η, or at another."""
     changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
@@ -60,7 +61,7 @@ def _both(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]
 
 def _message(plain: Cell, ours: Cell) -> str:
     """What the intervals say, and no more."""
-    smooth, (word, most) = _said(plain, ours, "mean_change")[0], _said(plain, ours, "return")
+    smooth, (word, most) = sign_of_change(plain, ours, "mean_change")[0], sign_of_change(plain, ours, "return")
     smooth = {"lower": "smoother", "higher": "less smooth"}.get(smooth, f"smoothness {smooth}")
     bound = f"{np.ceil(100 * most):.0f} %" if most < NEGLIGIBLE_CHANGE else ""
     if bound:
@@ -79,7 +80,7 @@ def _constant_notes(plain: Cell, ours: Cell) -> list[str]:
     return [who + note for who, note in notes.items() if note]
 
 
-def _said(plain: Cell, ours: Cell, measure: str) -> tuple[str, float]:
+def sign_of_change(plain: Cell, ours: Cell, measure: str) -> tuple[str, float]:
     """The sign of a change as far as its interval tells, and the largest size that the interval allows."""
     if not _comparable(plain, ours, measure):
         return NOT_COUNTED, np.inf
@@ -96,28 +97,31 @@ def takeaway(setup: Setup) -> str:
 
 def _counts(setup: Setup, eta: float | None = None) -> str:
     """How often the interval of a change tells its sign; empty if there is nothing to compare."""
-    pairs = list(_both(setup, eta))
-    if not pairs:
+    both = list(pairs(setup, eta))
+    if not both:
         return ""
     parts = []
     for measure in SHOWN:
-        words = Counter(_said(*pair, measure)[0] for pair in pairs)
+        words = Counter(sign_of_change(*pair, measure)[0] for pair in both)
         order = ("lower", "higher", UNDECIDED, NOT_COUNTED)
         *first, last = [f"{word} in {words[word]}" for word in order if words[word]]
         counts = f"{', '.join(first)} and {last}" if first else last
         why = ", where most agents hold one constant action" if words[NOT_COUNTED] else ""
         parts.append(f"{MEASURES[measure]} is {counts}{why}")
-    return f"of {len(pairs)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
+    return f"of {len(both)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
 
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
     """All numbers: a row for every task and backbone that has both; empty if none has."""
     header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
     rows = []
-    for plain, ours in _both(setup):
+    for plain, ours in pairs(setup):
         one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
         words = "the same" if one is ours else _changes(one, plain, measures)
-        cells = [_arrow(plain, ours, measure) + _medians(plain, ours, measure) for measure in measures]
+        cells = [
+            _arrow(plain, ours, measure) + _medians(plain, ours, measure) + _paper(ours, measure)
+            for measure in measures
+        ]
         place = "<br>".join([ours.place, *(f"<small>{note}</small>" for note in _constant_notes(plain, ours))])
         rows.append([place, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
     return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
@@ -133,7 +137,7 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
     a, b = plain.summary(measure), ours.summary(measure)
     if a is None or b is None:
         return "–"
-    change, decided = change_text(plain, ours, measure), _said(plain, ours, measure)[0] in ("lower", "higher")
+    change, decided = change_text(plain, ours, measure), sign_of_change(plain, ours, measure)[0] in ("lower", "higher")
     return f"{number(a.mean, measure)} → {number(b.mean, measure)}<br>{f'**{change}**' if decided else change}"
 
 
@@ -143,6 +147,13 @@ def _medians(plain: Cell, ours: Cell, measure: str) -> str:
     if a is None or b is None:
         return ""
     return f"<br><small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>"
+
+
+def _paper(ours: Cell, measure: str) -> str:
+    """What the paper prints for both."""
+    both = [printed(ours.backbone, method, ours.task, measure) for method in ("plain", ours.method)]
+    shown = [number(entry.mean, measure) for entry in both if entry]
+    return f"<br><small>paper {' → '.join(shown)}</small>" if len(shown) == len(both) else ""
 
 
 def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:

@@ -1,0 +1,136 @@
+"""The paper's claims and their verdicts in words: for the results page, and in full for the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from damper.experiments.paper_experiments import ONE_ETA
+from damper.experiments.timings import Timing
+from damper.report.claims.comparisons import FAILS, HOLDS, OPEN, VERDICTS, claim_level
+from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
+from damper.report.statistics.cells import Setup
+from damper.report.statistics.numbers import percent
+from damper.report.tables.markup import markdown_table
+
+
+def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
+    """The claims that have a verdict, with the comparisons behind it, and how many wait for records."""
+    judged = judge_all(main)
+    yield "## The paper's claims\n"
+    yield (
+        f"{_waiting(*next(iter(judged.items())))} About time there are others: {_timed(timings)} "
+        "([update times](results/tables.md#update-times)).\n\n"
+        "*Leans*: the means agree with the claim, an interval includes zero. *Leans against*: a mean contradicts it, "
+        "the interval still allows it. *Constant actions*: it compares smoothness, and most agents of one side hold "
+        "one action. *Not enough data*: a comparison lacks five seeds, and none has failed. Each interval "
+        f"has {percent(claim_level(), 1)} and is wider than those elsewhere on this page: were seeds spread normally, "
+        "the claims of one column below that hold would do so together with 95 % confidence. Lopsided cells, and "
+        "cells in which some seeds fail, have less ([by how much](statistics.md#verdicts)).\n"
+    )
+    yield from _decided(judged)
+
+
+def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
+    """Every claim, judged by each protocol's records at the paper's η and at one η everywhere."""
+    judged = {}
+    for setup in main:
+        judged[f"`{setup.protocol}`"] = verdicts(setup)
+        judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
+    return judged
+
+
+def settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
+    """How many claims have a verdict beyond the noise, for each way of judging: each is corrected alone."""
+    parts, some = [], False
+    for name, own in judged.items():
+        counts = {
+            "held": sum(verdict.verdict == HOLDS for verdict in own),
+            "failed": sum(verdict.verdict == FAILS for verdict in own),
+        }
+        decided = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
+        parts.append(f"{name} {decided or 'none'}")
+        some = some or bool(decided)
+    claims, first = len(next(iter(judged.values()))), next(iter(judged))
+    if not some:
+        return (
+            f"Of {claims} claims about trained policies none is decided beyond the noise so far, under any protocol. "
+            f"By {first}: {_tally(judged[first])}."
+        )
+    return f"Of {claims} claims about trained policies, decided beyond the noise so far: {'; '.join(parts)}."
+
+
+def _waiting(name: str, judged: Sequence[Verdict]) -> str:
+    """How many claims wait for records."""
+    waiting = sum(verdict.verdict == OPEN for verdict in judged)
+    return (
+        f"Under {name} {waiting} of {len(judged)} claims about trained policies wait for records; "
+        "[the tables](results/tables.md) have what is known of each."
+    )
+
+
+def _timed(timings: Sequence[Timing]) -> str:
+    """How the claims about time fare."""
+    return _tally(time_verdicts(timings)) or "none timed"
+
+
+def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
+    """The claims that some records decide, with the comparisons that decided the first of the verdicts."""
+    shown = {name: own for name, own in judged.items() if any(verdict.verdict != OPEN for verdict in own)}
+    rows = []
+    for own in zip(*shown.values(), strict=True):
+        first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
+        if first is not None:
+            words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
+            rows.append([first.text, *words, _by(first)])
+    if rows:
+        yield "Claims with a verdict; the last column has the comparisons behind the first one of the row:\n"
+        yield markdown_table(["claim", *shown, "comparisons"], [*rows, ["**all**", *map(_tally, shown.values()), ""]])
+
+
+def _by(verdict: Verdict) -> str:
+    """The comparisons that decided a verdict, with their numbers."""
+    texts = [check.text for check in verdict.checks if check.verdict == verdict.verdict]
+    return f"<small>{'<br>'.join(texts)}</small>"
+
+
+def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
+    """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
+    claims = next(iter(judged.values()))
+    rows = [[claim.text, *(verdict_text(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
+    return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
+
+
+def _tally(judged: Sequence[Verdict]) -> str:
+    return _counts(verdict.verdict for verdict in judged)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """A verdict as the tables show it."""
+    if verdict.verdict != OPEN:
+        return f"**{verdict.verdict}**{_note(verdict)}"
+    return OPEN + _so_far(verdict)
+
+
+def _so_far(verdict: Verdict) -> str:
+    known = _counts(check.verdict for check in verdict.known)
+    return f" (so far, of {len(verdict.checks)} comparisons: {known}){_note(verdict)}" if known else ""
+
+
+def _note(verdict: Verdict) -> str:
+    return f". {verdict.note}" if verdict.note else ""
+
+
+def _counts(words: Iterable[str]) -> str:
+    """How many there are of each word."""
+    found = list(words)
+    return ", ".join(f"{found.count(word)} {word}" for word in VERDICTS if word in found)
+
+
+def comparisons_list(judged: Sequence[Verdict]) -> str:
+    """Every comparison that is known, claim by claim, those that decided the claim first."""
+    lines = []
+    for verdict in judged:
+        lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if verdict.known else []
+        known = sorted(verdict.known, key=lambda check: check.verdict != verdict.verdict)
+        lines += [f"    - {check.verdict}: {check.text}" for check in known]
+    return "\n".join(lines) + "\n" if lines else ""

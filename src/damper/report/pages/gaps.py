@@ -1,0 +1,74 @@
+"""The same method under two settings: both means, and the difference with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from damper.experiments.paper import title
+from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup
+from damper.report.statistics.estimates import difference
+from damper.report.statistics.numbers import number, span
+
+
+class Gap(NamedTuple):
+    """Two cells' means and medians of one measure, the difference of the means, whether its interval excludes zero."""
+
+    place: str
+    measure: str
+    one: Cell
+    other: Cell
+    difference: str
+    apart: bool
+
+    @property
+    def row(self) -> list[str]:
+        """For a table, in bold where the interval excludes zero."""
+        cells = (_with_median(cell, self.measure) for cell in (self.one, self.other))
+        told = f"**{self.difference}**" if self.apart else self.difference
+        return [f"{self.place}, {MEASURES[self.measure]}", *cells, told]
+
+
+def gaps_between(one: Cell, other: Cell, place: str) -> Iterator[Gap]:
+    """A gap per measure."""
+    for measure in COMPARED:
+        gap, interval = difference(one.means(measure), other.means(measure))
+        text = span(gap, interval) if interval else number(gap, measure)
+        apart = interval is not None and interval.excludes_zero
+        yield Gap(place, measure, one, other, text, apart)
+
+
+def protocol_gaps(main: Sequence[Setup]) -> list[Gap]:
+    """What the two published settings make of the same method; none where only one has records."""
+    if len(main) < 2:
+        return []
+    one, other = main[:2]
+    found: list[Gap] = []
+    for cell in plain_and_damper(one):
+        twin = other.find(cell.backbone, cell.task, cell.method)
+        found += gaps_between(cell, twin, place(cell)) if twin else []
+    return found
+
+
+def tell_apart(gaps: Sequence[Gap]) -> str:
+    """The result of a table of differences, in a sentence."""
+    apart = sum(gap.apart for gap in gaps)
+    where = f"{apart} of {len(gaps)} rows, in bold" if apart else f"none of {len(gaps)} rows"
+    return f"The 95 % interval of the difference excludes zero in {where}; by chance 1 in 20 would."
+
+
+def plain_and_damper(setup: Setup) -> list[Cell]:
+    """The cells that the pages comment on: both methods at their published settings."""
+    return [cell for cell in setup.cells if cell.published and cell.method in ("plain", "damper")]
+
+
+def place(cell: Cell) -> str:
+    """Task, backbone and, unless it is plain, the method."""
+    return cell.place + ("" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}")
+
+
+def _with_median(cell: Cell, measure: str) -> str:
+    mean, median = cell.mean(measure), float(np.median(cell.means(measure)))
+    return f"{number(mean, measure)}<br><small>median {number(median, measure, mean)}</small>"

@@ -1,0 +1,64 @@
+"""What is missing of the paper's tables and figures, and how long it takes on the machine of the records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from damper.experiments.identity import digest
+from damper.experiments.paper_experiments import EXPERIMENTS, AgentSpec, Request, expand_request
+from damper.experiments.population_plan import pack
+from damper.experiments.reproduce import estimate
+from damper.experiments.runners.workers import MOST_AGENT_STEPS, fitting_workers
+from damper.report.statistics.cells import Setup, main_setups
+from damper.report.tables.markup import markdown_table
+from damper.terminal import duration
+
+
+def missing(found: Sequence[Setup]) -> str:
+    """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
+    records = [record for setup in found for cell in setup.cells for record in cell.records]
+    machines = Counter((r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu"))
+    if not machines:
+        return "No record is of a GPU yet, so no time can be told.\n"
+    ((gpu, cores), _), rows, workers = machines.most_common(1)[0], [], 1
+    for setup in main_setups(found):
+        there = {_who(record.identity) for cell in setup.cells for record in cell.records}
+        for name, agents in _experiments(setup):
+            left = [agent for agent in agents if _who(agent.identity) not in there]
+            if left:
+                jobs = pack(left)
+                at_once = fitting_workers(jobs, cores)
+                seconds, no_speed = estimate(jobs, records, at_once)
+                workers = max(workers, at_once)
+                tasks = Counter(agent.identity["task"] for agent in left)
+                words = ", ".join(f"{count} {task}" for task, count in tasks.items())
+                time = "≥ " * bool(no_speed) + duration(seconds)
+                rows.append([f"`{setup.protocol}` {name}", f"{len(agents) - len(left)} of {len(agents)}", words, time])
+    if not rows:
+        return "Nothing.\n"
+    return (
+        f"Times are those of the machine of most records, one {gpu} with {cores} cores: at the speeds on record for "
+        f"the task, up to {workers} populations at once, no more than {MOST_AGENT_STEPS:,} agents' steps per second "
+        "together, and nothing lost between them. An agent that several experiments share is trained once.\n\n"
+        + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
+    )
+
+
+def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
+    """Each experiment's agents under a setup's protocol, on a GPU, and all of them together."""
+    settings = {"device": "cuda", "backend": setup.envs, "tf32": setup.numerics["tf32"]}
+    every: dict[str, AgentSpec] = {}
+    for name, experiment in EXPERIMENTS.items():
+        if experiment.trained:
+            request = Request((name,), protocol=str(setup.protocol), settings=settings, trained_here=False)
+            agents = expand_request(request)
+            every |= {agent.digest: agent for agent in agents}
+            yield f"`{name}`", agents
+    yield "**together**", list(every.values())
+
+
+def _who(identity: Mapping[str, Any]) -> Hashable:
+    """An agent among those of one setup: no matter which version of a simulator is installed here."""
+    return (*(identity[name] for name in ("backbone", "task", "method", "seed")), digest(identity["method_settings"]))

@@ -1,0 +1,148 @@
+"""The pages' sentences, against invented records whose answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from damper.experiments.paper_experiments import EXPERIMENTS, AgentSpec, Request, expand_request
+from damper.experiments.runners.workers import MOST_AGENT_STEPS
+from damper.experiments.store import Record
+from damper.protocols import TRAINING_SEEDS
+from damper.report.pages.details import details
+from damper.report.pages.findings import choosing_eta, findings
+from damper.report.pages.missing import missing
+from damper.report.pages.returns import returns_section
+from damper.report.statistics.cells import main_setups, setups
+from damper.terminal import duration
+from tests.experiments.helpers import agents_of, invented
+
+GPU = {"device": "cuda", "agents": 5, "steps_per_second": 1000.0}
+H200 = {"gpu": "NVIDIA H200", "cpu": "x", "cores": 16, "threads": 1}
+
+
+def seed_of(agent: AgentSpec) -> int:
+    return TRAINING_SEEDS.index(agent.identity["seed"])
+
+
+def record(agent: AgentSpec, change: float = 0.1, total: float = 100.0, late: float = 100.0) -> Record:
+    """Every episode the same, seeds a little apart."""
+    own = invented(agent)
+    values = {"mean_change": [change * (1 + 0.01 * seed_of(agent))] * 10, "return": [total + seed_of(agent)] * 10}
+    return replace(own, episodes={**own.episodes, **values}, curve={"step": [500, 1000], "return": [0.0, late]})
+
+
+def hopper(method: str, experiment: str = "td3-table", **settings: float) -> list[AgentSpec]:
+    agents = agents_of(experiment, tasks=("Hopper",), methods=(method,))
+    return [agent for agent in agents if settings.items() <= agent.identity["method_settings"].items()]
+
+
+def test_the_findings_name_the_pairs_that_are_not_smoother_and_those_that_earn_less() -> None:
+    records = [record(agent) for agent in agents_of("td3-table", tasks=("Hopper", "Walker"), methods=("plain",))]
+    for task, change, total in (("Hopper", 0.05, 100.0), ("Walker", 0.1, 50.0)):
+        agents = agents_of("td3-table", tasks=(task,), methods=("damper",))
+        records += [record(agent, change, total) for agent in agents]
+    first = findings(setups(records), ()).splitlines()[0]
+    assert first.startswith("1. **DAMPER beside plain, `pave`.** Of 2 pairs of task and backbone, ")
+    smoother, lower = first.split("Not smoother beyond the noise: ")[1].split(" A lower return: ")
+    assert smoother.startswith("Walker, TD3 (") and "Hopper" not in smoother
+    assert lower.startswith("Walker, TD3 (−49 % [") and "Hopper" not in lower
+
+
+def test_the_findings_say_what_both_ends_of_eta_do_and_where_one_action_is_left() -> None:
+    records = [record(agent) for agent in hopper("plain")]
+    records += [record(agent, 0.05) for agent in hopper("damper", "eta-sweep", eta=0)]
+    records += [record(agent, 0.00001, 50.0) for agent in hopper("damper", "eta-sweep", eta=1)]
+    records += [record(agent, 0.00001, 4.0) for agent in hopper("unconditional-sum", "projection-ablation")]
+    said, advice = findings(setups(records), ()), choosing_eta(setups(records))
+    assert (
+        "On Hopper, TD3 η = 0 changes mean |Δa| by −50 % [" in said
+        and "η = 1 by constant action, 5 of 5 and −49 % [" in said
+    )
+    assert "these agents hold one constant action, whatever they observe: Hopper, TD3 (5 of 5)." in said
+    assert "5 of 5 agents on Hopper, TD3 (mean return 6.00, DAMPER's 52.0)" in said
+    (row,) = (line for line in advice.splitlines() if line.startswith("| Hopper, TD3 |"))
+    changes = [cell.split(" [")[0] for cell in row.strip("| ").split(" | ")[1:]]
+    assert changes == ["−50 %", "constant action, 5 of 5", "0.0 %", "−49 %"]
+    assert advice.count("Hopper, TD3 (5 of 5)") == 1
+
+
+def test_why_protocols_disagree_is_told_by_their_settings() -> None:
+    records = [
+        record(agent, total=total)
+        for protocol, total in (("pave", 10.0), ("authors", 40.0))
+        for agent in agents_of("td3-table", tasks=("Pendulum",), methods=("plain",), protocol=protocol)
+    ]
+    records += [record(agent) for agent in hopper("plain")]  # the fuller protocol is the first
+    said = findings(setups(records), ()).split("## Where the protocols disagree")[1]
+    for setting in (
+        "`learning_rate` 0.001 and 0.0003",
+        "on LunarLander and Pendulum also `gamma` 0.98 and 0.99",
+        "SAC: `learning_rate` 0.001 and 0.0003, `learning_starts` 10,000 and 100, `batch_size` 100 and 256",
+        "`ent_coef` 0.2 and auto",
+    ):
+        assert setting in said
+    assert "`tau`" not in said, "the same in both"
+
+
+def test_a_return_below_the_paper_s_stands_with_what_can_be_its_cause() -> None:
+    """On Hopper the paper has 3078."""
+    low = [record(agent, total=2000.0, late=3000.0) for agent in hopper("damper")]
+    (line,) = returns_section(main_setups(setups(low))).splitlines()
+    assert line.startswith("- **Hopper, TD3**: 2002, the paper 3078 (−35 %). *Seeds*: 2000; 2001; 2002; 2003; 2004.")
+    assert "*Starts alone*: ±0, excluded." in line and "*Constant actions*: none." in line
+    assert "own error*: ±0, ±1, ±268, excluded." in line, "the paper's 599 / √5"
+    assert "earned 3000, which is 93 % of the way to the paper's." in line and "Far below" not in line
+    spread = [replace(r, episodes={**r.episodes, "return": [3400.0 - 1500 * i] * 10}) for i, r in enumerate(low[:3])]
+    (line,) = returns_section(main_setups(setups(spread))).splitlines()
+    assert "±0, ±866, ±268, not excluded." in line and "seed 922852 (evaluated 400, trained 3000)" in line
+    twins = [
+        record(agent, total=3000.0)
+        for agent in agents_of("td3-table", tasks=("Hopper",), methods=("damper",), protocol="authors")
+    ]
+    others = [record(agent, total=2500.0) for agent in hopper("damper", "eta-sweep", eta=0)]
+    (line,) = returns_section(main_setups(setups([*low, *others, *twins]))).splitlines()
+    assert "*Other η* (1 on record): 2502." in line
+    assert "*Settings*: 3002 under `authors`, more beyond the noise: they are a cause." in line
+    fine = [record(agent, total=2800.0) for agent in hopper("damper")]
+    assert returns_section(main_setups(setups(fine))) == "No mean return is that far below the paper's.\n"
+
+
+def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records() -> None:
+    settings = {"device": "cuda", "backend": "envpool", "tf32": True}
+    names = tuple(name for name, experiment in EXPERIMENTS.items() if experiment.trained)
+    agents = expand_request(Request(names, settings=settings, trained_here=False))
+    have = [agent for agent in agents if agent.identity["method"] not in ("scalarization", "pegrad")]
+    assert missing(setups([invented(agent) for agent in have[:5]])).startswith("No record is of a GPU yet")
+    said = missing(setups([invented(agent, run=GPU, hardware=H200) for agent in have]))
+    assert "one NVIDIA H200 with 16 cores" in said and f"no more than {MOST_AGENT_STEPS:,} agents' steps" in said
+    rows = {
+        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:]
+        for line in said.splitlines()
+        if "`pave`" in line
+    }
+    assert rows.keys() == {f"`pave` {name}" for name in ("`pegrad`", "`scalarization-sweep`", "**together**")}
+    assert rows["`pave` `pegrad`"] == ["15 of 30", "5 LunarLander, 5 Hopper, 5 Walker", duration(1000)]
+    sweep = sum(
+        100 * agent.identity["training"]["steps"] for agent in agents_of("td3-table", methods=("damper",), seeds=1)
+    )
+    assert rows["`pave` `scalarization-sweep`"][2] == duration(sweep / MOST_AGENT_STEPS)
+    older = [
+        replace(invented(a, run=GPU, hardware=H200), identity={**a.identity, "physics": {"envpool": "0.1"}})
+        for a in have
+    ]
+    assert missing(setups(older)) == said, "whatever is installed here"
+
+
+def test_the_further_comparisons_have_the_medians_of_the_sweep() -> None:
+    records = [record(agent, total=10 * (1 + i % 5)) for i, agent in enumerate(hopper("damper", "eta-sweep"))]
+    said = details(setups(records)).split("## Medians of the sweep")[1]
+    (row,) = (line for line in said.splitlines() if line.startswith("| `pave` Hopper, TD3, return |"))
+    assert row.count(" | ") == 6
+    assert details([]).endswith("No records yet.\n")
+
+
+@pytest.mark.parametrize("write", [choosing_eta, missing])
+def test_without_records_there_is_nothing_to_say(write: object) -> None:
+    assert callable(write) and write([]).startswith("No record")
