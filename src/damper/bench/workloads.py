@@ -131,8 +131,7 @@ def paper_update(learner: Learner) -> Workload:
 
     Target copies and what the log would read are left out; TD3's actor has its turn at every second iteration.
     """
-    population, delay = learner.population, learner.settings.policy_delay
-    population.diagnostics.enabled = False
+    delay = learner.settings.policy_delay
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
     done = 0
 
@@ -146,9 +145,12 @@ def paper_update(learner: Learner) -> Workload:
 
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
-    """One update on a fixed batch, without target copies."""
+    """One update on a fixed batch; target copies and the log's sums are left out of the learner's updates for good."""
+    population, diagnostics = learner.population, learner.population.diagnostics
+    for owner, name in ((population, "polyak_update"), (diagnostics, "add_critic"), (diagnostics, "add_actor")):
+        setattr(owner, name, lambda *_: None)
     size, count = learner.settings.batch_size, learner.population.state()["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
     noise = learner.compiled(lambda: learner.noise(count, size))
-    update = learner.make_update(with_actor, with_polyak=False)
+    update = learner.make_update(with_actor)
     return lambda: update(batch, noise())

@@ -58,6 +58,3 @@ def test_means_are_over_the_steps_of_their_kind_and_start_anew() -> None:
     sums.add_actor({**dict.fromkeys(ACTOR, torch.tensor([4.0, 5.0])), "log_prob": torch.zeros(2, 8)})
     assert sums.pop_means() == {name: [3.0, 0.0] for name in CRITIC} | {name: [4.0, 5.0] for name in ACTOR}
     assert sums.pop_means() == {}
-    sums.enabled = False
-    sums.add_critic(dict.fromkeys(CRITIC, torch.ones(2)))
-    assert sums.pop_means() == {}

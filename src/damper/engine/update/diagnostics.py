@@ -23,7 +23,7 @@ RULE = tuple(name for name in GradientReport._fields if name != "state")  # and 
 
 
 class Diagnostics:
-    """Sums of updates' logs on the device, read by ``pop_means``; switched off (``enabled``) for timings.
+    """Sums of updates' logs on the device, read by ``pop_means``.
 
     Attributes:
         sums: ``[names, P]``, a row for every name of every group; a method without a rule leaves the last ones zero.
@@ -36,7 +36,6 @@ class Diagnostics:
         self.sums = torch.zeros(rows, n_agents, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.float64, device=device)
         self.actor_names = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
-        self.enabled = True
 
     def state(self) -> dict[str, Tensor]:
         """Its tensors by their names in a checkpoint."""
@@ -51,9 +50,8 @@ class Diagnostics:
         self._add(1, self.actor_names, slice(len(CRITIC), len(CRITIC) + len(self.actor_names)), logs)
 
     def _add(self, kind: int, names: tuple[str, ...], rows: slice, logs: Mapping[str, Tensor]) -> None:
-        if self.enabled:
-            self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])
-            self.counts[kind] += 1
+        self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])
+        self.counts[kind] += 1
 
     def pop_means(self) -> dict[str, list[float]]:
         """Means per agent since the last call; waits for the device."""

@@ -143,9 +143,9 @@ class Learner:
 
         return sample_and_update
 
-    def make_update(self, with_actor: bool, with_polyak: bool = True) -> Update:
-        """An update, compiled where that is asked for; without Polyak updates where only its steps are timed."""
-        return Update(self.population, with_actor, self.compiled, self._with_progress, with_polyak)
+    def make_update(self, with_actor: bool) -> Update:
+        """An update, compiled where that is asked for."""
+        return Update(self.population, with_actor, self.compiled, self._with_progress)
 
     def _with_progress(self, batch: Batch) -> Batch:
         progress = self.replay.steps_for_sampling / self.settings.steps

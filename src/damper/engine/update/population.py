@@ -28,8 +28,7 @@ from damper.rules import apply_reported, apply_rows, find, initial_state, state_
 class Population:
     """The parameters of P agents and the functions that change them.
 
-    All updates are in place. ``diagnostics`` are the sums behind the log; timings switch them off, before the first
-    update that is compiled.
+    All updates are in place. ``diagnostics`` are the sums behind the log.
     """
 
     def __init__(
@@ -98,18 +97,12 @@ class Population:
 
     # --- the update ---------------------------------------------------------------------------------------------
 
-    def update_actor(
-        self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = (), with_polyak: bool = True
-    ) -> Tensor | None:
-        """The actors' part of an update, after the critics'; returns what ``update_temperature`` takes.
-
-        ``with_polyak=False`` leaves every Polyak copy where it is, for timings of the steps alone.
-        """
+    def update_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
+        """The actors' part of an update, after the critics'; returns what ``update_temperature`` takes."""
         log_prob = self.step_actor(batch, noise, saved_activations)
-        if with_polyak:
-            if self.backbone.HAS_ACTOR_TARGET:
-                self._polyak_update("actor", "actor_target", self.hparams["tau"])
-            self._update_actor_average()
+        if self.backbone.HAS_ACTOR_TARGET:
+            self.polyak_update("actor", "actor_target", self.hparams["tau"])
+        self._update_actor_average()
         return log_prob
 
     def update_temperature(self, log_prob: Tensor | None) -> None:
@@ -126,20 +119,19 @@ class Population:
         """See ``GradientBackend.critic_smoothness``."""
         return self.gradient_backend.critic_smoothness(self._objectives(batch, noise))
 
-    def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool, with_polyak: bool = True) -> None:
+    def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool) -> None:
         """The critics' optimiser step, which every update begins with: it also counts the update.
 
         Where the actors step too (``with_actor``), the critics' target networks move here; where they do not, ASAP's
-        average of the actors does, which otherwise follows the actors' step (``update_actor``). ``with_polyak=False``
-        leaves both where they are.
+        average of the actors does, which otherwise follows the actors' step (``update_actor``).
         """
         self._state["updates"] += 1
         self._step("critic", gradient)
         self.diagnostics.add_critic(logs)
-        if with_polyak and with_actor:
+        if with_actor:
             # Here, where it fuses with the step that writes the new parameters; the actors do not read the target.
-            self._polyak_update("critic", "critic_target", self.hparams["tau"])
-        elif with_polyak:
+            self.polyak_update("critic", "critic_target", self.hparams["tau"])
+        else:
             self._update_actor_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
@@ -156,9 +148,10 @@ class Population:
     def _update_actor_average(self) -> None:
         """ASAP's average of the actors moves at every update."""
         if "actor_average" in self._state:
-            self._polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
+            self.polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
 
-    def _polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
+    def polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
+        """Move a copy towards what it copies: every target and average moves here."""
         polyak(self._state[copy], self._state[name], rate, self._state["active"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:

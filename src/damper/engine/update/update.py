@@ -33,7 +33,6 @@ class Update:
         with_actor: bool,
         compiler: Compiler = lambda function: function,
         add_context: Callable[[Batch], Batch] = lambda batch: batch,
-        with_polyak: bool = True,
     ) -> None:
         """Compile the parts.
 
@@ -43,10 +42,9 @@ class Update:
                 ``policy_delay``-th.
             compiler: ``torch.compile`` or the like, applied to each part; the default runs eagerly.
             add_context: adds to a batch what is not sampled (progress, action scale), inside the compiled functions.
-            with_polyak: False leaves every Polyak copy where it is, for timings of the steps alone.
         """
         self.population, self.with_actor = population, with_actor
-        self._compiler, self._add_context, self._with_polyak = compiler, add_context, with_polyak
+        self._compiler, self._add_context = compiler, add_context
         separate = population.gradient_backend.separate_smoothness_pass and population.method.separate_critic_pass
         self._critic = self._critic_on_two_streams() if separate else self._critic_in_one()
         self._actor = self._actor_part()
@@ -60,11 +58,10 @@ class Update:
 
     def _critic_in_one(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
         population, with_actor, add_context = self.population, self.with_actor, self._add_context
-        with_polyak = self._with_polyak
 
         def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
             result = population.critic_gradient(add_context(batch), noise)
-            population.step_critic(result.gradient, result.logs, with_actor, with_polyak)
+            population.step_critic(result.gradient, result.logs, with_actor)
             return result.saved_activations
 
         return self._compiler(critic)
@@ -72,7 +69,6 @@ class Update:
     def _critic_on_two_streams(self) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
         """The smoothness loss's gradient is computed on a side stream, beside that of the critics' own loss."""
         population, with_actor, add_context = self.population, self.with_actor, self._add_context
-        with_polyak = self._with_polyak
 
         def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
             return population.critic_smoothness(add_context(batch), noise)
@@ -82,7 +78,7 @@ class Update:
 
         def step(rest: tuple[Tensor, Logs], smoothness: tuple[Tensor, Logs]) -> None:
             (gradient, logs), (other, more) = rest, smoothness
-            population.step_critic(gradient + other, add_logs(logs, more), with_actor, with_polyak)
+            population.step_critic(gradient + other, add_logs(logs, more), with_actor)
 
         side = SideStream(population.device)
         find_smoothness, find_rest, take_step = (self._compiler(part) for part in (smoothness, rest, step))
@@ -98,9 +94,9 @@ class Update:
         return critic
 
     def _actor_part(self) -> Callable[..., Tensor | None]:
-        population, add_context, with_polyak = self.population, self._add_context, self._with_polyak
+        population, add_context = self.population, self._add_context
 
         def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
-            return population.update_actor(add_context(batch), noise, saved_activations, with_polyak)
+            return population.update_actor(add_context(batch), noise, saved_activations)
 
         return self._compiler(actor)
