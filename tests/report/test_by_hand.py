@@ -232,6 +232,10 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
     said = findings(setups(records), ())
     row = next(line for line in said.splitlines() if "Hopper, TD3, sm |" in line and "to" in line)
     assert [cell.split("<br>")[0] for cell in row.split(" | ")[1:]] == [f"{1 - eta / 2:.3f}" for eta in ETAS]
+    held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in records[:2]]
+    note = "<small>constant action, 2 of 5</small>"
+    assert note not in said and note in findings(setups([*held, *records[2:]]), ()).split("What η did")[1]
+    assert eta_rows(setups([*held, *records[2:]])[0])[0][1] == "1.000, constant action, 2 of 5"
     without = [r for r in records if (r.identity["task"], r.identity["method_settings"]["eta"]) != ("Hopper", 0.4)]
     assert "Walker, TD3, sm |" in (left := findings(setups(without), ())) and "Hopper, TD3, sm |" not in left
 
@@ -297,7 +301,7 @@ def test_the_page_marks_one_constant_action_and_never_as_the_best(tmp_path: Path
     shown = document(tmp_path / "page.html", tmp_path, "#pair=return,smoothness")
     (row,) = re.findall(r"</span>DAMPER</td>(<td data-has.*?)</tr>", shown)
     reward, smooth = re.findall(r"<td data-has.*?</td>", row)
-    assert "constant action, 3 of 5" in smooth and "cell best" not in smooth and "cell best" in reward
+    assert "constant, 3 of 5" in smooth and "cell best" not in smooth and "cell best" in reward
 
 
 def test_the_headline_names_its_protocol_and_precision() -> None:

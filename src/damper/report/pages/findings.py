@@ -184,13 +184,18 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
             changes = (f"{MEASURES[measure]} {change_text(cells[0], cells[-1], measure)}" for measure in COMPARED)
             ends.append(f"`{setup.protocol}` {cells[0].place}: {', '.join(changes)}")
             for measure in COMPARED:
-                seeds = [cell.means(measure) for cell in cells]
-                means = (with_interval(own.mean(), mean_interval(own), measure) for own in seeds)
+                means = (_with_interval(cell, measure) for cell in cells)
                 rows.append([f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}", *means])
     if rows:
         yield f"## What η did\n\nFrom η = {ETAS[0]:g} to {ETAS[-1]:g}, {'; '.join(ends)}.\n"
         yield "Means of the seeds with their 95 % intervals ([medians](results/details.md#medians-of-the-sweep)):\n"
         yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
+
+
+def _with_interval(cell: Cell, measure: str) -> str:
+    """A cell's mean with its interval, and a note where agents hold one action."""
+    told = with_interval(cell.mean(measure), mean_interval(cell.means(measure)), measure)
+    return told + (f"<br><small>{cell.constant_note}</small>" if cell.constant else "")
 
 
 def swept_etas(setup: Setup) -> Iterator[list[Cell]]:

@@ -70,5 +70,7 @@ def place(cell: Cell) -> str:
 
 
 def _with_median(cell: Cell, measure: str) -> str:
+    """A cell's mean, and below it the median and, where agents hold one action, how many."""
     mean, median = cell.mean(measure), float(np.median(cell.means(measure)))
-    return f"{number(mean, measure)}<br><small>median {number(median, measure, mean)}</small>"
+    below = (f"median {number(median, measure, mean)}", cell.constant_note)
+    return number(mean, measure) + "".join(f"<br><small>{line}</small>" for line in below if line)

@@ -156,9 +156,9 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
                 task,
                 f"{best:g} ({len(cells)} of {len(WEIGHTS)})",
                 number(cells[best].mean("return"), "return"),
-                number(cells[best].mean("smoothness"), "smoothness"),
+                _smoothness(cells[best]),
                 number(ours.mean("return"), "return") if ours else "",
-                number(ours.mean("smoothness"), "smoothness") if ours else "",
+                _smoothness(ours),
                 f"{theirs['lambda']:g}",
                 number(theirs["re"], "return") if "re" in theirs else "",
                 number(theirs["sm"], "smoothness"),
@@ -177,8 +177,14 @@ def eta_rows(setup: Setup) -> list[list[str]]:
     for task in ABLATION_TASKS:
         cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
         if sum(cell is not None for cell in cells) > 1:
-            rows.append([task, *(number(cell.mean("smoothness"), "smoothness") if cell else "" for cell in cells)])
+            rows.append([task, *map(_smoothness, cells)])
     return rows
+
+
+def _smoothness(cell: Cell | None) -> str:
+    """A cell's mean sm, with a note where agents hold one action."""
+    shown = [number(cell.mean("smoothness"), "smoothness"), cell.constant_note] if cell else []
+    return ", ".join(part for part in shown if part)
 
 
 class Aggregate(NamedTuple):
