@@ -139,10 +139,12 @@ def test_the_headline_says_what_is_left_where_no_eta_is_chosen() -> None:
 
 def test_the_headline_s_numbers(setup: Setup) -> None:
     table = comparison_table(setup, ("return", "mean_change"))
+    assert "\u00a0→\u00a0" in table, "a number and its change are not torn apart"
+    table = table.replace("\u00a0", " ")
     head, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines())
     (column,) = (i for i, name in enumerate(head) if name.startswith("return"))
     for task, row in zip(TASKS, rows, strict=True):
-        assert row[0] == f"{task}, TD3" and row[1] == "5"
+        assert row[:3] == [f"{task}, TD3", "1", "5"]
         plain, ours = row[column].split(" → ")[:2]
         assert plain.startswith(f"{by_hand(different('plain', task, 'return'))[0]:.1f}")
         assert ours.startswith(f"{by_hand(different('damper', task, 'return'))[0]:.1f}")
@@ -151,6 +153,14 @@ def test_the_headline_s_numbers(setup: Setup) -> None:
         *told, theirs_plain, theirs = told
         assert told == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
         assert (theirs_plain, theirs) == {"Hopper": (3604, 3078), "Walker": (4596, 4275)}[task], "the paper's"
+
+
+def test_the_numbers_with_one_eta_have_a_row_of_their_own_without_the_paper_s() -> None:
+    agents = agents_of("td3-table", "one-eta", tasks=("LunarLander",), methods=("plain", "damper"), backbones=("td3",))
+    (both,) = setups([invented(agent) for agent in agents])
+    rows = [line for line in comparison_table(both, ("return",)).splitlines() if line.startswith("| Lunar")]
+    assert [row.split(" | ")[1] for row in rows] == ["0.8", "1"]
+    assert ["paper" in row for row in rows] == [True, False]
 
 
 def test_the_page(setup: Setup) -> None:

@@ -123,7 +123,7 @@ def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records()
         if "`pave`" in line
     }
     assert rows.keys() == {f"`pave` {name}" for name in ("`pegrad`", "`scalarization-sweep`", "**together**")}
-    assert rows["`pave` `pegrad`"] == ["15 of 30", "5 LunarLander, 5 Hopper, 5 Walker", duration(1000)]
+    assert rows["`pave` `pegrad`"] == ["15 of 30", "LunarLander 5, Hopper 5, Walker 5", duration(1000)]
     sweep = sum(
         100 * agent.identity["training"]["steps"] for agent in agents_of("td3-table", methods=("damper",), seeds=1)
     )

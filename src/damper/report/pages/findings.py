@@ -148,7 +148,10 @@ def _extent(found: Sequence[Setup]) -> str:
 def pairs_section(setup: Setup, said: str = "") -> str:
     """DAMPER beside plain, all numbers, and before them what they say."""
     table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
-    how = f"{said} Changes are of plain's mean, with 95 % intervals. Settings: `{setup.title}`.".strip()
+    how = (
+        f"{said} Changes are of plain's mean, with 95 % intervals; bold ones exclude zero. The first row of a task has "
+        f"the paper's η. Settings: `{setup.title}`."
+    ).strip()
     return f"## DAMPER beside plain, `{setup.protocol}`\n\n{how}\n\n{table}"
 
 

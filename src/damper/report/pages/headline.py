@@ -17,6 +17,7 @@ from damper.report.tables.markup import markdown_table
 UNDECIDED, NOT_COUNTED = "undecided", "not counted"
 CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README
 SHOWN = ("mean_change", "return")
+NO_BREAK = "\u00a0"  # a space at which no line ends
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
 
@@ -112,19 +113,22 @@ def _counts(setup: Setup, eta: float | None = None) -> str:
 
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
-    """All numbers: a row for every task and backbone that has both; empty if none has."""
-    header = ["task", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
+    """All numbers: a row for every task and backbone that has both, and one for η = 1 where the paper's is another."""
+    header = ["task", "η", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
     rows = []
     for plain, ours in pairs(setup):
         one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
-        words = "the same" if one is ours else _changes(one, plain, measures)
-        cells = [
-            _arrow(plain, ours, measure) + _medians(plain, ours, measure) + _paper(ours, measure)
-            for measure in measures
-        ]
-        place = "<br>".join([ours.place, *(f"<small>{note}</small>" for note in _constant_notes(plain, ours))])
-        rows.append([place, _seeds(plain, ours), *cells, f"{ours.settings['eta']:g}", words])
-    return markdown_table([*header, "paper's η", f"with η = {ONE_ETA:g}"], rows) if rows else ""
+        for cell in (ours,) if one is None or one is ours else (ours, one):
+            place = "<br>".join([cell.place, *(f"<small>{note}</small>" for note in _constant_notes(plain, cell))])
+            numbers = [_numbers(plain, cell, measure) for measure in measures]
+            rows.append([place, f"{cell.settings['eta']:g}", _seeds(plain, cell), *numbers])
+    return markdown_table(header, rows) if rows else ""
+
+
+def _numbers(plain: Cell, ours: Cell, measure: str) -> str:
+    """Means, change, medians and what the paper prints, a line each."""
+    lines = [_arrow(plain, ours, measure), _medians(plain, ours, measure), _paper(ours, measure)]
+    return "<br>".join(filter(None, lines)).replace(" ", NO_BREAK)
 
 
 def _seeds(*cells: Cell) -> str:
@@ -144,24 +148,14 @@ def _arrow(plain: Cell, ours: Cell, measure: str) -> str:
 def _medians(plain: Cell, ours: Cell, measure: str) -> str:
     """Both medians, to stand below the means: one seed can carry a mean."""
     a, b = plain.summary(measure), ours.summary(measure)
-    if a is None or b is None:
-        return ""
-    return f"<br><small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>"
+    return f"<small>medians {number(a.median, measure)} → {number(b.median, measure)}</small>" if a and b else ""
 
 
 def _paper(ours: Cell, measure: str) -> str:
     """What the paper prints for both."""
     both = [printed(ours.backbone, method, ours.task, measure) for method in ("plain", ours.method)]
     shown = [number(entry.mean, measure) for entry in both if entry]
-    return f"<br><small>paper {' → '.join(shown)}</small>" if len(shown) == len(both) else ""
-
-
-def _changes(one: Cell | None, plain: Cell, measures: Sequence[str]) -> str:
-    if one is None:
-        return "not yet trained"
-    shown = [measure for measure in measures if _comparable(plain, one, measure)]
-    changes = ", ".join(f"{MEASURES[measure]} {change_text(plain, one, measure)}" for measure in shown)
-    return "; ".join([changes, *_constant_notes(plain, one)])
+    return f"<small>paper {' → '.join(shown)}</small>" if ours.published and len(shown) == len(both) else ""
 
 
 def change_text(plain: Cell, ours: Cell, measure: str) -> str:

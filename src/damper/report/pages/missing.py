@@ -33,7 +33,7 @@ def missing(found: Sequence[Setup]) -> str:
                 seconds, no_speed = estimate(jobs, records, at_once)
                 workers = max(workers, at_once)
                 tasks = Counter(agent.identity["task"] for agent in left)
-                words = ", ".join(f"{count} {task}" for task, count in tasks.items())
+                words = ", ".join(f"{task} {count}" for task, count in tasks.items())
                 time = "≥ " * bool(no_speed) + duration(seconds)
                 rows.append([f"`{setup.protocol}` {name}", f"{len(agents) - len(left)} of {len(agents)}", words, time])
     if not rows:
