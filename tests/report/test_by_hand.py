@@ -362,6 +362,9 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
     )
     every = details(setups(records))
     assert "excludes zero in 1 of 3 rows, in bold" in every and "Pendulum, TD3, sm |" in every
+    held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in records[:2]]
+    noted = f"{pave}<br><small>constant action, 2 of 5</small>"
+    assert noted not in every and noted in details(setups([*held, *records[2:]]))
     assert "differs beyond the noise in 1 of 3 comparisons. In return: Pendulum, TD3 (" in findings(setups(records), ())
 
 

@@ -75,6 +75,17 @@ def test_the_sweeps_name_their_best() -> None:
     assert eta_rows(world()) == [["Hopper", *["0.500"] * 6]]
 
 
+def test_one_constant_action_is_not_the_smoothest_weight() -> None:
+    records = []
+    for agent in agents_of("scalarization-sweep", tasks=("Hopper",), methods=("scalarization",)):
+        weight = agent.identity["method_settings"]["weight"]
+        record = invented(agent, sm=0.0 if weight == 0.5 else 1.0 + weight)
+        held = {"mean_change": [0.0] * 10} if weight == 0.5 or (weight == 0.05 and agent.rank == 0) else {}
+        records.append(replace(record, episodes={**record.episodes, **held}))
+    ((_, weight, _, sm, *_),) = sweep_rows(setups(records)[0])
+    assert (weight, sm) == ("0.05 (20 of 20)", "1.050, constant action, 1 of 5")
+
+
 def test_one_eta_has_a_row_and_the_papers_numbers_only_where_they_are_its_own() -> None:
     agents = agents_of("td3-table", "one-eta", tasks=("LunarLander", "Ant", "Hopper"), methods=("plain", "damper"))
     level = {0.0: 0.3, 0.8: 0.2, 1.0: 0.1}
