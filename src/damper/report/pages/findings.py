@@ -165,7 +165,8 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     yield (
         f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g} in "
         "every episode). Their sm is the lowest there can be and says nothing about smooth control, so it is [not "
-        "counted](statistics.md#constant-actions) as smooth where they are most of a cell. Short episodes are falls.\n"
+        "counted](statistics.md#constant-actions) as smooth where they are most of a cell. On Hopper and "
+        "Walker a short episode is a fall.\n"
     )
     rows = []
     for setup, cell in cells:
