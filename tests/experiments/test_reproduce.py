@@ -186,6 +186,8 @@ def test_no_estimate_is_faster_than_a_gpu_ever_was() -> None:
     least = 100 * 1_000_000 / MOST_AGENT_STEPS
     assert estimate([hopper], records)[0] == pytest.approx(least), "not 1,000 steps of a hundred agents in a second"
     assert estimate([hopper, walker], records, workers=2)[0] == pytest.approx(2 * least)
+    five = replace(walker, wanted=walker.wanted[:5])
+    assert estimate([hopper, five], records, workers=1)[0] == pytest.approx(least + 1000), "one after the other"
 
 
 def test_the_list_says_under_which_options_records_count(
@@ -267,8 +269,11 @@ def test_the_list_and_mistakes_on_the_command_line(
     listed = capsys.readouterr().out
     assert "scalarization-sweep" in listed and "0 of 630" in listed
     assert "update-time" in listed and "0 of 14" in listed
+    monkeypatch.setenv("COLUMNS", "80")
     main(["reproduce", "--list", "--results", str(done / "results"), "--device", "cuda:7"])
-    assert "0 of 630" in capsys.readouterr().out, "also on a machine without that device"
+    listed = capsys.readouterr().out
+    assert "0 of 630" in listed, "also on a machine without that device"
+    assert "not shown at 80 columns: populations, what" in listed, "what matters is"
     for arguments, sentence in ((["reproduce"], "experiments must name"), (["reproduce", "x"], "experiment must be")):
         with pytest.raises(SystemExit) as stopped:
             main([*arguments, "--results", str(tmp_path)])

@@ -19,7 +19,7 @@ class Report:
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; none draws none."""
-    pages: Annotated[tuple[Path, ...] | None, default("of results/, the project's own")] = None
+    pages: Annotated[tuple[Path, ...] | None, default("of results/, README.md and pages of docs/")] = None
     """Markdown files whose marked places are filled."""
     merge: Annotated[tuple[Path, ...], default("none")] = LEFT_OUT
     """First copy into the store what these other stores have and it lacks."""
