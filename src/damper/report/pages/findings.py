@@ -74,8 +74,10 @@ def _ends_of_eta(main: Sequence[Setup]) -> Iterator[str]:
         f"{change_text(plain, one, 'mean_change')} and {change_text(plain, one, 'return')}."
         for plain, zero, one in rows
     ]
+    if counts := takeaway(setup, ONE_ETA):
+        told.append(f"With η = {ONE_ETA:g} everywhere: {counts[:1].lower()}{counts[1:]}")
     if still := constant_at_one(setup):
-        told.append(f"With η = {ONE_ETA:g} these agents hold one constant action, whatever they observe: {still}.")
+        told.append(f"These agents then hold one constant action, whatever they observe: {still}.")
     if told:
         yield f"**η.** {' '.join(told)}"
 

@@ -90,9 +90,9 @@ def sign_of_change(plain: Cell, ours: Cell, measure: str) -> tuple[str, float]:
     return "lower" if high < 0 else "higher" if low > 0 else UNDECIDED, max(-low, high)
 
 
-def takeaway(setup: Setup) -> str:
-    """The result of the table below it, in a sentence."""
-    counts = _counts(setup)
+def takeaway(setup: Setup, eta: float | None = None) -> str:
+    """How many pairs are smoother and how many earn less, in a sentence; at the paper's η, or at another."""
+    counts = _counts(setup, eta)
     return counts[:1].upper() + counts[1:]
 
 
