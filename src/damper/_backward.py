@@ -106,6 +106,9 @@ def backward_auxiliary(
     primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     if process_group is not None:
+        # A parameter with a primary gradient is used in every process: nobody need wait to hear of it.
+        known = zip(primary, auxiliary, leaves, strict=True)
+        auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
         (auxiliary,) = _average([auxiliary], leaves, process_group)
     used = _used(primary, auxiliary)
     taken = _taken(used, keep_all)
