@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from damper.engine.device import transfers
 from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped
 from damper.errors import DamperError
@@ -129,3 +130,12 @@ def test_a_gpu_trains_several_at_once_and_a_cpu_one(tmp_path: Path, monkeypatch:
     for given, chosen in ((jobs, None), (on_gpu, None), (on_gpu, 1), (jobs, 3)):
         run_jobs([(job, tmp_path) for job in given], Store(tmp_path), "damper", False, chosen)
     assert counts == [0, 4, 0, 3]
+
+
+def test_a_worker_sleeps_while_it_waits_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "_sleeps", False)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(workers.torch, "set_num_threads", lambda _: None)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    workers._prepare(1)
+    assert transfers._sleeps
