@@ -155,7 +155,7 @@ def combine_single(
 
 
 def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
-    """A rule's state before its first step on gradients ``like``, as the rule returns it; None without memory."""
+    """A rule's state after a step on zero gradients ``like``, in the rule's own form; None without memory."""
     if not has_memory(rule):
         return None
     zeros = torch.zeros_like(like)

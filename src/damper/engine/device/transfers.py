@@ -18,7 +18,7 @@ _sleeps = False
 
 
 def sleep_while_waiting() -> None:
-    """From now on in this process, a host that waits for the GPU sleeps instead of spinning.
+    """From now on in this process, a host that waits for one of these copies sleeps instead of spinning.
 
     For processes that share the cores: one that spins keeps a core from the others' environments. Alone, spinning
     notices the end of a copy a little sooner.
