@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import shutil
 import sys
 from pathlib import Path
 
@@ -60,7 +61,19 @@ def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
 def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, capsys):
     pytest.importorskip("envpool")
     call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
-    assert "--backend gymnasium evaluates on those of its records" in " ".join(capsys.readouterr().out.split())
+    assert "evaluated with envpool, where the same seeds are other starts" in " ".join(capsys.readouterr().out.split())
+    call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool", "--env", "Pendulum-v1")
+    assert "other starts" not in " ".join(capsys.readouterr().out.split()), "the environment was chosen anew"
+
+
+def test_evaluate_takes_a_run_of_a_method_that_only_its_author_has(run, tmp_path):
+    own = tmp_path / "own"
+    shutil.copytree(run, own)
+    manifest = json.loads((own / "manifest.json").read_text())
+    manifest["settings"]["method"] = "mine"
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    call("evaluate", own, "--episodes", "1", "--out", tmp_path / "e")
+    assert (tmp_path / "e" / "traces.png").exists()
 
 
 def test_evaluate_with_a_filter_shows_raw_smoothness(run, capsys):

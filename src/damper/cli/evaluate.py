@@ -8,7 +8,7 @@ from typing import Any
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
-from damper.engine.settings import complete_record
+from damper.engine.settings import current_names
 from damper.errors import DamperError, MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
@@ -34,7 +34,7 @@ def run(options: Evaluate) -> None:
     evaluation.save(out)
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
     if options.source.is_dir():
-        _say_of_run(Run(options.source), evaluation, options.backend)
+        _say_of_run(Run(options.source), evaluation, options)
     try:
         name = evaluation.method or options.source.stem
         picture = draw_first_episodes(evaluation, out / "traces.png", name, options.filter)
@@ -52,16 +52,17 @@ def run(options: Evaluate) -> None:
         say(f"video: {quoted(film_evaluations(named, options.video, steps=options.video_steps))}")
 
 
-def _say_of_run(run: Run, evaluation: Evaluation, backend: str) -> None:
-    """What a reader of the table should know of the run behind it."""
-    settings = complete_record(run.manifest["settings"])
+def _say_of_run(run: Run, evaluation: Evaluation, options: Evaluate) -> None:
+    """What a reader of the table should know of the run behind it; its method may be one that only its author has."""
+    settings = current_names(run.manifest["settings"])
+    trained, backend = settings.get("backend", "gymnasium"), options.backend
     if not run.finished:
         of = f"{evaluation.steps:,} of {settings['steps']:,}"
         say(f"{run.path} is not finished: policies of step {of}", "yellow")
-    if settings["backend"] != backend:
+    if trained != backend and options.env is None:
         say(
-            f"Trained with --backend {settings['backend']}, evaluated with {backend}, where the same seeds are other "
-            f"starts: --backend {settings['backend']} evaluates on those of its records."
+            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds are other starts: "
+            f"--backend {trained} has the starts that its records, if it has any, were made with."
         )
 
 
