@@ -57,9 +57,10 @@ def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> 
 
 
 def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
-    """Whether a policy takes one action whatever it observes, from its episodes' ``mean_change`` and ``length``.
+    """Whether a policy holds one action throughout each episode, from its episodes' ``mean_change`` and ``length``.
 
-    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; those of a single action say nothing.
+    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; those of a single action say nothing. It may be
+    another action in another episode, as where the policy observes a goal that stays the same.
     """
     changes = np.asarray(mean_changes, np.float64)[np.asarray(lengths) > 1]
     return len(changes) > 0 and bool((changes < CONSTANT_CHANGE).all())

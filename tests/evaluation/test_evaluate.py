@@ -261,4 +261,4 @@ def test_a_policy_that_does_nothing_is_told(caplog):
     damper.evaluate(lambda obs: 0.01 * obs[:, :1], "Pendulum-v1", episodes=1)
     assert not caplog.text, "one that hardly moves still reacts"
     damper.evaluate(lambda obs: np.zeros((len(obs), 1)), "Pendulum-v1", episodes=2)
-    assert caplog.text.count("acts alike at every step") == 1 and "smaller eta" in caplog.text
+    assert caplog.text.count("holds one action throughout each episode") == 1 and "smaller eta" in caplog.text

@@ -152,7 +152,7 @@ def _warn_of_constant_actions(agents: list[dict[str, Any]], table: list[list[Epi
     for agent, episodes in zip(agents, table, strict=True):
         if is_constant([mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes]):
             logging.getLogger("damper").warning(
-                "the agent of seed %s acts alike at every step, whatever it observes, so its smoothness says nothing: "
+                "the agent of seed %s holds one action throughout each episode, so its smoothness says nothing: "
                 "a smaller eta (or weight of the smoothing loss) is the usual fix.",
                 agent["seed"],
             )
