@@ -61,6 +61,17 @@ def test_a_state_is_taken_apart_and_put_together(name: str) -> None:
         assert ours is theirs and len(ours) == 2
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_a_state_of_ones_own_rule_keeps_its_form(kind: type) -> None:
+    def averaging(primary: Tensor, auxiliary: Tensor, *, state: Any = None) -> Any:
+        return primary, kind([auxiliary, auxiliary.sum(-1)])
+
+    state = initial_state(averaging, torch.ones(2, 3))
+    assert type(state) is kind and [one.shape for one in state] == [(2, 3), (2,)]
+    with pytest.raises(DamperError, match="tensor or a tuple of tensors, but dict"):
+        state_tensors({"average": torch.ones(3)})
+
+
 def test_the_overview_has_a_row_for_every_rule_with_its_settings() -> None:
     page = (Path(__file__).parents[2] / "docs" / "rules" / "index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[([\w-]+)\]\(\1\.md\) .*\|([^|]*)\|$", page, re.MULTILINE)

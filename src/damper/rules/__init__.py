@@ -164,17 +164,25 @@ def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
 
 
 def state_tensors(state: Any) -> tuple[Tensor, ...]:
-    """The tensors of a rule's state, which is a tensor, a named tuple of them, or None."""
+    """The tensors of a rule's state, which is a tensor, a tuple (also a named one) or list of them, or None."""
     if state is None:
         return ()
-    return (state,) if isinstance(state, Tensor) else tuple(state)
+    tensors = (state,) if isinstance(state, Tensor) else tuple(state) if isinstance(state, tuple | list) else None
+    if tensors is None or not all(isinstance(tensor, Tensor) for tensor in tensors):
+        raise DamperError(
+            f"a rule's state must be a tensor or a tuple of tensors, but {type(state).__name__} was returned: keep "
+            "what it remembers in tensors, so that it can be saved."
+        )
+    return tensors
 
 
 def rebuild_state(kind: type, tensors: Sequence[Tensor]) -> Any:
     """The state of that type that ``state_tensors`` took apart."""
     if not tensors:
         return None
-    return tensors[0] if issubclass(kind, Tensor) else kind(*tensors)
+    if issubclass(kind, Tensor):
+        return tensors[0]
+    return kind(tensors) if kind in (tuple, list) else kind(*tensors)  # a named tuple takes its fields one by one
 
 
 def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
