@@ -23,7 +23,7 @@ from damper.experiments.population_plan import pack
 from damper.experiments.records import unpack_trace
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
 from damper.experiments.runners.in_process import plan
-from damper.experiments.runners.workers import MOST_AGENT_STEPS
+from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND
 from damper.experiments.store import Store
 from tests.experiments.helpers import TINY, agents_of, invented, tiny
 
@@ -145,7 +145,7 @@ def test_other_physics_are_another_cell(done: Path) -> None:
     with patch("damper.experiments.paper_experiments.versions", return_value={"gymnasium": "9.9.9"}):
         rows = overview(tiny(), done / "results")
     assert [(row.done, row.elsewhere, row.populations) for row in rows] == [(0, 2, 1)]
-    assert rows[0].platforms == {f"--backend gymnasium (gymnasium {versions()['gymnasium']})": 2}
+    assert rows[0].platforms == {f"--backend gymnasium (gymnasium {versions()['gymnasium']} installed)": 2}
 
 
 def test_the_overview_counts_and_estimates(done: Path) -> None:
@@ -183,7 +183,7 @@ def test_no_estimate_is_faster_than_a_gpu_ever_was() -> None:
     on_gpu = {"device": "cuda:0", "agents": 5, "steps_per_second": 1000.0}
     records = [invented(agent, run=on_gpu) for agent in agents[::100]]
     hopper, walker = (replace(job, settings=replace(job.settings, device="cuda")) for job in pack(agents))
-    least = 100 * 1_000_000 / MOST_AGENT_STEPS
+    least = 100 * 1_000_000 / AGENT_STEPS_PER_SECOND
     assert estimate([hopper], records)[0] == pytest.approx(least), "not 1,000 steps of a hundred agents in a second"
     assert estimate([hopper, walker], records, workers=2)[0] == pytest.approx(2 * least)
     five = replace(walker, wanted=walker.wanted[:5])
@@ -225,6 +225,9 @@ def test_the_list_says_under_which_options_records_count(
     told = capsys.readouterr().out
     assert "5 of 12" in told and "≥ 33 min" in told and "No speed is on record on cuda for Walker." in told
     assert "with --workers 2 (2 populations at once, no more than 57,000 agents' steps per second" in told
+    with pytest.raises(SystemExit):
+        main([*words, "--workers", "0"])
+    assert "workers must be at least 1, but 0 was given: leave it out" in " ".join(capsys.readouterr().err.split())
 
 
 def numbers_of(name: str, told: str) -> list[str]:

@@ -14,12 +14,14 @@ from damper.errors import DamperError
 from damper.experiments.paper_experiments import EXPERIMENTS, Request, expand_request, find_experiment
 from damper.experiments.reproduce import ExperimentProgress, Runner, on_device, overview, platform_options, reproduce
 from damper.experiments.runners.on_ray import cluster_device, run_on_ray
-from damper.experiments.runners.workers import MOST_AGENT_STEPS, run_jobs
+from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND, run_jobs
 from damper.terminal import counted, duration, quoted, say, show
 
 
 def run(options: Reproduce) -> None:
     """List, or train and record."""
+    if options.workers is not None and options.workers < 1:
+        raise DamperError(f"workers must be at least 1, but {options.workers} was given: leave it out for the default.")
     unset = dict.fromkeys(("tf32", "keep_checkpoint", "norm_obs"), False)
     settings = {name: value for name, value in given(options.engine).items() if unset.get(name) is not value}
     settings |= {"units": options.units} if options.units else {}
@@ -81,16 +83,18 @@ def show_progress(request: Request, results: Path, population: int | None, worke
     platforms = sum((Counter(row.platforms) for row in found), Counter[str]())
     if platforms:
         say(
-            "On record, but not with these options: with another simulator or number format, which no table mixes. "
+            "On record, but not with these options and what is installed here: with another simulator, another version "
+            "of it or another number format, which no table mixes. "
             f"They count with {' or '.join(name for name, _ in platforms.most_common())}."
         )
     device, at_once = request.settings["device"], max(row.workers for row in found)
     if no_speed := dict.fromkeys(task for row in found for task in row.no_speed):
         say(f"No speed is on record on {device} for {', '.join(no_speed)}.")
     if any(row.seconds for row in found):
-        most = f", no more than {MOST_AGENT_STEPS:,} agents' steps per second together" if device != "cpu" else ""
+        rate = f"{AGENT_STEPS_PER_SECOND:,}"
+        most = f", no more than {rate} agents' steps per second together, as on one H200" if device != "cpu" else ""
         say(
-            f"Time left: at the speeds on record for the task on {device}, with --workers {at_once} "
+            f"Time left, on one machine: at the speeds on record for the task on {device}, with --workers {at_once} "
             f"({counted(at_once, 'population')} at once{most})."
         )
 

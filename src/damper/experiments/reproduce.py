@@ -24,7 +24,7 @@ from damper.experiments.paper_experiments import (
 )
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.runners.in_process import plan, run_here
-from damper.experiments.runners.workers import MOST_AGENT_STEPS, fitting_workers, uses_gpu
+from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND, fitting_workers, uses_gpu
 from damper.experiments.store import Record, Store
 from damper.experiments.timings import read_timings
 
@@ -157,7 +157,7 @@ def overview(
         agents = expand_request(replace(request, experiments=(name,)))
         missing = [agent for agent in agents if agent.digest not in there]
         jobs = pack(missing, population)
-        at_once = min(len(jobs), workers or fitting_workers(jobs))
+        at_once = min(len(jobs), fitting_workers(jobs) if workers is None else workers)
         seconds, no_speed = estimate(jobs, records, at_once)
         elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
         rows.append(
@@ -186,9 +186,9 @@ def platform_options(identity: Mapping[str, Any]) -> str:
 def _platform(identity: Mapping[str, Any]) -> str:
     """These options, and what of simulator and number format is no option."""
     dtype = identity["numerics"]["dtype"]
-    others = [dtype] if dtype != "float32" else []
-    versions = [f"{name} {version}" for name, version in identity["physics"].items()]
-    return f"{platform_options(identity)} ({', '.join([*versions, *others])})"
+    others = f", {dtype}" if dtype != "float32" else ""
+    versions = " and ".join(f"{name} {version}" for name, version in identity["physics"].items())
+    return f"{platform_options(identity)} ({versions} installed{others})"
 
 
 def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -> ExperimentProgress:
@@ -206,7 +206,8 @@ def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
 def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -> tuple[float, tuple[str, ...]]:
     """Seconds for the jobs, so many at once, at speeds on record for such a device; and tasks that have none.
 
-    Never less than the longest job takes, nor than a GPU needs for all agents' steps at ``MOST_AGENT_STEPS``.
+    On one machine. Never less than the longest job takes, nor than one H200 needs for all agents' steps, at
+    ``AGENT_STEPS_PER_SECOND``.
     """
     seconds, steps, no_speed = [0.0], 0, dict[str, None]()
     for job in jobs:
@@ -216,7 +217,7 @@ def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -
         else:
             seconds.append(job.settings.steps / speed)
             steps += job.settings.steps * len(job.wanted)
-    filled = steps / MOST_AGENT_STEPS if uses_gpu(jobs) else 0.0
+    filled = steps / AGENT_STEPS_PER_SECOND if uses_gpu(jobs) else 0.0
     return max(sum(seconds) / max(1, workers), max(seconds), filled), tuple(no_speed)
 
 
@@ -237,4 +238,4 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
             best[1].append(speed)
     if not best[1]:
         return None
-    return median(best[1]) if cpu else min(median(best[1]), MOST_AGENT_STEPS / len(job.wanted))
+    return median(best[1]) if cpu else min(median(best[1]), AGENT_STEPS_PER_SECOND / len(job.wanted))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from damper.experiments.paper_experiments import EXPERIMENTS, AgentSpec, Request, expand_request
-from damper.experiments.runners.workers import MOST_AGENT_STEPS
+from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND
 from damper.experiments.store import Record
 from damper.protocols import TRAINING_SEEDS
 from damper.report.pages.details import details
@@ -117,7 +117,7 @@ def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records()
     have = [agent for agent in agents if agent.identity["method"] not in ("scalarization", "pegrad")]
     assert missing(setups([invented(agent) for agent in have[:5]])).startswith("No record is of a GPU yet")
     said = missing(setups([invented(agent, run=GPU, hardware=H200) for agent in have]))
-    assert "one NVIDIA H200 with 16 cores" in said and f"no more than {MOST_AGENT_STEPS:,} agents' steps" in said
+    assert "one NVIDIA H200 with 16 cores" in said and f"no more than {AGENT_STEPS_PER_SECOND:,} agents' steps" in said
     rows = {
         line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:]
         for line in said.splitlines()
@@ -128,7 +128,7 @@ def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records()
     sweep = sum(
         100 * agent.identity["training"]["steps"] for agent in agents_of("td3-table", methods=("damper",), seeds=1)
     )
-    assert rows["`pave` `scalarization-sweep`"][2] == duration(sweep / MOST_AGENT_STEPS)
+    assert rows["`pave` `scalarization-sweep`"][2] == duration(sweep / AGENT_STEPS_PER_SECOND)
     older = [
         replace(invented(a, run=GPU, hardware=H200), identity={**a.identity, "physics": {"envpool": "0.1"}})
         for a in have

@@ -28,7 +28,7 @@ from damper.terminal import say
 
 # Eight to eleven populations fill an H200, which did no more agents' steps per second: others would only share it.
 MOST_ON_A_GPU = 10
-MOST_AGENT_STEPS = 57_000
+AGENT_STEPS_PER_SECOND = 57_000
 # EnvPool's threads of all populations together, for each core: those of a population sleep while it acts and learns.
 ENV_THREADS_PER_CORE = 1.5
 

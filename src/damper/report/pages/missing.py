@@ -10,7 +10,7 @@ from damper.experiments.identity import digest
 from damper.experiments.paper_experiments import EXPERIMENTS, AgentSpec, Request, expand_request
 from damper.experiments.population_plan import pack
 from damper.experiments.reproduce import estimate
-from damper.experiments.runners.workers import MOST_AGENT_STEPS, fitting_workers
+from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND, fitting_workers
 from damper.report.statistics.cells import Setup, main_setups
 from damper.report.tables.markup import markdown_table
 from damper.terminal import duration
@@ -40,7 +40,7 @@ def missing(found: Sequence[Setup]) -> str:
         return "Nothing.\n"
     return (
         f"Times are those of the machine of most records, one {gpu} with {cores} cores: at the speeds on record for "
-        f"the task, up to {workers} populations at once, no more than {MOST_AGENT_STEPS:,} agents' steps per second "
+        f"the task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} agents' steps per second "
         "together, and nothing lost between them. An agent that several experiments share is trained once.\n\n"
         + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
     )
