@@ -50,7 +50,8 @@ def backward(
         **settings: the rule's own settings.
 
     Returns:
-        A ``GradientReport`` of tensors; nothing waits for the device.
+        A ``GradientReport`` of tensors. Nothing waits for the device, but for a parameter that neither loss uses while
+        gradients are averaged: whether another process uses it must be asked.
     """
     given, rule = _tensors(parameters), find(rule)
     keep_all = has_memory(rule)
@@ -222,8 +223,9 @@ def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distribut
     flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes
     distributed.all_reduce(flat, group=group)
     *means, shares = flat.split([*map(len, own), len(used)])
-    # What this process uses is used; only for the rest must it wait to hear of the others.
-    used = used if all(used) else [share > 0 for share in shares.tolist()]
+    # What this process uses is used, and a frozen parameter nowhere; only for the rest must it wait for the others.
+    known = all(there or not leaf.requires_grad for there, leaf in zip(used, leaves, strict=True))
+    used = used if known else [share > 0 for share in shares.tolist()]
     return [
         [m.view_as(leaf).to(leaf.dtype) if there else None for m, leaf, there in zip(part, leaves, used, strict=True)]
         for part in (means[i : i + len(leaves)] for i in range(0, len(means), len(leaves)))

@@ -18,7 +18,7 @@ from tests.experiments.helpers import TINY, agents_of, invented
 
 RESULTS = Path(__file__).parents[2] / "results"
 KEPT = sorted((RESULTS / "policies").glob("*/*/*.safetensors"))
-# DAMPER's of each task and backbone, or the first by name.
+# DAMPER's of each task and backbone, or the last by name.
 ONE_OF_EACH = {
     (path.parent, path.name.split("-")[0]): path
     for path in sorted(KEPT, key=lambda path: ("-damper-" in path.name, path))

@@ -121,8 +121,9 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         rule, settings = (method.rule, self._settings["rule"]) if method.rule else ("scalarization", {"weight": 1.0})
         group = distributed.group.WORLD if self.is_multi_gpu else None
         own, shared = self._actor_parameters()
-        settings = {"shared": shared, "process_group": group, **settings}
-        report = backward_auxiliary(auxiliary, own, rule, self._rule_state, **settings)
+        report = backward_auxiliary(
+            auxiliary, own, rule, self._rule_state, shared=shared, process_group=group, **settings
+        )
         self._rule_state = report.state
         seen.add(auxiliary, report)
 
