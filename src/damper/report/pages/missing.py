@@ -40,8 +40,8 @@ def missing(found: Sequence[Setup]) -> str:
         return "Nothing.\n"
     return (
         f"Times are those of the machine of most records, one {gpu} with {cores} cores: at the speeds on record for "
-        f"the task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} agents' steps per second "
-        "together, and nothing lost between them. An agent that several experiments share is trained once.\n\n"
+        f"the task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} agents' steps per "
+        "second together, and nothing lost between them. An agent that several experiments share is trained once.\n\n"
         + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
     )
 
