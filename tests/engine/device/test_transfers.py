@@ -79,6 +79,6 @@ def test_a_host_that_shares_its_cores_sleeps_while_it_waits(monkeypatch: pytest.
         return (time.thread_time() - processor) / (time.perf_counter() - wall)
 
     processor_share()
-    assert processor_share() > 0.5
+    spinning = processor_share()
     sleep_while_waiting()
-    assert processor_share() < 0.2
+    assert processor_share() < 0.4 * spinning  # not each by itself: others may use the cores
