@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from damper.engine.settings import EXECUTION, Settings, resolve
+from damper.engine.settings import EXECUTION, Settings, population_settings, resolve
 from damper.experiments.identity import (
     ADDED,
     BACKBONE_ONLY,
@@ -19,6 +20,10 @@ from damper.experiments.identity import (
 from damper.experiments.identity import physics as physics_of
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.store import Store
+from damper.interface import Loss
+from damper.methods import METHODS, Method
+from damper.rules import RULES
+from damper.rules._two_vector import two_vector_rule
 from tests.experiments.helpers import agents_of, tiny
 
 ELSEWHERE = {"env", "backbone", "method", "method_settings", "seeds", "protocol", "backend", "table", "env_kwargs"}
@@ -94,6 +99,32 @@ def test_an_agent_of_a_population_is_the_agent_alone() -> None:
     row = {"weight": 0.2, "gamma": 0.9, "seed": 1}
     assert row in together.agents()
     assert identity(together.record(), row, PHYSICS, 10) == identity(alone.record(), {"seed": 1}, PHYSICS, 10)
+
+
+def who(settings: Settings) -> list[dict[str, Any]]:
+    code = settings.custom_code()
+    return [identity(settings.record(), row, PHYSICS, 10, code) for row in settings.agents()]
+
+
+def test_code_of_the_users_own_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for loss in (
+        lambda policy, batch, noise: policy(batch.obs).square().mean((-2, -1)),
+        lambda policy, batch, noise: policy(batch.obs).abs().mean((-2, -1)),
+    ):
+        monkeypatch.setitem(METHODS, "quiet", Method("quiet", actor=Loss(loss)))
+        found += [who(resolve("Hopper", method=name, steps=1000))[0] for name in ("quiet", "damper+quiet")]
+    assert len(set(map(digest, found))) == 4
+    assert all("custom_code" not in one for one in who(resolve("Hopper", method="damper+caps+pave", seeds=2)))
+
+
+def test_an_agent_has_the_code_of_its_own_method_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "mine", two_vector_rule()(lambda stats: (0.0 * stats.n_R, 0.0 * stats.n_R)))
+    monkeypatch.setitem(METHODS, "mine", Method("mine", METHODS["damper"].actor, "mine"))
+    alone = [resolve("Hopper", method=name, steps=1000) for name in ("plain", "damper", "mine")]
+    together = who(population_settings(alone))
+    assert together == [one for settings in alone for one in who(settings)]
+    assert ["custom_code" in one for one in together] == [False, False, True]
 
 
 def test_physics_names_what_simulates() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from damper.experiments.reproduce import Outcome, command, estimate, overview, r
 from damper.experiments.runners.in_process import plan
 from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND
 from damper.experiments.store import Store
+from damper.interface import Loss
+from damper.methods import METHODS, Method
 from tests.experiments.helpers import TINY, agents_of, invented, tiny
 
 
@@ -60,6 +63,28 @@ def test_records_say_what_was_done(done: Path) -> None:
         assert record.run["steps_per_second"] == run.metrics()[-1]["steps_per_second"]
         assert str(done) not in record.text()
         assert record.sources == [source()] and record.versions["damper"] == damper.__version__
+
+
+def test_an_edited_loss_is_trained_anew_and_an_unedited_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, added = tiny(methods=("quiet",), seeds=1, steps=60, episodes=1), []
+    places = tmp_path / "results", tmp_path / "runs"
+    for loss in (
+        lambda policy, batch, noise: policy(batch.obs).square().mean((-2, -1)),
+        lambda policy, batch, noise: policy(batch.obs).abs().mean((-2, -1)),
+    ):
+        monkeypatch.setitem(METHODS, "quiet", Method("quiet", actor=Loss(loss)))
+        for _ in range(2):
+            added.append(reproduce(request, *places, progress=False).added)
+    assert added == [1, 0, 1, 0]
+    shutil.rmtree(tmp_path / "results")
+    (run,) = (Run(job[1]) for job in plan(expand_request(request), tmp_path / "runs"))
+    assert run.finished, "the run of today's code is recorded again, not trained"
+    manifest = run.manifest
+    del manifest["custom_code"]  # as of a run from before code was recorded
+    (run.path / "manifest.json").write_text(json.dumps(manifest))
+    assert [job[1] for job in plan(expand_request(request), tmp_path / "runs")] == [run.path]
 
 
 def test_each_record_holds_its_own_agent(done: Path, tmp_path: Path) -> None:

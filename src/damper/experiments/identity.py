@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
 
+from damper.engine.custom_code import identify
 from damper.engine.settings import BACKBONE_ONLY, current_names, resolve
-from damper.methods import find_method
+from damper.methods import Method, find_method
 from damper.presets import preset
 from damper.protocols import recorded_protocol
 from damper.tasks import find_task, recorded_name
@@ -28,7 +30,11 @@ ADDED_TO_METHODS = {"units": "policy"}
 
 
 def identity(
-    settings: Mapping[str, Any], agent: Mapping[str, Any], physics: Mapping[str, str], episodes: int
+    settings: Mapping[str, Any],
+    agent: Mapping[str, Any],
+    physics: Mapping[str, str],
+    episodes: int,
+    custom_code: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """An agent's identity as plain data.
 
@@ -37,6 +43,7 @@ def identity(
         agent: its row: seed, and its value of every setting that differs between agents.
         physics: versions of what simulates the environment.
         episodes: how many the evaluation has.
+        custom_code: the user's own code in its population, as ``Settings.custom_code()`` or a manifest holds it.
     """
     settings = current_names(settings)
     own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
@@ -60,8 +67,18 @@ def identity(
     }
     if settings.get("env_kwargs"):
         facts["env_kwargs"] = settings["env_kwargs"]
+    if code := _own_code(custom_code, find_method(chosen)) if "method" in agent else custom_code:
+        facts["custom_code"] = code
     plain: dict[str, Any] = canonical(facts)
     return plain
+
+
+def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
+    """Of the code of a population of several methods what one of them runs, as if it were trained alone."""
+    functions = method.functions
+    shipped = {part: identify(function) for part, function in functions.items()} if method.is_shipped else {}
+    own = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
+    return {part: code for part, code in own.items() if shipped.get(part) != code}
 
 
 def _added(settings: Mapping[str, Any]) -> list[str]:

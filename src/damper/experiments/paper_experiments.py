@@ -158,6 +158,6 @@ def _cell_agents(
     for row in population.agents():
         swept = {name: value for name, value in row.items() if name != "seed"}
         own = replace(population, seeds=(row["seed"],), method_settings={**population.method_settings, **swept})
-        agent_identity = identity(own.record(), row, installed, request.episodes)
+        agent_identity = identity(own.record(), row, installed, request.episodes, own.custom_code())
         agents.append(AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"])))
     return agents

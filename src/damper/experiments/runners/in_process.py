@@ -67,8 +67,9 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     evaluation = evaluate(run, env, episodes, backend=settings.backend, env_threads=settings.env_threads)
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
+    code = _custom_code(manifest, settings)
     for index, row in enumerate(run.agents):
-        agent_identity = identity(manifest["settings"], row, first["physics"], episodes)
+        agent_identity = identity(manifest["settings"], row, first["physics"], episodes, code)
         agent = by_digest.get(digest(agent_identity))
         if agent is not None:
             records.append(make_record(run, evaluation, index, agent_identity, agent.rank, command))
@@ -97,11 +98,17 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
         return None  # nothing to look for, or a run of a later version of the engine
     episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
-    digests = [digest(identity(record, row, installed, episodes)) for row in manifest["agents"]]
+    code = _custom_code(manifest, _settings(record, some.settings))
+    digests = [digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]]
     mine = tuple(left[found] for found in digests if found in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
     return Job(_settings(record, mine[0].settings), mine)
+
+
+def _custom_code(manifest: Mapping[str, Any], now: Settings) -> Mapping[str, str]:
+    """The user's own code in a run; one from before code was recorded is taken at its word, as ``open_run`` does."""
+    return manifest["custom_code"] if "custom_code" in manifest else now.custom_code()
 
 
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
