@@ -201,6 +201,24 @@ def test_bad_settings_are_refused_where_they_enter(name, setting, value, message
     assert str(refused.value).startswith(message)
 
 
+def test_a_setting_without_a_default_is_refused_in_one_sentence(monkeypatch):
+    def loss(policy, batch, noise, *, strength):
+        return strength * policy(batch.obs).square().mean((-2, -1))
+
+    monkeypatch.setitem(RULES, "mine", lambda primary, auxiliary, share: primary + share * auxiliary)
+    for own, setting, where in (
+        (Method("mine", actor=Loss(loss)), "strength", "loss on the actor"),
+        (Method("mine", critic=Loss(loss)), "strength", "loss on the critic"),
+        (Method("mine", actor=METHODS["damper"].actor, rule="mine"), "share", "rule 'mine'"),
+    ):
+        monkeypatch.setitem(METHODS, "mine", own)
+        sentence = f"settings of method 'mine' must have defaults, but '{setting}' of its {where} has none: write "
+        with pytest.raises(DamperError, match=sentence):
+            resolve("Pendulum-v1", method="mine", steps=10)
+    monkeypatch.setitem(METHODS, "mine", Method("mine", actor=Loss(loss), defaults={"strength": 0.3}))
+    assert find_method("mine").settings() == {"strength": 0.3}
+
+
 @pytest.mark.parametrize(
     ("method", "setting", "sentence"),
     [

@@ -144,7 +144,7 @@ class Loss:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """The function's settings with their defaults: its keyword-only parameters."""
+        """Its keyword-only parameters with their defaults, ``inspect.Parameter.empty`` where there is none."""
         parameters = inspect.signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 

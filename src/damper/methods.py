@@ -96,7 +96,15 @@ class Method:
             "rule": settings_of(self.rule) if self.rule else {},
             "critic": dict(self.critic.settings) if self.critic else {},
         }
-        return {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
+        full = {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
+        for part, name in ((part, name) for part, own in full.items() for name in own):
+            if full[part][name] is inspect.Parameter.empty:
+                where = f"rule {self.rule!r}" if part == "rule" else f"loss on the {part}"
+                raise DamperError(
+                    f"settings of method {self.name!r} must have defaults, but {name!r} of its {where} has none: write "
+                    f"{name}=0.1, or what is usual, in the function's signature or in the method's defaults."
+                )
+        return full
 
     def settings(self, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
         """All settings by the name users write: the values given, and defaults for the rest.

@@ -120,7 +120,7 @@ def has_memory(rule: str | Rule) -> bool:
 
 
 def settings_of(rule: str | Rule) -> dict[str, Any]:
-    """The rule's settings with their defaults."""
+    """The rule's settings with their defaults, ``inspect.Parameter.empty`` where there is none."""
     parameters = list(_parameters(find(rule)).values())[2:]
     return {p.name: p.default for p in parameters if p.name != "state" and p.kind is not p.VAR_KEYWORD}
 
