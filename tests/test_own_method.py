@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from torch import Tensor
 
 import damper
+from damper.errors import DamperError
 from damper.interface import Batch, Loss, NoiseDraws, Policy
 from tests import tiny
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Literal
+
+    from damper.interface import Setting
 
 
 def quiet(policy: Policy, batch: Batch, noise: NoiseDraws, *, strength: float | Tensor = 0.1) -> Tensor:
@@ -21,6 +31,32 @@ def toy():
     damper.METHODS["quiet"] = damper.Method("quiet", actor=Loss(quiet))
     yield damper.METHODS["quiet"]
     del damper.METHODS["quiet"]
+
+
+def test_annotations_may_name_what_only_a_type_checker_imports():
+    def own(
+        policy: Sequence,
+        batch: Sequence,
+        noise: Sequence,
+        *,
+        strength: Setting = 0.1,
+        form: Literal["a", "b"] = "a",
+        even: bool = True,
+        other: Sequence | None = None,
+    ) -> Sequence: ...
+
+    class Callable:
+        def __call__(self, policy: Sequence, batch: Sequence, noise: Sequence, *, strength: Setting = 0.1): ...
+
+    Loss(own).check({"strength": 0.2, "form": "b", "even": False, "other": object()})
+    wrapped = functools.wraps(own)(lambda *inputs, **settings: own(*inputs, **settings))
+    for loss in (own, wrapped, Callable(), Callable().__call__, functools.partial(own, strength=1.0)):
+        with pytest.raises(DamperError, match="strength must be finite and at least 0"):
+            Loss(loss).check({"strength": -1.0})
+    with pytest.raises(DamperError, match="form must be 'a' or 'b'"):
+        Loss(own).check({"form": "c"})
+    with pytest.raises(DamperError, match="even must be True or False"):
+        Loss(functools.partial(functools.partial(own, form="b"), strength=1.0)).check({"even": 1})
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])

@@ -1,8 +1,13 @@
-"""Checks of settings: a number in a range, one of some words, a flag."""
+"""Checks of settings: a number in a range, one of some words, a flag; and which of them an annotation asks for."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from numbers import Real
+from types import SimpleNamespace
+from typing import Any, Literal, get_type_hints
 
 import torch
 from torch import Tensor
@@ -44,3 +49,29 @@ def check_flag(name: str, value: bool) -> None:
     """Refuse what is neither True nor False: most words and numbers would count as True."""
     if not isinstance(value, bool):
         raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
+
+
+def resolved_hints(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Any]:
+    """What these of its parameters are annotated with, each resolved by itself: others may be a type checker's alone.
+
+    One that names what only a type checker imports is left out.
+    """
+    parameters = inspect.signature(function).parameters
+    found: dict[str, Any] = {}
+    for name in (name for name in names if name in parameters):
+        holder = SimpleNamespace(__annotations__={name: parameters[name].annotation})
+        try:
+            found |= get_type_hints(holder, _names_seen_by(function))
+        except (AttributeError, NameError, SyntaxError, TypeError):
+            continue
+    return found
+
+
+def _names_seen_by(function: Callable[..., Any]) -> dict[str, Any]:
+    """What names in its annotations stand for; usual ones also where only a type checker imports them."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    inner: Any = inspect.unwrap(function)
+    home = inner if hasattr(inner, "__globals__") else type(inner).__call__
+    usual = {"Literal": Literal, "Setting": Setting, "Tensor": Tensor, "torch": torch}
+    return {**usual, **getattr(home, "__globals__", {})}

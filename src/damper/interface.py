@@ -10,13 +10,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Protocol, get_args, get_origin
 
 import torch
 from torch import Tensor
 
 from damper._checks import Setting as Setting
-from damper._checks import check_choice, check_flag, check_range
+from damper._checks import check_choice, check_flag, check_range, resolved_hints
 
 NoiseDraws = Mapping[str, Tensor]  # by the name under which a loss asked for it
 
@@ -150,7 +150,7 @@ class Loss:
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Refuse values that a setting's annotation rules out: numbers are finite and not negative."""
-        hints = get_type_hints(getattr(self.function, "func", self.function))
+        hints = resolved_hints(self.function, settings)
         # Settings enter a run once, so that reading them from the device costs nothing later.
         values: dict[str, Any] = {
             name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()
