@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from damper.engine.data.replay import Replay
+from damper.engine.run import checkpoint as checkpoint_module
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
+from damper.engine.run.files import write_tensors
 from damper.errors import DamperError
 
 P, OBS, ACT = 2, 3, 1
@@ -80,6 +82,49 @@ def test_only_new_rows_are_written(tmp_path: Path) -> None:
     assert names(tmp_path, "rows-*") == [f"rows-{a:012d}-{a + 10:012d}.safetensors" for a in (0, 10, 20)]
     sizes = [len((tmp_path / name).read_bytes()) for name in names(tmp_path, "rows-*")]
     assert max(sizes) < 10 * P * WIDTH * 4 + 200, "ten rows and a header each"
+
+
+@pytest.mark.parametrize("capacity", [100, 25, 10, 7])
+def test_many_rows_are_written_a_few_at_a_time(tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_module, "SEGMENT_BYTES", 4 * P * WIDTH * 4)
+    replay = saved(tmp_path, capacity, steps=(10, 31))
+    spans = [tuple(map(int, name.split(".")[0].split("-")[1:])) for name in names(tmp_path, "rows-*")]
+    assert max(end - start for start, end in spans) == 4, "a row is P times WIDTH numbers of 4 bytes"
+    store, restored = CheckpointStore(tmp_path), empty(capacity)
+    checkpoint = store.newest()
+    assert checkpoint is not None and checkpoint.facts == {"step": 31}
+    store.fill(restored, checkpoint)
+    assert torch.equal(restored.rows, replay.rows) and restored.stored == 31
+
+
+def test_a_kill_between_two_files_of_rows_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_module, "SEGMENT_BYTES", 4 * P * WIDTH * 4)
+    replay, store = saved(tmp_path, capacity=22, steps=(10, 20)), CheckpointStore(tmp_path)
+    assert store.newest() is not None
+    store_steps(replay, 10)
+
+    def killed(path: Path, content: Any) -> str:
+        if path.name.startswith("rows-000000000024"):
+            raise KeyboardInterrupt
+        return write_tensors(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "write_tensors", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.save(30, {"step": 30}, tensors(30), replay)
+    assert "rows-000000000020-000000000024.safetensors" in names(tmp_path), "one of three files was written"
+    again, restored = CheckpointStore(tmp_path), empty(22)
+    checkpoint = again.newest()
+    assert checkpoint is not None and checkpoint.facts == {"step": 20}
+    again.fill(restored, checkpoint)
+    assert restored.stored == 20 and torch.equal(restored.rows[:20, 0, 0], torch.arange(1.0, 21))
+    store_steps(restored, 3)
+    again.save(23, {"step": 23}, tensors(23), restored)
+    assert "rows-000000000020-000000000024.safetensors" not in names(tmp_path), "what was left behind is swept"
+    newest = CheckpointStore(tmp_path).newest()
+    assert newest is not None and newest.facts == {"step": 23}
 
 
 def test_two_checkpoints_are_kept_and_nothing_that_they_do_not_need(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from damper.engine.run.files import file_sha256, write_json, write_tensors
 from damper.errors import DamperError
 
 MAX_CHECKPOINTS = 2  # the newest, and the one before it in case the newest is damaged
+SEGMENT_BYTES = 2**26  # of rows in one file: they are copied on the device, to the host, and into the file's bytes
 
 
 class Checkpoint(NamedTuple):
@@ -52,14 +53,16 @@ class CheckpointStore:
         self._tidy(f"{name}.json")
 
     def _append(self, replay: Replay) -> None:
-        start = max(self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity)
-        end = replay.stored
-        if end > start:
+        """Write the rows that no file holds yet; until the facts name them, nobody reads the new files."""
+        first = max(self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity)
+        most = max(1, SEGMENT_BYTES // replay.rows[0].nbytes)
+        for start in range(first, replay.stored, most):
+            end = min(start + most, replay.stored)
             positions = torch.arange(start, end, device=replay.rows.device) % replay.capacity
             name = f"rows-{start:012d}-{end:012d}.safetensors"
             total = write_tensors(self.folder / name, {"rows": replay.rows[positions]})
             self._segments.append({"file": name, "start": start, "end": end, "sum": total})
-        self._segments = [s for s in self._segments if s["end"] > end - replay.capacity]
+        self._segments = [s for s in self._segments if s["end"] > replay.stored - replay.capacity]
 
     def _tidy(self, newest: str) -> None:
         """Remove all but the last two checkpoints up to ``newest``; files of newer ones were refused as damaged."""
