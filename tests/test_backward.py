@@ -337,6 +337,16 @@ def test_a_loss_without_gradient_is_a_mistake(which: int, actor: CountingActor, 
             damper.backward(*both, actor.parameters())
 
 
+@pytest.mark.parametrize("rule", ["damper", "bloop"])
+def test_losses_that_reach_only_what_is_shared_are_a_mistake(rule: str) -> None:
+    shared, unused = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
+    shared.square().sum().backward()
+    left = shared.grad
+    with pytest.raises(DamperError, match="parameters must hold one that a loss depends on, but both losses reach"):
+        backward_auxiliary(shared.sum(), [unused], rule, shared=[shared])
+    assert shared.grad is left and unused.grad is None
+
+
 def test_a_sparse_gradient_is_a_mistake() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     row = table(torch.tensor([1]))

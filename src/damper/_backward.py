@@ -112,6 +112,11 @@ def backward_auxiliary(
         auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
         (auxiliary,) = _average([auxiliary], leaves, process_group)
     used = _used(primary, auxiliary)
+    if not any(used[: len(own)]):
+        raise DamperError(
+            "parameters must hold one that a loss depends on, but both losses reach only those in shared, whose factor "
+            "the rule finds on the others: leave a layer of the actor's own trained, or give the shared as parameters."
+        )
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     n = sum(i < len(own) for i in taken)
