@@ -70,6 +70,12 @@ def test_the_names_users_rely_on_are_there():
     assert all(method.name == name for name, method in METHODS.items())
 
 
+def test_every_method_with_a_loss_of_its_own_can_be_turned_off():
+    # The rules' methods share the temporal loss, which has no weight; of any gradient of zero each rule makes plain.
+    own = {name for name, method in METHODS.items() if method.losses and not method.rule}
+    assert set(OFF) == own | {"scalarization"}
+
+
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("name", OFF)
 def test_all_weights_at_zero_is_plain_bit_for_bit(name, backbone, plain):

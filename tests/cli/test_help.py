@@ -14,6 +14,7 @@ import pytest
 
 from damper.cli import COMMANDS, main, method_help
 from damper.cli.options import FILE, EngineOptions, integer
+from damper.cli.options.train import Train
 from damper.engine.settings import Settings, resolve
 from damper.experiments.runners.workers import MOST_ON_A_GPU
 from damper.methods import METHODS
@@ -28,6 +29,13 @@ AUTOMATIC = {
     "compile": "auto: on a GPU",
 }
 AUTOMATIC["backend"] = "envpool on a GPU"
+IN_PYTHON_ONLY = {
+    "method_settings": "each is an option of its own",
+    "table": "what reproduce makes of its agents",
+    "env_kwargs": "any values, under any names",
+    "dtype": "float64 is for tests and comparisons",
+}
+NO_SETTINGS = {"auxiliary", "rule", "critic", "preset", "seed_list", "out", "tensorboard", "engine", "settings"}
 
 
 @cache
@@ -119,7 +127,13 @@ def test_defaults_of_the_engine_are_the_ones_that_hold():
                 known = AUTOMATIC.get(option.name, written)
                 if not (backbone == "sac" and option.name in ("policy_delay", "action_noise")):
                     assert known in left_out, (option.name, written)
-    assert {f.name for f in fields(EngineOptions)} <= {f.name for f in fields(Settings)}
+
+
+def test_every_setting_of_training_is_an_option():
+    engine, train = ({f.name for f in fields(options)} for options in (EngineOptions, Train))
+    assert engine.isdisjoint(train)
+    settings = {f.name for f in fields(Settings)} - IN_PYTHON_ONLY.keys()
+    assert settings == engine | (train - NO_SETTINGS), "give it an option, or its reason in IN_PYTHON_ONLY"
 
 
 @pytest.mark.parametrize(("word", "number"), [("1e6", 10**6), ("1_000", 1000), ("7", 7), ("2.5e3", 2500), ("-1", -1)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from damper.activations import ACTIVATIONS
-from damper.engine.settings import Settings, complete_record, devices, resolve, resolving
+from damper.engine.settings import PER_AGENT, Settings, checks, complete_record, devices, resolve, resolving
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.losses.caps import caps
@@ -49,6 +50,12 @@ PROTOCOLS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("authors", "sac"): dict.fromkeys(TASKS, AUTHORS_SAC),
 }
 ETA = {"td3": (0.8, 1.0, 1.0, 0.0, 1.0, 1.0), "sac": (1.0, 1.0, 0.8, 0.0, 0.0, 1.0)}
+
+
+def test_every_number_has_a_range() -> None:
+    numbers = {f.name for f in fields(Settings) if re.search(r"\bfloat\b", str(f.type))}
+    assert numbers == set(checks._RANGES), "a number without a range is never checked"
+    assert set(PER_AGENT) <= numbers
 
 
 @pytest.mark.parametrize("task", TASKS)
