@@ -56,17 +56,14 @@ class Acting:
         the environments step or afterwards.
         """
         learner, count = self.learner, self.learner.acted[:1]
-        population, streams, shape = learner.population, learner.streams, (1, learner.spec.act_dim)
+        population, streams = learner.population, learner.streams
         if learner.obs_rms:
             learner.obs_rms.update(self._obs, population.state()["active"])
         obs = learner.normalise(self._obs.unsqueeze(1))
-        noise = {
-            name: getattr(streams, noise.kind)(name, count, shape, learner.dtype)
-            for name, noise in population.backbone.EXPLORATION.items()
-        }
+        noise = population.draw(population.backbone.EXPLORATION, streams, count, rows=1)
         hparams, actor = population.hparams, population.networks.actor()
         chosen = population.backbone.explore(actor, obs, noise, hparams)
-        random = streams.uniform("random", count, shape, learner.dtype)
+        random = streams.uniform("random", count, (1, learner.spec.act_dim), learner.dtype)
         random = population.backbone.perturb(random, noise, hparams)
         action = torch.where(count < learner.settings.learning_starts, random, chosen)
         # A frozen agent goes on stepping, with a safe action, so that the others stay in lockstep.

@@ -19,7 +19,7 @@ from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import Logs, Objectives
 from damper.engine.update.diagnostics import RULE, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
-from damper.interface import Batch, NoiseDraws
+from damper.interface import Batch, Noise, NoiseDraws
 from damper.losses.asap import AVERAGE_RATE
 from damper.methods import Method
 from damper.rules import apply_reported, apply_rows, find, initial_state, state_tensors
@@ -84,10 +84,14 @@ class Population:
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
         """Every draw of the count-th update."""
+        return self.draw(self.noise_kinds, streams, count, batch_size)
+
+    def draw(self, kinds: Mapping[str, Noise], streams: Streams, count: Tensor | int, rows: int) -> dict[str, Tensor]:
+        """The count-th draw of each of these streams, ``[P, rows, ·]``."""
         sizes = {"obs": (self.networks.shape.obs_dim,), "action": (self.networks.shape.act_dim,), None: ()}
         return {
-            name: getattr(streams, noise.kind)(name, count, (batch_size, *sizes[noise.like]), self.dtype)
-            for name, noise in self.noise_kinds.items()
+            name: getattr(streams, noise.kind)(name, count, (rows, *sizes[noise.like]), self.dtype)
+            for name, noise in kinds.items()
         }
 
     def _current_hparams(self) -> dict[str, Tensor]:
