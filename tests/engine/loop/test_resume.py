@@ -17,6 +17,7 @@ import pytest
 import damper
 from damper.engine.gradients.objectives import Objectives
 from damper.engine.loop.trainer import Trainer
+from damper.engine.run import checkpoint
 from damper.engine.run.folder import Run
 from damper.engine.update import diagnostics
 from damper.errors import DamperError
@@ -138,9 +139,9 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
 
 def test_a_checkpoint_keeps_the_names_of_before(tmp_path: Path) -> None:
     trainer = Trainer(stopped(tmp_path / "run"), tmp_path / "run")
-    checkpoint = trainer.store.newest()
-    assert checkpoint is not None and {"learner.alive", "learner.died_at"} <= checkpoint.tensors.keys()
-    assert not {"learner.active", "learner.frozen_at"} & checkpoint.tensors.keys()
+    newest = trainer.store.newest()
+    assert newest is not None and {"learner.alive", "learner.died_at"} <= newest.tensors.keys()
+    assert not {"learner.active", "learner.frozen_at"} & newest.tensors.keys()
     assert trainer.learner.state()["active"].all() and (trainer.learner.state()["frozen_at"] == -1).all()
 
 
@@ -159,6 +160,23 @@ def test_a_version_that_logs_more_goes_on_with_fresh_sums(tmp_path: Path, monkey
     assert all(not tensor.any() for tensor in trainer.learner.population.diagnostics.state().values())
     *_, line = trainer.train().metrics()
     assert line["step"] == 150 and all(0 < size < 1 for size in line["action_size"])
+
+
+def test_a_version_that_logs_something_else_goes_on_with_fresh_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stopped(tmp_path / "run")
+    (path,) = (tmp_path / "run" / "checkpoints").glob("*80.json")
+    assert json.loads(path.read_text())["content"]["facts"]["diagnostics"] == ["critic_loss", "actor_loss"]
+    monkeypatch.setattr(diagnostics, "ACTOR", ("other_loss",))
+    sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
+    assert all(not tensor.any() for tensor in sums.values()), "as many rows, but other ones"
+    written = json.loads(path.read_text())
+    del written["content"]["facts"]["diagnostics"]  # as checkpoints were before they had the names
+    written["sum"] = checkpoint._sum(written["content"])
+    path.write_text(json.dumps(written))
+    sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
+    assert all(tensor.any() for tensor in sums.values())
 
 
 def began_with(run: Run, overlap: bool) -> None:

@@ -235,6 +235,7 @@ class Trainer:
             "step": self.step,
             "updates": self.learner.updates,
             "seconds": self._seconds(),
+            "diagnostics": self.learner.population.diagnostics.names,
         }
         facts["metrics_offset"] = self.log.sync()
         host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
@@ -257,7 +258,7 @@ class Trainer:
             return self.pool.reset()
         facts = checkpoint.facts
         self.store.fill(self.learner.replay, checkpoint)
-        self._load_learner(checkpoint.tensors)
+        self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
         self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self._last_checkpoint_step = self.step
         self.log.rewind(facts["metrics_offset"])
@@ -278,15 +279,20 @@ class Trainer:
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
-    def _load_learner(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load the learner's tensors; diagnostics restart from zero if another version of damper logged other ones."""
-        state, sums = self.learner.state(), self.learner.population.diagnostics.state()
+    def _load_learner(self, tensors: Mapping[str, Tensor], diagnosed: list[str] | None) -> None:
+        """Load the learner's tensors; diagnostics restart from zero if another version of damper logged other ones.
+
+        ``diagnosed`` are the names of those that were logged; older checkpoints do not have them.
+        """
+        state, diagnostics = self.learner.state(), self.learner.population.diagnostics
+        sums = diagnostics.state()
 
         def fits(name: str) -> bool:
             saved = tensors.get(_saved_as(name))
             return saved is not None and saved.shape == state[name].shape
 
-        fresh = sums.keys() if not all(map(fits, sums)) else ()
+        same = diagnosed is None or diagnosed == diagnostics.names
+        fresh = () if same and all(map(fits, sums)) else sums.keys()
         for name in (name for name in state if name not in fresh):
             if not fits(name):
                 raise DamperError(

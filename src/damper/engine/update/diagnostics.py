@@ -37,6 +37,11 @@ class Diagnostics:
         self.counts = torch.zeros(2, dtype=torch.float64, device=device)
         self.actor_names = ACTOR + (AUXILIARY if method.actor else ()) + (RULE if method.actor and method.rule else ())
 
+    @property
+    def names(self) -> list[str]:
+        """What the rows of ``sums`` that are added to stand for."""
+        return [*CRITIC, *self.actor_names]
+
     def state(self) -> dict[str, Tensor]:
         """Its tensors by their names in a checkpoint."""
         return {"diagnostics": self.sums, "diagnosed": self.counts}
