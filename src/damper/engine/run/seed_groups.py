@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 
 def group_by_settings(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Label -> indices of the agents that share all settings but the seed, in order of first appearance."""
-    groups: dict[str, list[int]] = {}
+    """Label -> indices of the agents that share all settings but the seed, in order of first appearance.
+
+    Labels show a number with six digits, or with all where six would not tell its values apart.
+    """
+    groups: dict[frozenset[tuple[str, Any]], list[int]] = {}
     for index, agent in enumerate(agents):
-        settings = {name: value for name, value in agent.items() if name not in ("seed", "method")}
-        parts = [agent["method"]] if "method" in agent else []
-        shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in settings.items()}
-        label = " ".join([*parts, *(f"{name}={value}" for name, value in shown.items())]) or "all"
-        groups.setdefault(label, []).append(index)
-    return groups
+        groups.setdefault(frozenset((k, v) for k, v in agent.items() if k != "seed"), []).append(index)
+    columns: dict[str, set[Any]] = {}
+    for name, value in (pair for key in groups for pair in key):
+        columns.setdefault(name, set()).add(value)
+    exact = {name for name, values in columns.items() if len({_shown(value) for value in values}) < len(values)}
+    return {_label(agents[members[0]], exact): members for members in groups.values()}
+
+
+def _label(agent: Mapping[str, Any], exact: Collection[str]) -> str:
+    parts = [agent["method"]] if "method" in agent else []
+    settings = {name: value for name, value in agent.items() if name not in ("seed", "method")}
+    return " ".join([*parts, *(f"{name}={_shown(value, name in exact)}" for name, value in settings.items())]) or "all"
+
+
+def _shown(value: Any, exact: bool = False) -> str:
+    if isinstance(value, str):
+        return value
+    return repr(value) if exact else f"{value:g}"
 
 
 def group_mean(values: Sequence[float | None], members: Sequence[int]) -> float | None:
