@@ -18,6 +18,7 @@ from torch import Tensor
 from damper._checks import Setting as Setting
 from damper._checks import check_choice, check_flag, check_range, resolved_hints
 
+AVERAGE_RATE = 0.01  # of an actor's Polyak average (``Loss.prediction``), which moves at every gradient step
 NoiseDraws = Mapping[str, Tensor]  # by the name under which a loss asked for it
 
 
@@ -119,7 +120,7 @@ class Loss:
         noise: draws by name, each from its own random stream; the function gets them as a mapping.
         previous_obs: True for a function that reads ``batch.previous_obs``; the callers then fill that tensor.
         prediction: True for a function that calls ``policy.prediction`` or ``policy.averaged_prediction``: the actor
-            then has that second head and a Polyak average.
+            then has that second head and a Polyak average, at ``AVERAGE_RATE``.
         reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
             derivative with respect to an input, no output as an input. Such losses share forward passes where the
             update is compiled; the claim is then tried on a small agent, before anything is compiled.

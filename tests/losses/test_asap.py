@@ -6,7 +6,8 @@ import torch
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.update.update import Update
-from damper.losses.asap import AVERAGE_RATE, asap
+from damper.interface import AVERAGE_RATE
+from damper.losses.asap import asap
 from damper.losses.grad_caps import grad_caps
 from tests.losses.helpers import (
     SEEDS,

@@ -9,8 +9,6 @@ from damper.interface import Batch, Loss, NoiseDraws, Policy, Setting
 from damper.losses._maths import mean_square
 from damper.losses.grad_caps import zigzag
 
-AVERAGE_RATE = 0.01  # of the actor's Polyak average, which moves at every gradient step
-
 
 def _asap(
     policy: Policy,

@@ -19,8 +19,7 @@ from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import Logs, Objectives
 from damper.engine.update.diagnostics import RULE, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
-from damper.interface import Batch, Noise, NoiseDraws
-from damper.losses.asap import AVERAGE_RATE
+from damper.interface import AVERAGE_RATE, Batch, Noise, NoiseDraws
 from damper.methods import Method
 from damper.rules import apply_reported, apply_rows, find, initial_state, state_tensors
 
@@ -126,8 +125,8 @@ class Population:
     def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool) -> None:
         """The critics' optimiser step, which every update begins with: it also counts the update.
 
-        Where the actors step too (``with_actor``), the critics' target networks move here; where they do not, ASAP's
-        average of the actors does, which otherwise follows the actors' step (``update_actor``).
+        Where the actors step too (``with_actor``), the critics' target networks move here; where they do not, the
+        actors' average does, which otherwise follows the actors' step (``update_actor``).
         """
         self._state["updates"] += 1
         self._step("critic", gradient)
@@ -150,7 +149,7 @@ class Population:
         return Objectives(self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams())
 
     def _update_actor_average(self) -> None:
-        """ASAP's average of the actors moves at every update."""
+        """The average of actors with a second head moves at every update."""
         if "actor_average" in self._state:
             self.polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
 

@@ -10,7 +10,7 @@ from stable_baselines3.common.utils import polyak_update
 from torch import nn
 
 from damper.errors import DamperError
-from damper.losses.asap import AVERAGE_RATE
+from damper.interface import AVERAGE_RATE
 from damper.methods import Method
 from damper.rules import initial_state, rebuild_state, state_tensors
 
