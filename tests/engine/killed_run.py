@@ -20,7 +20,9 @@ import torch
 
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run import files, metrics_log
+from damper.engine.run.folder import Run, left_to_train
 from damper.engine.settings import Settings
+from damper.engine.train import run_settings
 from tests.engine import small
 
 COMMON: dict[str, Any] = {"steps": 600, "log_every": 90, "checkpoint_every": 70, "batch_size": 8, "net_arch": (8, 8)}
@@ -116,10 +118,14 @@ def main(folder: str, case: str, call: str = "", number: str = "0") -> None:
     torch.set_num_threads(1)
     if call:
         arm(call, int(number))
-    trainer = Trainer(settings(case), Path(folder))
-    done = trainer.run.finished
+    made, out = settings(case), Path(folder)
+    if not left_to_train(Run(out), made):  # killed after its last step
+        run_settings(made, out)
+        print(json.dumps(None))
+        return
+    trainer = Trainer(made, out)
     trainer.train()
-    print(json.dumps(None if done else sums(trainer)))
+    print(json.dumps(sums(trainer)))
 
 
 if __name__ == "__main__":

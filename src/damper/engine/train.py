@@ -16,7 +16,7 @@ from damper.engine.device.precision import check_tf32, device_context
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.loop.callbacks import Callback, as_callbacks
 from damper.engine.loop.trainer import MetricsWriter, Trainer
-from damper.engine.run.folder import Run
+from damper.engine.run.folder import Run, left_to_train, open_finished
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
 from damper.engine.run.tensorboard import TensorBoard, find_writer
@@ -83,7 +83,9 @@ def run_settings(
     tensorboard: bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
-    """Train complete settings into a folder, whose lock the caller holds."""
+    """Train complete settings into a folder, whose lock the caller holds; a finished run there is returned at once."""
+    if not left_to_train(Run(out), settings):
+        return open_finished(out, settings)
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
@@ -91,19 +93,19 @@ def run_settings(
         if tensorboard:
             find_writer()  # before anything is begun
         metrics_writers: list[MetricsWriter] = []
-        trainer = Trainer(settings, out)
+        trainer = Trainer(settings, out, callbacks=callbacks)
         _warn(settings)
-        if progress and not trainer.run.finished:
+        if progress:
             if settings.backend == "envpool":
                 say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
             if settings.compile:
                 say("Compiling the update, up to a minute; --no-compile (compile=False) leaves it out.")
             metrics_writers.append(stack.enter_context(Progress(settings)))
-        if tensorboard and not trainer.run.finished:
+        if tensorboard:  # it purges what was written after the step at which the run goes on
             board = stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step))
             metrics_writers.append(board)
             trainer.evaluations.writers = (board.evaluated,)
-        trainer.metrics_writers, trainer.callbacks.functions = tuple(metrics_writers), callbacks
+        trainer.metrics_writers = tuple(metrics_writers)
         return trainer.train()
 
 

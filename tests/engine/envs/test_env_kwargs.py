@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 import damper
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
-from damper.engine.train import default_folder
+from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
 from damper.experiments.identity import identity
 from tests import tiny
@@ -74,11 +74,11 @@ def test_other_arguments_are_another_run(tmp_path: Path) -> None:
     assert one != other and "env_kwargs" not in one
     run = Trainer(small.settings(steps=30), tmp_path / "run").train()
     with pytest.raises(DamperError, match=r"env_kwargs was None, now \{'g': 1.6\}"):
-        Trainer(small.settings(steps=30, env_kwargs=MOON), run.path)
+        run_settings(small.settings(steps=30, env_kwargs=MOON), run.path)
 
 
 def test_a_run_from_before_goes_on(tmp_path: Path) -> None:
     run = Trainer(small.settings(steps=30), tmp_path / "run").train()
     settings = {name: value for name, value in run.manifest["settings"].items() if name != "env_kwargs"}
     (run.path / "manifest.json").write_text(json.dumps({**run.manifest, "settings": settings}))
-    assert Trainer(small.settings(steps=30), run.path).train().finished
+    assert run_settings(small.settings(steps=30), run.path).finished

@@ -17,8 +17,7 @@ from tests.engine import killed_run, small
 
 
 def trained(made: Any, out: Path, *callbacks: Any) -> Trainer:
-    trainer = Trainer(made, out)
-    trainer.callbacks.functions = callbacks
+    trainer = Trainer(made, out, callbacks=callbacks)
     trainer.train()
     return trainer
 

@@ -32,8 +32,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained(out: Path, *callbacks: Any, **given: Any) -> Trainer:
-    trainer = Trainer(small.settings(**{**EVALUATED, **given}), out)
-    trainer.callbacks.functions = callbacks
+    trainer = Trainer(small.settings(**{**EVALUATED, **given}), out, callbacks=callbacks)
     trainer.train()
     return trainer
 

@@ -18,9 +18,7 @@ from tests.engine.diary import Poisoned
 def test_a_run_is_told_from_beginning_to_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="damper")
     made = small.settings(steps=60, log_every=30, checkpoint_every=40, eval_every=60, eval_episodes=1)
-    trainer = Trainer(made, tmp_path / "run")
-    trainer.callbacks.functions = (lambda training: training.step != 30,)
-    trainer.train()
+    Trainer(made, tmp_path / "run", callbacks=(lambda training: training.step != 30,)).train()
     Trainer(made, tmp_path / "run").train()
     assert {record.name.split(".")[0] for record in caplog.records} == {"damper"}
     told = [(record.levelname, record.getMessage().removeprefix(f"{tmp_path / 'run'}: ")) for record in caplog.records]
@@ -56,9 +54,7 @@ def test_speed_is_that_of_this_process_and_seconds_are_those_of_the_run(
     looks = count(0, 10)  # ten seconds from one to the next: at the start, twice at a line, at a checkpoint
     monkeypatch.setattr("damper.engine.loop.trainer.time", SimpleNamespace(perf_counter=lambda: next(looks)))
     made = small.settings(steps=60, log_every=20, checkpoint_every=0)
-    trainer = Trainer(made, tmp_path / "run")
-    trainer.callbacks.functions = (lambda training: training.step < 40,)
-    trainer.train()
+    Trainer(made, tmp_path / "run", callbacks=(lambda training: training.step < 40,)).train()
     run = Trainer(made, tmp_path / "run").train()
     told = [(line["step"], line["steps_per_second"], line["seconds"]) for line in run.metrics()]
     # It stops at step 41 after 50 seconds.

@@ -19,6 +19,7 @@ from damper.engine.gradients.objectives import Objectives
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run import checkpoint
 from damper.engine.run.folder import Run
+from damper.engine.train import run_settings
 from damper.engine.update import diagnostics
 from damper.errors import DamperError
 from tests.engine import killed_run, small
@@ -198,7 +199,7 @@ def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
         run.path, agent=1
     ).info.steps == 150
     with pytest.raises(DamperError, match=refused):
-        Trainer(made, run.path)
+        run_settings(made, run.path)
 
 
 def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(tmp_path: Path) -> None:

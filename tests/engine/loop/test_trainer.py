@@ -10,12 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from damper.engine import train as train_module
 from damper.engine.loop import memory
 from damper.engine.loop import trainer as module
 from damper.engine.loop.memory import needed_memory
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.settings import resolve
+from damper.engine.train import run_settings
 from damper.errors import DamperError
 from tests.engine import small
 from tests.engine.diary import Diary, Poisoned
@@ -216,9 +218,11 @@ def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "step-000000000050.json").write_text("{}")  # of a kill between the last two writes
-    for name in ("spec_of", "make_pool", "Learner", "check_memory"):
-        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
-    again = Trainer(made, folder).train()
+    with pytest.raises(AssertionError, match="a finished run is opened, not trained"):
+        Trainer(made, folder)
+    for name in ("Trainer", "Progress"):
+        monkeypatch.setattr(train_module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
+    again = run_settings(made, folder)
     assert again == run and again.finished
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -234,8 +238,8 @@ def test_the_same_folder_with_other_settings_is_refused(tmp_path: Path) -> None:
     ):
         given = {"steps": 60, other: {"gamma": 0.9, "steps": 70, "method": "caps", "seeds": (2,)}[other]}
         with pytest.raises(DamperError, match=rf"other settings: {other} was '?{was}'?, now '?{now}'?; choose another"):
-            Trainer(small.settings(**given), folder)
-    assert Trainer(small.settings(steps=60, log_every=7, checkpoint_every=9), folder).train().finished
+            run_settings(small.settings(**given), folder)
+    assert run_settings(small.settings(steps=60, log_every=7, checkpoint_every=9), folder).finished
 
 
 def test_a_folder_with_other_files_is_refused_and_one_of_a_killed_start_is_not(tmp_path: Path) -> None:

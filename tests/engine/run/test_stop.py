@@ -18,6 +18,7 @@ from damper.engine.loop.policies import acting_rows
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped, StopSignals
+from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.export import open_source
 from tests.engine import killed_run, small
@@ -114,7 +115,7 @@ def test_a_finished_run_with_its_checkpoint_is_extended(tmp_path: Path, given: d
     short = small.settings(steps=100, keep_checkpoint=True, **given)
     run = Trainer(short, folder).train()
     assert run.finished and run.has_checkpoint and run.policy().info.steps == 100
-    assert Trainer(small.settings(steps=100, **given), folder).train().has_checkpoint, "asking again removes nothing"
+    assert run_settings(small.settings(steps=100, **given), folder).has_checkpoint, "asking again removes nothing"
     longer = Trainer(small.settings(steps=150, **given), folder)
     assert longer.step == 100 and not run.finished
     longer.train()
@@ -124,7 +125,7 @@ def test_a_finished_run_with_its_checkpoint_is_extended(tmp_path: Path, given: d
     with pytest.raises(
         DamperError, match=r"steps was 150, now 200; .* Only a run with a checkpoint \(keep_checkpoint\)"
     ):
-        Trainer(small.settings(steps=200, **given), folder)
+        run_settings(small.settings(steps=200, **given), folder)
 
 
 def test_a_damaged_checkpoint_leaves_a_finished_run_finished(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_a_damaged_checkpoint_leaves_a_finished_run_finished(tmp_path: Path) -> 
 def test_a_budget_does_not_shrink(tmp_path: Path) -> None:
     Trainer(small.settings(steps=60, keep_checkpoint=True), tmp_path / "run").train()
     with pytest.raises(DamperError, match=r"other settings: steps was 60, now 50;[^.]*\.$"):
-        Trainer(small.settings(steps=50), tmp_path / "run")
+        run_settings(small.settings(steps=50), tmp_path / "run")
 
 
 # --- looking at an unfinished run ----------------------------------------------------------------------------------

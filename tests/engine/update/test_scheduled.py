@@ -14,7 +14,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.settings import resolve
-from damper.engine.train import default_folder
+from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
 from damper.experiments.identity import identity
 from tests.engine import killed_run, small
@@ -163,7 +163,7 @@ def test_a_schedule_is_recorded_and_another_one_is_another_run(tmp_path: Path) -
     assert len({default_folder(resolve("Pendulum", learning_rate=rate)) for rate in rates}) == len(rates)
     Trainer(made, tmp_path).train()
     with pytest.raises(DamperError, match=r"'eta': 'cosine:0:1:0.5', .* now {'eta': 'cosine:0:1',"):
-        Trainer(small.settings(method="damper", **{**SCHEDULES, "eta": "cosine:0:1"}), tmp_path)
+        run_settings(small.settings(method="damper", **{**SCHEDULES, "eta": "cosine:0:1"}), tmp_path)
     run = Run(tmp_path)
     assert run.policy(0).info.settings["eta"] == "cosine:0:1:0.5"
     who = identity(made.record(), made.agents()[0], {}, 10)

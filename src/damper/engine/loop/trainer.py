@@ -19,7 +19,7 @@ from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.loop.acting import Acting
-from damper.engine.loop.callbacks import Callbacks, Training
+from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.memory import check_memory
 from damper.engine.loop.policies import current_policies, policy_rows
@@ -42,15 +42,19 @@ MetricsWriter = Callable[[dict[str, Any]], None]  # takes lines of the metrics; 
 class Trainer:
     """Trains one population to its budget of steps, or goes on from the newest checkpoint in its folder."""
 
-    def __init__(self, settings: Settings, out: Path, metrics_writers: tuple[MetricsWriter, ...] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        out: Path,
+        metrics_writers: tuple[MetricsWriter, ...] = (),
+        callbacks: tuple[Callback, ...] = (),
+    ) -> None:
         """Build environments and learner, open the run's folder, and load its newest checkpoint if it has one."""
+        assert left_to_train(Run(out), settings), "a finished run is opened, not trained: it would begin anew"
         self.settings, self.metrics_writers = settings, metrics_writers
-        self.callbacks = Callbacks()
+        self.callbacks = Callbacks(callbacks)
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
-        if not left_to_train(Run(out), settings):
-            self.run = open_run(out, settings)
-            return
         env_kwargs = settings.env_kwargs or {}
         self.spec = spec_of(settings.env, settings.backend, **env_kwargs)
         check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
@@ -90,10 +94,6 @@ class Trainer:
 
     def train(self) -> Run:
         """Step and update until the budget is spent, then write the policies."""
-        if self.run.finished:
-            if not self.run.manifest.get("kept_checkpoint"):
-                self.store.clear()  # of a kill between the last two writes
-            return self.run
         self.clock, self.started_at = time.perf_counter(), self.step
         try:
             with StopSignals() as self.stop:

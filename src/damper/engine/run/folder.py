@@ -175,6 +175,14 @@ def open_run(path: Path, settings: Settings) -> Run:
     return run
 
 
+def open_finished(path: Path, settings: Settings) -> Run:
+    """A run of which nothing is left to train; one with other settings is refused."""
+    run = open_run(path, settings)
+    if not run.manifest.get("kept_checkpoint"):
+        CheckpointStore(path / "checkpoints").clear()  # of a kill between the last two writes
+    return run
+
+
 def _sweep(path: Path, pattern: str) -> None:
     """Remove what a run killed within a write has left."""
     for leftover in path.glob(pattern):
