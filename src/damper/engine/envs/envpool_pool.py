@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import operator
-import os
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
+from damper.engine.device.cores import usable_cores
 from damper.engine.envs.env_spec_json import same_task, spec_from_id
 from damper.engine.envs.spec import (
     Spec,
@@ -28,17 +27,6 @@ from damper.errors import DamperError, MissingExtraError
 from damper.tasks import Task, find_task
 
 INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
-QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's processor time per period, "max" without a limit
-
-
-def usable_cores() -> int:
-    """How many cores this process may use, where the machine may have more for others."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = QUOTA.read_text().split()
-        return max(1, min(cores, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return cores
 
 
 def read_spec(env: object, **env_kwargs: Any) -> Spec:

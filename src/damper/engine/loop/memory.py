@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from damper.agents import BACKBONES
 from damper.engine.data.replay import Replay
 from damper.engine.networks.agent_networks import Shape, layouts
-from damper.engine.run.provenance import memory_available
 from damper.engine.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
@@ -40,3 +41,17 @@ def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 
     numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)
     size: int = getattr(torch, settings.dtype).itemsize
     return int(size * numbers * len(settings.agents()))
+
+
+def memory_available(device: torch.device) -> int | None:
+    """Bytes that can still be allocated there, where the system tells."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    bounds = []
+    info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    if info.exists():
+        lines = (line.split() for line in info.read_text().splitlines())
+        bounds += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    if limit.exists() and limit.read_text().strip().isdigit():
+        bounds.append(int(limit.read_text()))  # a container may have less than the machine
+    return min(bounds, default=None)

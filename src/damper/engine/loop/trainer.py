@@ -25,7 +25,7 @@ from damper.engine.loop.memory import check_memory
 from damper.engine.loop.policies import current_policies, policy_rows
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.run.folder import Run, left_to_train, open_run
-from damper.engine.run.metrics_log import MetricsLog, diagnostic_means, episode_means
+from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
 from damper.engine.run.policy import Policy
 from damper.engine.run.provenance import source
 from damper.engine.run.seed_groups import group_mean
@@ -306,9 +306,8 @@ class Trainer:
         speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
-        line |= episode_means(self.recent, self.learner.n_agents) | diagnostic_means(
-            self.learner.population.diagnostics
-        )
+        line |= episode_means(self.recent, self.learner.n_agents)
+        line |= finite(self.learner.population.diagnostics.pop_means())
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._frozen_at()
         if frozen := self.callbacks.frozen:

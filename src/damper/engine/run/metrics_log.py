@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import numpy as np
 
 from damper.engine.data.episodes import EpisodeStats
 from damper.engine.run.files import disk_error
-from damper.engine.update.diagnostics import Diagnostics
 
 EPISODE_VALUES = ("return", "length", "sm", "change")
 
@@ -71,6 +71,6 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def diagnostic_means(diagnostics: Diagnostics) -> dict[str, list[float | None]]:
-    """Means per agent over the updates of an interval; None for what is not finite."""
-    return {name: [_number(value) for value in values] for name, values in diagnostics.pop_means().items()}
+def finite(values: Mapping[str, list[float]]) -> dict[str, list[float | None]]:
+    """Values per agent as a line may hold them."""
+    return {name: [_number(value) for value in own] for name, own in values.items()}

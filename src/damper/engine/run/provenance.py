@@ -127,17 +127,3 @@ def _requirement(direct_url: Mapping[str, Any]) -> str:
     if vcs:
         return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
     return "#".join([url, *(f"{name}={value}" for name, value in hashes.items())])
-
-
-def memory_available(device: torch.device) -> int | None:
-    """Bytes that can still be allocated there, where the system tells."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    bounds = []
-    info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
-    if info.exists():
-        lines = (line.split() for line in info.read_text().splitlines())
-        bounds += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
-    if limit.exists() and limit.read_text().strip().isdigit():
-        bounds.append(int(limit.read_text()))  # a container may have less than the machine
-    return min(bounds, default=None)

@@ -15,9 +15,9 @@ from types import FrameType
 
 import torch
 
+from damper.engine.device.cores import usable_cores
 from damper.engine.device.multi_process_service import multi_process_service
 from damper.engine.device.transfers import sleep_while_waiting
-from damper.engine.envs.envpool_pool import usable_cores
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.population_plan import Job
