@@ -147,10 +147,13 @@ def paper_update(learner: Learner) -> Workload:
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
     """One update on a fixed batch; target copies and the log's sums are left out of the learner's updates for good."""
     population, diagnostics = learner.population, learner.population.diagnostics
-    for name in ("polyak_update", "_update_actor_average"):
-        setattr(population, name, lambda *_: None)
-    for name in ("add_critic", "add_actor"):
-        setattr(diagnostics, name, lambda *_: None)
+    for owner, names in (
+        (population, ("polyak_update", "update_actor_average")),
+        (diagnostics, ("add_critic", "add_actor")),
+    ):
+        for name in names:
+            assert hasattr(owner, name), f"{name} would be timed"
+            setattr(owner, name, lambda *_: None)
     size, count = learner.settings.batch_size, learner.population.state()["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
     noise = learner.compiled(lambda: learner.noise(count, size))

@@ -105,7 +105,7 @@ class Population:
         log_prob = self.step_actor(batch, noise, saved_activations)
         if self.backbone.HAS_ACTOR_TARGET:
             self.polyak_update("actor", "actor_target", self.hparams["tau"])
-        self._update_actor_average()
+        self.update_actor_average()
         return log_prob
 
     def update_temperature(self, log_prob: Tensor | None) -> None:
@@ -135,7 +135,7 @@ class Population:
             # Here, where it fuses with the step that writes the new parameters; the actors do not read the target.
             self.polyak_update("critic", "critic_target", self.hparams["tau"])
         else:
-            self._update_actor_average()
+            self.update_actor_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
         """The actors' optimiser step, after the critics'; ``log π`` of their actions for a temperature to learn."""
@@ -148,7 +148,7 @@ class Population:
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
         return Objectives(self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams())
 
-    def _update_actor_average(self) -> None:
+    def update_actor_average(self) -> None:
         """The average of actors with a second head moves at every update."""
         if "actor_average" in self._state:
             self.polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
