@@ -134,3 +134,9 @@ def test_wrong_names_get_one_clear_sentence():
         with pytest.raises(DamperError, match=r"^preset 'asap-released' is for method 'asap' with backbone 'sac', but"):
             preset(method, "Ant", backbone, "asap-released")
     assert list(PRESETS) == ["paper", "asap-released", "l2c2-released"]
+
+
+def test_a_task_that_is_no_column_of_the_paper_is_told_where_it_belongs(monkeypatch):
+    monkeypatch.setattr(damper.presets, "PAPER_TASKS", (*PAPER_TASKS, "Swimmer"))
+    with pytest.raises(DamperError, match=r"Walker, Swimmer, but 6 were given: .* stands in tasks.TASKS alone"):
+        damper.presets._row(0.1, 1.0, 0.1, 0.1, 0.1, 0.1)

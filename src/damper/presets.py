@@ -15,6 +15,11 @@ Values = Mapping[str, float | Mapping[str | None, float]]
 
 def _row(*values: float) -> dict[str | None, float]:
     """The paper's columns."""
+    if len(values) != len(PAPER_TASKS):
+        raise DamperError(
+            f"presets must have a value for each of tasks.PAPER_TASKS, {', '.join(PAPER_TASKS)}, but {len(values)} "
+            "were given: a task that is not one of the paper's columns stands in tasks.TASKS alone."
+        )
     return dict(zip(PAPER_TASKS, values, strict=True))
 
 

@@ -21,9 +21,9 @@ class Task:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-# The paper's, in the order of its columns; presets, tables and claims are theirs.
+# The paper's columns in their order, no others: presets, tables and claims have a value for each.
 PAPER_TASKS = ("LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker")
-# One more is one more line here.
+# Whatever has a short name; another task is one more line in this table alone.
 TASKS: dict[str, Task] = {
     "LunarLander": Task("LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}),
     "Pendulum": Task("Pendulum-v1", "Pendulum-v1", 100_000, 0.05),
