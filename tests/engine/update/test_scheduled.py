@@ -52,6 +52,15 @@ def same_bits(ours: Trainer, theirs: Trainer) -> None:
 # --- values --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_updates_read_the_tensors_that_are_set(dtype: str) -> None:
+    learner = small.learner(small.settings(method="damper", dtype=dtype, **SCHEDULES))
+    assert learner.scheduled is not None and set(learner.scheduled.tensors) == {"learning_rate", "eta"}
+    population, tensors = learner.population, learner.scheduled.tensors
+    assert population.hparams["learning_rate"] is tensors["learning_rate"], "a copy would stay at its first value"
+    assert population.method_kwargs["rule"]["eta"] is tensors["eta"]
+
+
 @pytest.mark.parametrize("train_freq", [1, 7])
 def test_every_update_has_the_value_that_sb3_s_schedule_has_there(tmp_path: Path, train_freq: int) -> None:
     trainer = Trainer(small.settings(method="damper", steps=120, train_freq=train_freq, **SCHEDULES), tmp_path)

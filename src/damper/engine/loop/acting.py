@@ -55,7 +55,7 @@ class Acting:
         Observation statistics (``norm_obs``) change here only, so an update sees the same ones whether it runs while
         the environments step or afterwards.
         """
-        learner, count = self.learner, self.learner.acted[:1]
+        learner, count = self.learner, self.learner.acted[:1]  # agents act in lockstep: one's counter is all's
         population, streams = learner.population, learner.streams
         if learner.obs_rms:
             learner.obs_rms.update(self._obs, population.state()["active"])

@@ -171,6 +171,8 @@ class Trainer:
         """Work for the host between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
         if not self._queues_updates:
             self.update_ahead()
+        # With train_freq > 1 it would be as exact, but a block of updates would hide one step of the simulator at most,
+        # and the host would draw the indices of all its batches to know whether it may.
         self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
         self.update_stats()
 

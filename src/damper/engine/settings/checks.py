@@ -125,6 +125,7 @@ def _check_method(settings: Settings) -> None:
                 check_number(name, one)
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
+    # The losses' checks and the rule's own: both are run for what they refuse, and what they return is dropped.
     method_kwargs = settings.method_kwargs(torch.device("cpu"), torch.float64)
     if method.rule:
         ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)

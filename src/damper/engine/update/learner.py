@@ -159,6 +159,7 @@ class Learner:
         if self.obs_rms:
             seen = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
             batch = batch._replace(**{name: self.normalise(getattr(batch, name)) for name in seen})
+        # Plain, so that a compiled function need not give a named tuple back (torch 2.13 would).
         return tuple(batch), self.noise(count, size)
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:

@@ -18,7 +18,8 @@ class Adam:
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``θ ← θ − lr · m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε)``.
 
     ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ`` per agent, updated by one product each step: Inductor would
-    recompute a power in every block of parameters, which costs more than the rest of the step.
+    recompute a power in every block of parameters, which costs more than the rest of the step. PyTorch's fused kernel
+    reads ``t`` instead; either way all three move, so that a checkpoint goes on where steps are taken the other way.
     """
 
     m: Tensor

@@ -55,6 +55,7 @@ class Population:
         self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
         self.n_agents, self.device, self.dtype = self.networks.n_agents, self.networks.device, self.networks.dtype
+        # `.to` gives back what is there already: tensors of `Scheduled`, which graphs read, are written in place.
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()

@@ -88,7 +88,7 @@ class Update:
                 other: CriticGradient = find_smoothness(batch, noise)
             result: CriticGradient = find_rest(batch, noise)
             side.join()
-            take_step(result[:2], other[:2])
+            take_step(result[:2], other[:2])  # without activations, each of which would be one more input
             return result.saved_activations
 
         return critic
