@@ -7,12 +7,10 @@ from collections import namedtuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from damper.errors import DamperError
 from damper.rules import RULES, GradientReport, combine_reported, combine_single
 from damper.rules._cpu_fast import PIECE, apply_rows, apply_single
-from damper.rules._two_vector import PairStats
 
 SHAPES = [(PIECE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
 SPAN = [name for name, rule in RULES.items() if hasattr(rule, "coefficients")]
@@ -113,20 +111,6 @@ def test_rows_of_rules_outside_the_span_and_of_wide_numbers_are_left_alone() -> 
     g_R, g_T = torch.ones(2, 3), torch.ones(2, 3)
     assert apply_rows(RULES["bloop"], g_R, g_T) is None
     assert apply_rows(RULES["damper"], g_R.double(), g_T.double()) is None
-
-
-@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if getattr(rule, "floats", None)])
-def test_floats_give_what_tensors_give(name: str) -> None:
-    draw = torch.Generator().manual_seed(0)
-    n_R, n_T = 10.0 ** (6.0 * torch.rand(2, 200, generator=draw, dtype=torch.float64) - 3.0)
-    c = 2.0 * torch.rand(200, generator=draw, dtype=torch.float64) - 1.0
-    rule = RULES[name]
-    for eta in (0.0, 0.3, 1.0, torch.tensor(0.5)):
-        expected = torch.stack(rule.coefficients(PairStats(n_R, n_T, c), eta=eta), -1)
-        found = [rule.floats(*numbers, eta=eta) for numbers in zip(*map(Tensor.tolist, (n_R, n_T, c)), strict=True)]
-        torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected, rtol=1e-12, atol=0.0)
-    with pytest.raises(DamperError, match=r"eta must be in \[0, 1\]"):
-        rule.floats(1.0, 1.0, 0.0, eta=1.5)
 
 
 def test_torch_compile_leaves_it_as_it_is() -> None:

@@ -57,10 +57,7 @@ def _apply_ordinary(
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):
         return None
-    if (floats := getattr(rule, "floats", None)) is not None:
-        r, s = floats(n_R, n_T, c, **settings)
-    else:
-        r, s = map(float, coefficients(PairStats(*_tensors(torch.float64, n_R, n_T, c)), **settings))
+    r, s = map(float, coefficients(PairStats(*_tensors(torch.float64, n_R, n_T, c)), **settings))
     kept = 1.0 if getattr(rule, "keeps_primary", True) else 0.0
     scale, f_T = kept + _factor(r, n_R), _factor(s, n_T)
     scaled = list(primary) if scale == 1.0 else torch._foreach_mul(list(primary), scale)

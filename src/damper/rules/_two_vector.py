@@ -105,16 +105,11 @@ def working(gradient: Tensor) -> Tensor:
     return gradient.float() if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
 
 
-def two_vector_rule(
-    *, keeps_primary: bool = True, floats: Coefficients | None = None
-) -> Callable[[Coefficients], Rule]:
+def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], Rule]:
     """Turn ``(stats, **settings) -> (r, s)`` into ``(primary, auxiliary, **settings) -> [g_R] + r û_R + s û_T``.
 
     A rule that keeps the primary never touches its bits where ``r`` and ``s`` are zero; one that rescales it
     (``keeps_primary=False``) returns the whole length along ``û_R``.
-
-    ``floats`` is the same function of three floats, norms not zero, for one agent on a CPU: an operation on a tensor of
-    one number takes as long as ten on a float.
     """
 
     def decorate(coefficients: Coefficients) -> Rule:
@@ -138,7 +133,6 @@ def two_vector_rule(
         rule.__signature__ = inspect.Signature(pair + [p.replace(kind=p.KEYWORD_ONLY) for p in own])  # type: ignore[attr-defined]
         rule.explained = explained  # type: ignore[attr-defined]
         rule.coefficients, rule.keeps_primary = coefficients, keeps_primary  # type: ignore[attr-defined]
-        rule.floats = floats  # type: ignore[attr-defined]
         return rule
 
     return decorate

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.rules._magnitude import magnitude
 from damper.rules._two_vector import PairStats, two_vector_rule
 
 
-def _floats(n_R: float, n_T: float, c: float, eta: Setting = 1.0) -> tuple[float, float]:
-    check_range("eta", eta, 0.0, 1.0)
-    s = n_R * min(n_T / n_R, 1.0) ** (1.0 - float(eta))
-    return -s * min(c, 0.0), s
-
-
-@two_vector_rule(floats=_floats)
+@two_vector_rule()
 def damper(stats: PairStats, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
     r"""``g = g_R + (s_η/n_T) g̃_T`` with ``g̃_T = g_T − min(b, 0)/n_R² · g_R`` and ``s_η = n_R q^(1−η)``.
 
