@@ -90,24 +90,7 @@ def _per_agent(names: str) -> Rule:
     return per_agent(names, RULES)
 
 
-_SIGNATURES: dict[Rule, Mapping[str, inspect.Parameter]] = {}  # a dict, because Dynamo warns of functools.cache
-MOST_SIGNATURES = 128  # so that functions made anew for every step are let go
-
-
 def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
-    """A rule's parameters; asked for at every step, so that reading a signature anew would cost more than the rule."""
-    try:
-        known = _SIGNATURES.get(rule)
-    except TypeError:  # a callable object without a hash
-        return _read_parameters(rule)
-    if known is None:
-        if len(_SIGNATURES) >= MOST_SIGNATURES:
-            _SIGNATURES.clear()
-        known = _SIGNATURES[rule] = _read_parameters(rule)
-    return known
-
-
-def _read_parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(rule).parameters
     except ValueError:  # a built-in function, such as torch.add, tells none
