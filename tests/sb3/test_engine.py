@@ -10,6 +10,7 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
+from damper.agents import BACKBONES
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.networks.agent_networks import AgentNetworks, Shape
@@ -101,7 +102,7 @@ def train_once(model: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> dic
     torch.manual_seed(5)
     model.train(gradient_steps=1, batch_size=BATCH)
     torch.manual_seed(5)
-    if model.backbone.NAME == "td3":
+    if model.backbone is BACKBONES["td3"]:
         return {**own, "target": batch.action.clone().normal_(0, 1.0)}
     zeros = torch.zeros(BATCH, ACT)
     drawn = [torch.normal(zeros, torch.ones_like(zeros)) for _ in range(2)]

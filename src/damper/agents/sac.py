@@ -13,7 +13,6 @@ from torch import Tensor
 from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
 from damper.losses._maths import squashed_gaussian, unsqueeze_like
 
-NAME = "sac"
 HEADS = ("mu", "log_std")
 HAS_ACTOR_TARGET = False
 NOISE = {"target": Noise("normal", "action"), "policy": Noise("normal", "action")}

@@ -13,7 +13,6 @@ from torch import Tensor
 from damper.interface import Batch, Critic, Noise, NoiseDraws, Policy
 from damper.losses._maths import unsqueeze_like
 
-NAME = "td3"
 HEADS = ("mu",)
 HAS_ACTOR_TARGET = True
 NOISE = {"target": Noise("normal", "action")}

@@ -15,28 +15,18 @@ Network = TypeVar("Network")
 
 
 def func_gradients(
-    losses: Sequence[Callable[[Network], LossAndLogs]],
+    loss: Callable[[Network], LossAndLogs],
     bind: Callable[[Weights], Network],
     layout: Layout,
     flat_params: Tensor,
-) -> tuple[list[Tensor], Logs]:
-    """``autograd.autograd_gradients`` by ``torch.func``: flat gradients ``[M, n]`` of each loss, and all their logs.
+) -> tuple[Tensor, Logs]:
+    """The flat gradient ``[M, n]`` of a loss of networks bound to ``flat_params``, and its logs."""
 
-    Each loss runs its own forward pass: a shared one would have to send zeros backwards through the other's graph.
-    """
-    tensors = tuple(weight_list(layout.unflatten(flat_params)))
-    gradients: list[Tensor] = []
-    all_logs: Logs = {}
-    for loss in losses:
+    def of_weights(weights: Sequence[Tensor]) -> LossAndLogs:
+        return loss(bind(weights_from_list(layout, weights)))
 
-        def total(*given: Tensor, loss: Callable[[Network], LossAndLogs] = loss) -> LossAndLogs:
-            value, logs = loss(bind(weights_from_list(layout, given)))
-            return value.sum(), logs
-
-        gradient, logs = torch.func.grad(total, argnums=tuple(range(len(tensors))), has_aux=True)(*tensors)
-        gradients.append(layout.flatten(gradient))
-        all_logs |= logs
-    return gradients, all_logs
+    gradients, logs = output_gradients(of_weights, weight_list(layout.unflatten(flat_params)))
+    return layout.flatten(gradients), logs
 
 
 def output_gradients(

@@ -28,7 +28,6 @@ from damper.engine.gradients.precomputed import (
     Source,
 )
 from damper.engine.gradients.tape import Tape
-from damper.engine.kernels import dense
 from damper.engine.networks.action_gradients import by_agent, repeat_action
 from damper.engine.networks.agent_networks import AgentNetworks
 
@@ -97,7 +96,7 @@ class SharedForwardBackend:
             return objectives.critic_smoothness(critic, networks.actor())
 
         flat_params = networks.twins("critic")
-        (gradient,), logs = func_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
+        gradient, logs = func_gradients(loss, networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def _smoothness_via_action_gradients(self, objectives: Objectives) -> CriticGradient:
@@ -147,7 +146,7 @@ class SharedForwardBackend:
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
         if method.actor is not None and not method.actor.reads_outputs_only:
             layout, flat_params = networks.actor_layout, networks.parameters["actor"]
-            (other,), more = func_gradients([objectives.auxiliary], networks.bound_actor, layout, flat_params)
+            other, more = func_gradients(objectives.auxiliary, networks.bound_actor, layout, flat_params)
             gradients = [*gradients, other] if method.rule else [gradients[0] + other]
             logs |= more
         return gradients, logs
@@ -186,7 +185,7 @@ class _ActorPass:
         if saved_activations:
             self.tape = Tape.from_saved(layout, flat_params, saved_activations)
         else:
-            self.tape = Tape(layout, flat_params, networks.shape.activation, dense.cat_rows([obs for (obs,) in inputs]))
+            self.tape = Tape(layout, flat_params, networks.shape.activation, torch.cat([obs for (obs,) in inputs], 1))
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
@@ -217,7 +216,7 @@ class _ActorPass:
     def as_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
         """A loss's gradients with respect to its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""
         known = dict(zip(inputs, gradients, strict=True))
-        return dense.cat_rows([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)])
+        return torch.cat([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)], 1)
 
 
 def _actor_losses(objectives: Objectives) -> list[ActorLoss]:

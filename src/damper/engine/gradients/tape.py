@@ -83,7 +83,7 @@ class Tape:
         grouped = in_groups(self.flat_params, sum(sizes), span)
         groups = [span] * (sum(sizes) // span) if grouped else sizes
         grads = dense.alloc_grads(self.flat_params, len(groups), self.stride)
-        self._back(dense.cat_rows(cotangents), sizes[0], groups, grads)
+        self._back(torch.cat(tuple(cotangents), 1), sizes[0], groups, grads)
         count = sizes[0] // groups[0] if grouped else 1
         by_group = dense.collect_grads(grads, self.flat_params.shape[1])
         return [functools.reduce(torch.add, share) for share in (by_group[:count], by_group[count:]) if share]

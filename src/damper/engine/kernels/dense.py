@@ -115,11 +115,6 @@ def backward(
     return back
 
 
-def cat_rows(parts: Sequence[Tensor]) -> Tensor:
-    """``[M, R, F]`` of parts with some of the rows each."""
-    return torch.cat(tuple(parts), 1)
-
-
 def fused_head(flat_params: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
     """The kernels that run a network's last two layers as one, where the last has a single output."""
     last = layers[-1]

@@ -25,19 +25,19 @@ from damper.engine.update.population import Population
 from damper.engine.update.scheduled import Scheduled
 from damper.engine.update.update import Update
 from damper.interface import Batch
-from damper.methods import Method, find_method
+from damper.methods import find_method
 
 
 class Learner:
     """A population with its replay and random streams; every number it needs is on the device."""
 
-    def __init__(self, settings: Settings, spec: Spec, method: Method | None = None) -> None:
+    def __init__(self, settings: Settings, spec: Spec) -> None:
         """Fresh agents for the environment described by ``spec``."""
         self.settings, self.spec = settings, spec
         self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
         if self.device.type == "cuda" and self.device.index is not None:
             torch.cuda.set_device(self.device)  # streams, events and graphs are the current device's
-        self.method = method or find_method(settings.method)
+        self.method = find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.n_agents = len(self.streams.seeds)
         shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
