@@ -6,14 +6,12 @@ import time
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from damper.engine.run.seed_groups import group_by_settings, group_mean
 from damper.engine.settings import Settings
-from damper.terminal import console as standard_output
-from damper.terminal import fit
+from damper.terminal import console, fit
 
 COLUMNS = {
     "return": ("return", "{:.1f}"),
@@ -30,12 +28,12 @@ SECONDS_BETWEEN_LINES = 15.0
 class Progress:
     """A metrics writer of the trainer; use as a context manager."""
 
-    def __init__(self, settings: Settings, console: Console | None = None, live: bool = True) -> None:
-        """Rows are the population's groups; without ``live`` a terminal gets lines too."""
-        self.settings, self.console = settings, console or standard_output()
+    def __init__(self, settings: Settings) -> None:
+        """Rows are the population's groups."""
+        self.settings, self.console = settings, console()
         self.groups = group_by_settings(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
-        self.live = Live(console=self.console, auto_refresh=False) if live and self.console.is_terminal else None
+        self.live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
         self.shown_at = 0.0
 
     def __enter__(self) -> Progress:
