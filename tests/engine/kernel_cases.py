@@ -18,14 +18,14 @@ from torch import Tensor
 
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
-from damper.engine.kernels import dense
+from damper.engine.kernels import layer_ops
 from damper.engine.networks.agent_networks import ALIGNMENT
 from damper.engine.networks.layout import Layout, weight_list
 from tests.engine import layers
 
 INPUTS, SPOILED = 5, 2
 Compared = tuple[str, float]
-plain_blank = dense.alloc_grads
+plain_blank = layer_ops.alloc_grads
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ CASES = {
 
 
 def spoiled_alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Any:
-    """In the place of ``dense.alloc_grads``: whatever the kernels leave unwritten is not a number."""
+    """In the place of ``layer_ops.alloc_grads``: whatever the kernels leave unwritten is not a number."""
     found = plain_blank(rows, groups, stride)
     return found.fill_(float("nan")) if isinstance(found, Tensor) else found
 
@@ -70,7 +70,7 @@ class Sizes:
     def run(self, case: Case) -> Iterator[Compared]:
         tape, exact = self.tape(case, torch.float32), self.tape(case, torch.float64)
         yield "output", layers.apart(tape.output, exact.output)
-        yield "output alone", layers.apart(self.tape(case, torch.float32, keep=False).output, exact.output)
+        yield "output alone", layers.apart(self.tape(case, torch.float32, for_backward=False).output, exact.output)
         if case.activation == "relu":
             # Rounding may move a sum across the kink, so the way back starts from what the kernels saw.
             yield "activation_grads", 0.0 if _is_kinked(tape) else math.inf
@@ -85,14 +85,14 @@ class Sizes:
         if case.action_gradients:
             yield from self._action_gradients(case)
 
-    def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False, keep: bool = True) -> Tape:
+    def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False, for_backward: bool = True) -> Tape:
         layout = self._layout(case)
         rows = layers.rows(layout, self.networks, torch.float32)
         rows[SPOILED] *= float("nan") if spoil else 1.0
         # Inputs that lie among others, as those cut out of a batch do.
         wide = layers.draw("x", self.networks // (2 if case.shared else case.stride), self.batch, INPUTS + 4)
         x = wide.to(self.device, torch.float32)[..., 2 : 2 + INPUTS]
-        return Tape(layout, rows.to(self.device, dtype), case.activation, x.to(dtype), keep, case.stride)
+        return Tape(layout, rows.to(self.device, dtype), case.activation, x.to(dtype), for_backward, case.stride)
 
     def _layout(self, case: Case) -> Layout:
         return layers.layout(INPUTS, self.hidden[-case.depth :], case.heads, case.outputs, ALIGNMENT)
@@ -112,9 +112,9 @@ class Sizes:
         layout, length = self._layout(case), self.batch // 2
         d, gradients = self._draw("groups", tape.output, 3 * length), []
         for own in (tape, exact):
-            found = dense.alloc_grads(own.flat_params, 3, own.stride)
+            found = layer_ops.alloc_grads(own.flat_params, 3, own.stride)
             own._back(d.to(own.flat_params.dtype), 2 * length, [length] * 3, found)
-            gradients.append(dense.collect_grads(found, layout.size))
+            gradients.append(layer_ops.collect_grads(found, layout.size))
         yield from _compare(layout, "of a group", *gradients)
 
     def _action_gradients(self, case: Case) -> Iterator[Compared]:
@@ -171,7 +171,7 @@ def differences(sizes: Sizes, names: Iterable[str] = CASES) -> dict[str, float]:
 
 
 def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | None:
-    """In the place of ``dense._kernels``: the choice it makes for a GPU, for a CPU."""
+    """In the place of ``layer_ops._kernels``: the choice it makes for a GPU, for a CPU."""
     from damper.engine.kernels import triton_layers
 
     return triton_layers if rows.dtype == torch.float32 and activation in triton_layers.CODES else None
@@ -179,6 +179,6 @@ def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | Non
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    dense._kernels, dense.alloc_grads = interpreted, spoiled_alloc_grads
+    layer_ops._kernels, layer_ops.alloc_grads = interpreted, spoiled_alloc_grads
     # No size is a multiple of a tile's.
     print(json.dumps(differences(Sizes("cpu", (70, 36), 40, 4))))

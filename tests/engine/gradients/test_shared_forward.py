@@ -75,7 +75,7 @@ def check_backends(made: Population, objectives: Objectives) -> None:
     assert len(expected[0]) == (2 if made.method.rule else 1)
     check_same(networks.actor_layout, shared.actor(objectives), expected)
     # An update is two functions: what the first has run already is handed to the second.
-    saved, layers = found.saved_activations, networks.actor_layout.dense
+    saved, layers = found.saved_activations, networks.actor_layout.layer_slices
     assert len(saved) == (0 if networks.target_policy == "actor_target" else 2 * len(layers))
     check_same(networks.actor_layout, shared.actor(objectives, saved), expected)
 

@@ -34,8 +34,8 @@ class Case:
         self.networks = M // self.stride
         self.x = layers.draw("x", M // 2 if self.shared else self.networks, R, 5)
 
-    def tape(self, keep: bool = True) -> Tape:
-        return Tape(self.layout, self.rows, self.activation, self.x, keep, self.stride)
+    def tape(self, for_backward: bool = True) -> Tape:
+        return Tape(self.layout, self.rows, self.activation, self.x, for_backward, self.stride)
 
     def reference(self, rows: Tensor | None = None, x: Tensor | None = None) -> Tensor:
         used = (self.rows if rows is None else rows)[:: self.stride]
@@ -48,7 +48,7 @@ class Case:
         return found[:: self.stride]
 
     def cotangents(self, sizes: Sequence[int]) -> list[Tensor]:
-        outputs = self.layout.dense[-1].outputs
+        outputs = self.layout.layer_slices[-1].outputs
         return [layers.draw(f"loss {i}", self.networks, size, outputs) for i, size in enumerate(sizes)]
 
 
@@ -69,7 +69,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 def test_it_runs_the_networks(case: Case) -> None:
     expected = case.reference()
     assert layers.apart(case.tape().output, expected) <= TOLERANCE
-    forward_only = case.tape(keep=False)
+    forward_only = case.tape(for_backward=False)
     assert torch.equal(forward_only.output, case.tape().output)
     assert forward_only.activation_grads == [None] * (len(case.hidden) + 2), "nothing is kept to go back"
 
@@ -78,7 +78,7 @@ def test_it_runs_the_networks(case: Case) -> None:
 @pytest.mark.parametrize("sizes", [(R,), (4,), (R, R), (R, 4), (4, 8)], ids=str)
 def test_gradients_of_one_or_two_losses(case: Case, sizes: tuple[int, ...]) -> None:
     cotangents = case.cotangents(sizes)
-    found = case.tape().gradients(cotangents, span=4)
+    found = case.tape().gradients(cotangents, rows_per_group=4)
     assert len(found) == len(sizes)
     for ours, cotangent in zip(found, cotangents, strict=True):
         assert ours.shape == (case.networks, case.layout.size)
@@ -88,8 +88,8 @@ def test_gradients_of_one_or_two_losses(case: Case, sizes: tuple[int, ...]) -> N
 
 def test_two_losses_do_not_touch_each_other(case: Case) -> None:
     first, second = case.cotangents((R, 8))
-    spoiled = case.tape().gradients([first, torch.full_like(second, float("nan"))], span=4)
-    assert torch.equal(spoiled[0], case.tape().gradients([first, second], span=4)[0])
+    spoiled = case.tape().gradients([first, torch.full_like(second, float("nan"))], rows_per_group=4)
+    assert torch.equal(spoiled[0], case.tape().gradients([first, second], rows_per_group=4)[0])
     assert spoiled[1].isnan().any()
 
 

@@ -22,7 +22,7 @@ from triton.runtime.jit import create_function_from_signature
 
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
-from damper.engine.kernels import dense, triton_layers
+from damper.engine.kernels import layer_ops, triton_layers
 from damper.engine.networks.agent_networks import Shape, layouts
 from damper.methods import find_method
 from tests.engine import kernel_cases
@@ -62,8 +62,8 @@ def on_the_device(
     networks: int, names: tuple[str, ...], precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, float]:
     torch.set_float32_matmul_precision(precision)
-    monkeypatch.setattr(dense, "alloc_grads", kernel_cases.spoiled_alloc_grads)
-    assert dense._kernels(torch.zeros(1, device="cuda")) is not None
+    monkeypatch.setattr(layer_ops, "alloc_grads", kernel_cases.spoiled_alloc_grads)
+    assert layer_ops._kernels(torch.zeros(1, device="cuda")) is not None
     return kernel_cases.differences(kernel_cases.Sizes("cuda", (400, 300), 256, networks), names)
 
 
@@ -130,7 +130,7 @@ def test_the_kernels_compile_for_gpus(
     monkeypatch.setattr(triton_layers, "forward_kernel", forward)
     monkeypatch.setattr(triton_layers, "backward_kernel", backward)
     monkeypatch.setattr(triton_layers, "tf32", lambda: tf32)
-    monkeypatch.setattr(dense, "_kernels", lambda rows, activation=None: triton_layers)
+    monkeypatch.setattr(layer_ops, "_kernels", lambda rows, activation=None: triton_layers)
     actor, critic = layouts("sac", find_method("asap"), Shape(11, 3, (400, 300)))
     actors, critics = (torch.zeros(2 * layout.size).view(2, -1) for layout in (actor, critic))
     x = torch.zeros(2, 512, 11)
@@ -138,7 +138,7 @@ def test_the_kernels_compile_for_gpus(
     kept = Tape(critic, critics, "relu", torch.zeros(1, 256, 14))
     kept.gradients([torch.zeros(2, 256, 1)], 256)
     kept.input_gradients()
-    Tape(critic, critics, "relu", torch.zeros(1, 256, 14), keep=False)
+    Tape(critic, critics, "relu", torch.zeros(1, 256, 14), for_backward=False)
     tape = action_gradient_tape.ActionGradientTape(
         critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3)
     )

@@ -57,14 +57,14 @@ class RunningMeanStd:
         """Every tensor that ``update`` changes, by name."""
         return {"obs_mean": self.mean, "obs_var": self.var, "obs_count": self.count}
 
-    def update(self, obs: Tensor, keep: Tensor) -> None:
-        """Take in one observation of each agent ``[P, d]`` where ``keep`` ``[P]`` is true (Chan's formula for one)."""
+    def update(self, obs: Tensor, active: Tensor) -> None:
+        """Take in one observation ``[P, d]`` of each agent for whom ``active`` ``[P]`` is true (Chan's formula)."""
         total = self.count + 1.0
         delta = obs.to(self.mean.dtype) - self.mean
         mean = self.mean + delta / total
         var = (self.var * self.count + delta.square() * self.count / total) / total
         for old, new in ((self.mean, mean), (self.var, var), (self.count, total)):
-            old.copy_(torch.where(keep.unsqueeze(1), new, old))
+            old.copy_(torch.where(active.unsqueeze(1), new, old))
 
     def normalise(self, obs: Tensor) -> Tensor:
         """Observations ``[P, ..., d]`` by their agent's statistics of now, in their own dtype."""

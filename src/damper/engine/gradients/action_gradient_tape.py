@@ -1,7 +1,7 @@
 """A critic's gradient with respect to the action, ``∇ₐQ``, as a tape: a loss of it goes back to the parameters.
 
-``networks.action_gradients`` and its derivative, both written out with the layers of ``dense``. A bar marks ``∂L/∂``, a
-dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
+``networks.action_gradients`` and its derivative, both written out with the layers of ``layer_ops``. A bar marks
+``∂L/∂``, a dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from damper.activations import ACTIVATIONS
 from damper.engine.gradients.tape import in_groups
-from damper.engine.kernels import dense
-from damper.engine.kernels.layer import BackwardRows, Dense
+from damper.engine.kernels import layer_ops
+from damper.engine.kernels.layer import BackwardRows, LayerSlice
 from damper.engine.networks.layout import Layout
 
 
@@ -42,13 +42,13 @@ class ActionGradientTape:
             x: inputs ``[M, R, d + A]``, observations before actions, or ``[M/2, R, d + A]`` where two share theirs.
             v: directions ``[M or M/2, B, A]`` at x's first B rows.
         """
-        *self.hidden, self.head = layout.dense
+        *self.hidden, self.head = layout.layer_slices
         self.flat_params, self.activation = flat_params, ACTIVATIONS[activation]
         self.R, (self.B, self.A) = x.shape[1], v.shape[1:]
         self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
         self.above: list[Tensor] = []
         for i, layer in enumerate(self.hidden):
-            z, _ = dense.forward(flat_params, layer, self.below[-1], keep=False, biased=self.R)
+            z, _ = layer_ops.forward(flat_params, layer, self.below[-1], for_backward=False, biased=self.R)
             self.above.append(z)
             if i + 1 < len(self.hidden):
                 self.below.append(torch.cat(self._activated(z), 1))
@@ -74,7 +74,7 @@ class ActionGradientTape:
             self.u.insert(0, u)
             self.p.insert(0, u * self._activation_grad(i))
             layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
-            back = dense.backward(self.flat_params, layer, x, self.p[0], BackwardRows.whole(self.R, [self.R]))
+            back = layer_ops.backward(self.flat_params, layer, x, self.p[0], BackwardRows.whole(self.R, [self.R]))
             assert back is not None
             u = back
         self.gradient, self.curvature = u, torch.cat(terms, -1).sum(-1)
@@ -91,20 +91,20 @@ class ActionGradientTape:
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
         joint = self.R % self.B == 0 and in_groups(self.flat_params, total, self.B)
         groups = (self.B,) * (total // self.B) if joint else (self.R + self.B,)
-        rows = BackwardRows(primary=sum(groups), groups=groups, inputs=self.R + self.B, biased=self.R)
-        unbiased = BackwardRows(primary=self.R, groups=(self.R,), inputs=0, biased=0)
+        rows = BackwardRows(sum(groups), groups, input_grad_rows=self.R + self.B, biased_rows=self.R)
+        unbiased = BackwardRows(self.R, (self.R,), input_grad_rows=0, biased_rows=0)
         counts = [len(groups)] if joint else [len(groups), 1]
-        grads = [dense.alloc_grads(self.flat_params, count) for count in counts]
+        grads = [layer_ops.alloc_grads(self.flat_params, count) for count in counts]
         inputs, p_bars, w_bar = self._through_activation_grads(gradient_bar, c_bar, joint)
         for i in range(0 if joint else len(self.hidden)):
-            dense.backward(self.flat_params, self.hidden[i], inputs[i], self.p[i], unbiased, gradients=grads[1])
+            layer_ops.backward(self.flat_params, self.hidden[i], inputs[i], self.p[i], unbiased, gradients=grads[1])
         back: Tensor | None = None
         for i in reversed(range(len(self.hidden))):
             x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
             if joint:
                 x, d = inputs[i], [*d, self.p[i]]
-            wanted = rows if i else replace(rows, inputs=0)
-            back = dense.backward(self.flat_params, self.hidden[i], x, torch.cat(d, 1), wanted, gradients=grads[0])
+            wanted = rows if i else replace(rows, input_grad_rows=0)
+            back = layer_ops.backward(self.flat_params, self.hidden[i], x, torch.cat(d, 1), wanted, gradients=grads[0])
         return self._joined(grads, w_bar)
 
     def _through_activation_grads(
@@ -120,7 +120,7 @@ class ActionGradientTape:
         inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
-            p_bar, _ = dense.forward(self.flat_params, layer, u_bar, keep=False, biased=0)
+            p_bar, _ = layer_ops.forward(self.flat_params, layer, u_bar, for_backward=False, biased=0)
             p_bars.append(p_bar)
             u_bar = p_bar * self._activation_grad(i) + self._padded(c_bar * self._curvature_term(i))
             if i + 1 == len(self.hidden):
@@ -154,16 +154,18 @@ class ActionGradientTape:
 
     def _joined(self, grads: Sequence[Any], w_bar: Tensor) -> Tensor:
         """The gradient of all layers; the last bias takes no part."""
-        size, start = self.flat_params.shape[1], self.head.weight
+        size, start = self.flat_params.shape[1], self.head.weight_offset
         if isinstance(grads[0], list):
             grads[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
-        gradient = functools.reduce(torch.add, [group for part in grads for group in dense.collect_grads(part, size)])
+        parts = [part for group in grads for part in layer_ops.collect_grads(group, size)]
+        gradient = functools.reduce(torch.add, parts)
         if isinstance(grads[0], list):
             return gradient
         value = F.pad(w_bar, (start, size - start - self.head.inputs))
         return torch.where(torch.arange(size, device=gradient.device) < start, gradient, value)
 
 
-def _last_inputs(layer: Dense, count: int) -> Dense:
-    """The layer as its last inputs see it."""
-    return replace(layer, inputs=count, weight=layer.weight + (layer.inputs - count) * layer.group)
+def _last_inputs(layer: LayerSlice, count: int) -> LayerSlice:
+    """The part of a layer that its last ``count`` inputs go through."""
+    skipped = (layer.inputs - count) * layer.outputs_per_head
+    return replace(layer, inputs=count, weight_offset=layer.weight_offset + skipped)

@@ -75,7 +75,7 @@ class SharedForwardBackend:
         networks = self.networks
 
         def values(obs: Tensor, action: Tensor) -> Tensor:
-            output = _critic_tape(networks, "critic_target", [(obs, action)], keep=False).output
+            output = _critic_tape(networks, "critic_target", [(obs, action)], for_backward=False).output
             return output.view(networks.n_agents, 2, -1)
 
         if networks.target_policy == "actor":
@@ -190,7 +190,7 @@ class _ActorPass:
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
         """Which observations a loss asks for; what the actors' average says of them is computed on the way."""
-        width = self.networks.actor_layout.dense[-1].outputs
+        width = self.networks.actor_layout.layer_slices[-1].outputs
         collector = InputCollector(inputs, lambda obs: (*obs.shape[:-1], width))
 
         def average(obs: Tensor) -> Tensor:
@@ -235,14 +235,14 @@ def _heads(networks: AgentNetworks) -> tuple[str, ...]:
 
 def _actor_source(networks: AgentNetworks, name: str) -> Source:
     layout, flat_params, activation = networks.actor_layout, networks.parameters[name], networks.shape.activation
-    return lambda obs: Tape(layout, flat_params, activation, obs, keep=False).output
+    return lambda obs: Tape(layout, flat_params, activation, obs, for_backward=False).output
 
 
 def _critic_tape(
-    networks: AgentNetworks, name: str, inputs: Sequence[tuple[Any, ...]], stride: int = 1, keep: bool = True
+    networks: AgentNetworks, name: str, inputs: Sequence[tuple[Any, ...]], stride: int = 1, for_backward: bool = True
 ) -> Tape:
     x = torch.cat([torch.cat(pair, -1) for pair in inputs], 1)
-    return Tape(networks.critic_layout, networks.twins(name), networks.shape.activation, x, keep, stride)
+    return Tape(networks.critic_layout, networks.twins(name), networks.shape.activation, x, for_backward, stride)
 
 
 def _common_length(parts: Sequence[Tensor], axis: int = 1) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from damper.engine.kernels import dense
+from damper.engine.kernels import layer_ops
 from damper.engine.kernels.layer import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
@@ -25,7 +25,13 @@ class Tape:
     """
 
     def __init__(
-        self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, keep: bool = True, stride: int = 1
+        self,
+        layout: Layout,
+        flat_params: Tensor,
+        activation: str,
+        x: Tensor,
+        for_backward: bool = True,
+        stride: int = 1,
     ) -> None:
         """Run the networks.
 
@@ -34,23 +40,24 @@ class Tape:
             flat_params: their parameters ``[M, n]``.
             activation: f.
             x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-            keep: whether what a backward pass needs is saved.
+            for_backward: whether what a backward pass needs is saved.
             stride: 2 runs the first, third, ... network only.
         """
-        self.layers, self.flat_params, self.stride = layout.dense, flat_params, stride
+        self.layers, self.flat_params, self.stride = layout.layer_slices, flat_params, stride
         self.inputs: list[Tensor] = []
         self.activation_grads: list[Tensor | None] = [None]
-        self.kernels = dense.fused_head(flat_params, self.layers, activation)
+        self.kernels = layer_ops.fused_head(flat_params, self.layers, activation)
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
             f = None if i == last else activation
-            x, activation_grad = dense.forward(flat_params, layer, x, f, keep=keep, stride=stride)
+            x, activation_grad = layer_ops.forward(flat_params, layer, x, f, for_backward=for_backward, stride=stride)
             self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
+            layer, head = self.layers[-2:]
             h, activation_grad, x = self.kernels.forward(
-                flat_params, self.layers[-2], x, activation, keep=keep, stride=stride, head=self.layers[-1]
+                flat_params, layer, x, activation, for_backward=for_backward, stride=stride, head=head
             )
             self.inputs.append(h)
             self.activation_grads += [activation_grad, None]
@@ -68,24 +75,24 @@ class Tape:
     @classmethod
     def from_saved(cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
         """The same tape where another function ran the networks and returned its ``saved_activations``."""
-        tape, count = cls.__new__(cls), len(layout.dense)
-        tape.layers, tape.flat_params, tape.stride, tape.kernels = layout.dense, flat_params, 1, None
+        tape, count = cls.__new__(cls), len(layout.layer_slices)
+        tape.layers, tape.flat_params, tape.stride, tape.kernels = layout.layer_slices, flat_params, 1, None
         *between, tape.output = saved_activations
         tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
 
-    def gradients(self, cotangents: Sequence[Tensor], span: int) -> list[Tensor]:
+    def gradients(self, cotangents: Sequence[Tensor], rows_per_group: int) -> list[Tensor]:
         """Gradients ``[M, n]`` for each of one or two losses' ``∂L/∂output``, given for the output's first rows.
 
-        Every loss has a multiple of ``span`` rows.
+        Every loss has a multiple of ``rows_per_group`` rows.
         """
         sizes = [c.shape[1] for c in cotangents]
-        grouped = in_groups(self.flat_params, sum(sizes), span)
-        groups = [span] * (sum(sizes) // span) if grouped else sizes
-        grads = dense.alloc_grads(self.flat_params, len(groups), self.stride)
+        grouped = in_groups(self.flat_params, sum(sizes), rows_per_group)
+        groups = [rows_per_group] * (sum(sizes) // rows_per_group) if grouped else sizes
+        grads = layer_ops.alloc_grads(self.flat_params, len(groups), self.stride)
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], groups, grads)
         count = sizes[0] // groups[0] if grouped else 1
-        by_group = dense.collect_grads(grads, self.flat_params.shape[1])
+        by_group = layer_ops.collect_grads(grads, self.flat_params.shape[1])
         return [functools.reduce(torch.add, share) for share in (by_group[:count], by_group[count:]) if share]
 
     def input_gradients(self) -> Tensor:
@@ -96,7 +103,7 @@ class Tape:
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
         rows = BackwardRows.whole(primary, groups)
         # Of x the gradient is wanted alone, or not at all.
-        rows_by_layer = [rows if grads is None else replace(rows, inputs=0), *[rows] * (len(self.layers) - 1)]
+        rows_by_layer = [rows if grads is None else replace(rows, input_grad_rows=0), *[rows] * (len(self.layers) - 1)]
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
@@ -113,7 +120,7 @@ class Tape:
             )
             begin -= 1
         for i in range(begin, -1, -1):
-            back = dense.backward(
+            back = layer_ops.backward(
                 self.flat_params,
                 self.layers[i],
                 self.inputs[i],
@@ -127,6 +134,6 @@ class Tape:
         return d
 
 
-def in_groups(flat_params: Tensor, total: int, span: int) -> bool:
+def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
     """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
-    return flat_params.is_cuda and len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * span
+    return flat_params.is_cuda and len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * rows_per_group

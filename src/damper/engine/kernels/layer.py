@@ -15,78 +15,80 @@ Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start amo
 
 
 @dataclass(frozen=True)
-class Dense:
-    """Where a layer lies in flat parameters: weights ``[inputs, outputs]`` from ``weight`` on, biases from ``bias`` on.
+class LayerSlice:
+    """Where a layer lies in flat parameters: its sizes, and where its weights ``[inputs, outputs]`` and biases start.
 
-    Several heads of ``group`` outputs each count as one layer; each lies ``head_stride`` numbers after the one before.
-    ``padding`` are the unused numbers behind the weights and behind the biases of each.
+    Several heads of ``outputs_per_head`` outputs each count as one layer; each lies ``head_stride`` numbers after the
+    one before. ``padding`` are the unused numbers behind the weights and behind the biases of each.
     """
 
     inputs: int
     outputs: int
-    weight: int
-    bias: int
-    group: int
+    weight_offset: int
+    bias_offset: int
+    outputs_per_head: int
     head_stride: int = 0
     padding: tuple[int, int] = (0, 0)
 
     @property
     def heads(self) -> int:
         """How many layers lie side by side."""
-        return self.outputs // self.group
+        return self.outputs // self.outputs_per_head
 
     def weights(self, flat_params: Tensor) -> Tensor:
         """``[M, inputs, outputs]`` from flat parameters ``[M, n]``."""
-        spans = self._spans(self.weight, self.inputs)
-        parts = [flat_params[:, a:b].unflatten(1, (self.inputs, self.group)) for a, b in spans]
+        spans = self._spans(self.weight_offset, self.inputs)
+        parts = [flat_params[:, a:b].unflatten(1, (self.inputs, self.outputs_per_head)) for a, b in spans]
         return parts[0] if self.heads == 1 else torch.cat(parts, -1)
 
     def biases(self, flat_params: Tensor) -> Tensor:
         """``[M, 1, outputs]`` from flat parameters ``[M, n]``."""
-        parts = [flat_params[:, a:b] for a, b in self._spans(self.bias, 1)]
+        parts = [flat_params[:, a:b] for a, b in self._spans(self.bias_offset, 1)]
         return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
 
     def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
         """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start."""
         pieces = {}
-        for start, inputs, values in ((self.weight, self.inputs, weights), (self.bias, 1, biases.unsqueeze(1))):
-            for (a, _), part in zip(self._spans(start, inputs), values.split(self.group, -1), strict=True):
+        both = (self.weight_offset, self.inputs, weights), (self.bias_offset, 1, biases.unsqueeze(1))
+        for start, inputs, values in both:
+            for (a, _), part in zip(self._spans(start, inputs), values.split(self.outputs_per_head, -1), strict=True):
                 pieces[a] = part.flatten(1)
         return pieces
 
     def _spans(self, start: int, inputs: int) -> list[tuple[int, int]]:
         starts = [start + head * self.head_stride for head in range(self.heads)]
-        return [(a, a + inputs * self.group) for a in starts]
+        return [(a, a + inputs * self.outputs_per_head) for a in starts]
 
 
 @dataclass(frozen=True)
 class BackwardRows:
-    """What ``dense.backward`` does with the rows of ``d = ∂L/∂z``; every number counts rows from the first on.
+    """What ``layer_ops.backward`` does with the rows of ``d = ∂L/∂z``; every number counts rows from the first on.
 
     Attributes:
-        primary: those of the first loss; the others are of a second. Each loss's rows belong to x's from its first on.
-        groups: lengths of the groups into which all rows fall, each with a gradient of its own: all of one length, or
-            one per loss.
-        inputs: those whose gradient with respect to the layer's inputs is wanted; 0 for none.
-        biased: those that had the bias added.
+        primary_rows: number of rows of d that belong to the first loss; the rest belong to the second. Row i of either
+            was computed from row i of x.
+        gradient_groups: lengths of the groups into which all rows fall, each with a gradient of its own: all of one
+            length, or one per loss.
+        input_grad_rows: those whose gradient with respect to the layer's inputs is wanted; 0 for none.
+        biased_rows: those that had the bias added.
     """
 
-    primary: int
-    groups: tuple[int, ...]
-    inputs: int
-    biased: int
+    primary_rows: int
+    gradient_groups: tuple[int, ...]
+    input_grad_rows: int
+    biased_rows: int
 
     @classmethod
-    def whole(cls, primary: int, groups: Sequence[int]) -> BackwardRows:
+    def whole(cls, primary_rows: int, gradient_groups: Sequence[int]) -> BackwardRows:
         """All rows had the bias, and of all the inputs' gradient is wanted."""
-        return cls(primary, tuple(groups), inputs=sum(groups), biased=sum(groups))
+        return cls(primary_rows, tuple(gradient_groups), sum(gradient_groups), sum(gradient_groups))
 
     def slices(self) -> list[tuple[slice, slice, slice]]:
         """Of each group: its rows of x, its rows of d, and those of them that had the bias."""
         slices, begin = [], 0
-        for length in self.groups:
-            x_begin, end = begin if begin < self.primary else begin - self.primary, begin + length
-            biased = slice(begin, min(end, max(begin, self.biased)))
+        for length in self.gradient_groups:
+            x_begin, end = begin if begin < self.primary_rows else begin - self.primary_rows, begin + length
+            biased = slice(begin, min(end, max(begin, self.biased_rows)))
             slices.append((slice(x_begin, x_begin + length), slice(begin, end), biased))
             begin = end
         return slices
@@ -95,7 +97,7 @@ class BackwardRows:
 class FusedHead(NamedTuple):
     """A last layer of one output, which kernels run together with the one before it: its way back."""
 
-    layer: Dense
+    layer: LayerSlice
     h: Tensor  # what went into it
     activation_grad: Tensor | None  # the gradient ``f'`` of the activation that made h
 

@@ -1,4 +1,4 @@
-"""The layers of ``dense`` in plain PyTorch, for every device: what the other ways of running them must equal."""
+"""The layers of ``layer_ops`` in plain PyTorch, for every device: what the other ways of running them must equal."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.kernels.layer import BackwardRows, Dense, Pieces, expand_shared, linear
+from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces, expand_shared, linear
 
 
 def forward(
     flat_params: Tensor,
-    layer: Dense,
+    layer: LayerSlice,
     x: Tensor,
     activation: str | None,
     *,
-    keep: bool,
+    for_backward: bool,
     stride: int,
     biased: int | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """``dense.forward``."""
+    """``layer_ops.forward``."""
     flat_params = flat_params[::stride]
     z = _product(expand_shared(x, flat_params), layer.weights(flat_params), layer.biases(flat_params), biased)
     if activation is None:
         return z, None
     h, activation_grad = ACTIVATIONS[activation].with_grad(z)
-    return h, activation_grad if keep else None
+    return h, activation_grad if for_backward else None
 
 
 def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: int | None) -> Tensor:
@@ -40,7 +40,7 @@ def _product(x: Tensor, weights: Tensor, biases: Tensor, biased: int | None) -> 
 
 def backward(
     flat_params: Tensor,
-    layer: Dense,
+    layer: LayerSlice,
     x: Tensor,
     d: Tensor,
     rows: BackwardRows,
@@ -49,22 +49,22 @@ def backward(
     gradients: list[Pieces] | None,
     stride: int,
 ) -> Tensor | None:
-    """``dense.backward``."""
+    """``layer_ops.backward``."""
     flat_params = flat_params[::stride]
     for pieces, (x_rows, d_rows, biased_rows) in zip(gradients or (), rows.slices(), strict=False):
         inputs = expand_shared(x[:, x_rows], flat_params)
         pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, d_rows]), d[:, biased_rows].sum(1)))
-    if rows.inputs == 0:
+    if rows.input_grad_rows == 0:
         return None
-    d = d[:, : rows.inputs]
+    d = d[:, : rows.input_grad_rows]
     # A single output needs no product: that is an outer one, which joins the multiplication by ``f'``.
     back = layer.weights(flat_params).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
     if activation_grad is None:
         return dx
-    second = rows.inputs - rows.primary
+    second = rows.input_grad_rows - rows.primary_rows
     return dx * (
-        torch.cat((activation_grad[:, : rows.primary], activation_grad[:, :second]), 1)
+        torch.cat((activation_grad[:, : rows.primary_rows], activation_grad[:, :second]), 1)
         if second > 0
-        else activation_grad[:, : rows.inputs]
+        else activation_grad[:, : rows.input_grad_rows]
     )

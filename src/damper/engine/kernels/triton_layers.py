@@ -1,4 +1,4 @@
-"""``dense`` as GPU kernels: product, bias, activation and its gradient in one; both gradients of a layer in another.
+"""``layer_ops`` as GPU kernels: product, bias, activation and its gradient in one, a layer's gradients in another.
 
 Every size is a constant of its kernel: a population's shapes never change. Each network's numbers are read by its own
 blocks alone, so what is not finite in one stays there.
@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from damper.engine.kernels.layer import BackwardRows, Dense, FusedHead
+from damper.engine.kernels.layer import BackwardRows, FusedHead, LayerSlice
 from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
 CODES = {None: 0, "silu": 1, "relu": 2}  # activations that the kernels know; PyTorch runs layers with others
@@ -47,31 +47,31 @@ FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64,
 
 def forward(
     flat_params: Tensor,
-    layer: Dense,
+    layer: LayerSlice,
     x: Tensor,
     activation: str | None,
     *,
-    keep: bool,
+    for_backward: bool,
     stride: int,
     biased: int | None = None,
-    head: Dense | None = None,
+    head: LayerSlice | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """See ``dense.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
+    """See ``layer_ops.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
     x = _rows_in_one_piece(x)
     nets, batch = len(flat_params) // stride, x.shape[1]
-    h = x.new_empty(nets, batch, layer.outputs) if head is None or keep else None
-    activation_grad = x.new_empty(nets, batch, layer.outputs) if keep and activation else None
+    h = x.new_empty(nets, batch, layer.outputs) if head is None or for_backward else None
+    activation_grad = x.new_empty(nets, batch, layer.outputs) if for_backward and activation else None
     tile = FEW_OUTPUTS if layer.outputs <= NARROW_LAYER else FEW_INPUTS if layer.inputs <= NARROW_LAYER else WIDE
     if tile is WIDE:
-        tile = _largest((WIDE, SPREAD) if keep else (LARGE, WIDE, SPREAD), nets, [(batch, layer.outputs)])
+        tile = _largest((WIDE, SPREAD) if for_backward else (LARGE, WIDE, SPREAD), nets, [(batch, layer.outputs)])
     columns = narrow(tile.columns, layer.outputs)
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
         x, flat_params, *(_written(part, x) for part in (h, activation_grad, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride, ROWS=batch, **_place(layer),
-        HEAD=head.weight if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation], STORE_H=h is not None,
-        STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None,
+        HEAD=head.weight_offset if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation],
+        STORE_H=h is not None, STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None,
         BIASED=batch if biased is None else biased, TF32=tf32(), BM=tile.rows, BN=columns,
         BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
@@ -82,7 +82,7 @@ def forward(
 
 def backward(
     flat_params: Tensor,
-    layer: Dense,
+    layer: LayerSlice,
     x: Tensor,
     d: Tensor,
     rows: BackwardRows,
@@ -92,24 +92,25 @@ def backward(
     stride: int,
     fused_head: FusedHead | None = None,
 ) -> Tensor | None:
-    """See ``dense.backward``; both products in one launch, since neither needs the other.
+    """See ``layer_ops.backward``; both products in one launch, since neither needs the other.
 
     With a ``fused_head``, d is of its single output.
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
     nets, batch = len(flat_params) // stride, d.shape[1]
-    dx = d.new_empty(nets, rows.inputs, layer.inputs) if rows.inputs else None
+    primary, lengths, dx_rows = rows.primary_rows, rows.gradient_groups, rows.input_grad_rows
+    dx = d.new_empty(nets, dx_rows, layer.inputs) if dx_rows else None
     groups = 0 if gradients is None else len(gradients)
-    even = all(length == rows.groups[0] for length in rows.groups)
-    assert even or rows.groups == (rows.primary, batch - rows.primary), "groups of one length, or one per loss"
+    even = all(length == lengths[0] for length in lengths)
+    assert even or lengths == (primary, batch - primary), "groups of one length, or one per loss"
     head, h, head_activation_grad = fused_head or (None, None, None)
     tile = FEW_OUTPUTS_BACK
     if layer.outputs > NARROW_LAYER:
-        products = groups * [(layer.inputs, layer.outputs)] + [(rows.inputs, layer.inputs)]
+        products = groups * [(layer.inputs, layer.outputs)] + [(dx_rows, layer.inputs)]
         tile = _largest((LARGE, WIDE), nets, products)
     across, out = narrow(tile.columns, layer.inputs), narrow(tile.columns, layer.outputs)
     down = narrow(tile.rows, layer.inputs)
-    dx_tiles = triton.cdiv(rows.inputs, tile.rows) * triton.cdiv(layer.inputs, across)
+    dx_tiles = triton.cdiv(dx_rows, tile.rows) * triton.cdiv(layer.inputs, across)
     dw_tiles = triton.cdiv(layer.inputs, down) * triton.cdiv(layer.outputs, out)
     backward_kernel[(dx_tiles + groups * dw_tiles, nets)](
         _read(x if groups else None, flat_params), _read(activation_grad, flat_params), d, flat_params,
@@ -117,11 +118,11 @@ def backward(
         X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride,
         G_LOSS=0 if gradients is None else gradients.stride(0), G_NET=flat_params.shape[1],
         W_PAD=layer.padding[0], B_PAD=layer.padding[1], X_ROWS=x.shape[1], DX_TILES=dx_tiles, DW_TILES=dw_tiles,
-        ROWS=batch, PRIMARY_ROWS=rows.primary, **_place(layer),
-        HEAD=head.weight if head else 0, HEAD_BIAS=head.bias if head else 0,
+        ROWS=batch, PRIMARY_ROWS=primary, **_place(layer),
+        HEAD=head.weight_offset if head else 0, HEAD_BIAS=head.bias_offset if head else 0,
         HEAD_W_PAD=head.padding[0] if head else 0, HEAD_B_PAD=head.padding[1] if head else 0,
-        SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=rows.groups[0], EVEN_GROUPS=even,
-        HAS_GRADS=groups > 0, DX_ROWS=rows.inputs, BIASED=rows.biased, FUSE_HEAD=head is not None,
+        SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=lengths[0], EVEN_GROUPS=even,
+        HAS_GRADS=groups > 0, DX_ROWS=dx_rows, BIASED=rows.biased_rows, FUSE_HEAD=head is not None,
         TF32=tf32(), BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
@@ -160,9 +161,9 @@ def tf32() -> bool:
     return bool(torch.backends.cuda.matmul.allow_tf32)
 
 
-def _place(layer: Dense) -> dict[str, int]:
-    return {"WEIGHT": layer.weight, "BIAS": layer.bias, "IN": layer.inputs, "OUT": layer.outputs,
-            "GROUP": layer.group, "HEAD_STRIDE": layer.head_stride}  # fmt: skip
+def _place(layer: LayerSlice) -> dict[str, int]:
+    return {"WEIGHT": layer.weight_offset, "BIAS": layer.bias_offset, "IN": layer.inputs, "OUT": layer.outputs,
+            "GROUP": layer.outputs_per_head, "HEAD_STRIDE": layer.head_stride}  # fmt: skip
 
 
 def _rows_in_one_piece(x: Tensor) -> Tensor:

@@ -84,5 +84,5 @@ def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout
     critic = (*trunk_layers(shape.obs_dim + shape.act_dim, shape.net_arch), ("q", last, 1))
     made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
     for layout in made:
-        _ = layout.dense  # found now, because torch.compile cannot follow a property that is cached at first use
+        _ = layout.layer_slices  # now, because torch.compile cannot follow a property that is cached at first use
     return made

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.kernels.layer import Dense
+from damper.engine.kernels.layer import LayerSlice
 
 Weights = dict[str, tuple[Tensor, Tensor]]  # by layer: weights [M, in, out] and biases [M, 1, out]
 
@@ -54,10 +54,10 @@ class Layout:
         return sum(self._padded(length) for _, length in self.spans)
 
     @cached_property
-    def dense(self) -> tuple[Dense, ...]:
+    def layer_slices(self) -> tuple[LayerSlice, ...]:
         """The hidden layers, then all heads as one: they share inputs and sizes, and lie evenly spaced."""
         places = [
-            Dense(
+            LayerSlice(
                 inputs, outputs, start, bias, outputs, padding=(self._padding(inputs * outputs), self._padding(outputs))
             )
             for (_, inputs, outputs), (start, _), (bias, _) in zip(
@@ -66,7 +66,7 @@ class Layout:
         ]
         hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
         heads = places[hidden:]
-        head_stride = heads[1].weight - heads[0].weight if len(heads) > 1 else 0
+        head_stride = heads[1].weight_offset - heads[0].weight_offset if len(heads) > 1 else 0
         return (*places[:hidden], replace(heads[0], outputs=len(heads) * heads[0].outputs, head_stride=head_stride))
 
     def unflatten(self, flat_params: Tensor) -> Weights:

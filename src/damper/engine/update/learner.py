@@ -17,7 +17,7 @@ from damper.engine.envs.spec import Spec, action_scale
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.kernels import dense
+from damper.engine.kernels import layer_ops
 from damper.engine.networks.agent_networks import AgentNetworks, Shape
 from damper.engine.settings import PER_AGENT, Settings
 from damper.engine.update.check_loss_claims import check_loss_claims
@@ -70,7 +70,7 @@ class Learner:
 
     def _prepare(self) -> None:
         """Compile and capture what ``update`` runs."""
-        dense.check_capability(self.device)
+        layer_ops.check_capability(self.device)
         # Keys are hashed on the host, which neither torch.compile nor a CUDA graph can follow.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
             self.streams.key(purpose)

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.kernels import dense
-from damper.engine.kernels.layer import BackwardRows, Dense
+from damper.engine.kernels import layer_ops
+from damper.engine.kernels.layer import BackwardRows, LayerSlice
 from tests.engine import layers
 
 M, R, INPUTS, TOLERANCE = 4, 9, 5, 1e-12
 HEADS = layers.layout(INPUTS, (7,), ("mu", "log_std", "prediction"), 3)
 VALUE = layers.layout(INPUTS, (20,), ("q",), 1)
 # Few outputs (a product per network on a CPU), several heads, many outputs (one product for all), a single one.
-LAYERS = dict(zip(("few", "heads", "many", "one"), (*HEADS.dense, *VALUE.dense), strict=True))
+LAYERS = dict(zip(("few", "heads", "many", "one"), (*HEADS.layer_slices, *VALUE.layer_slices), strict=True))
 SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALUE.size}
 
 
@@ -26,7 +26,7 @@ SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALU
 
 def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
     row = torch.arange(40.0)[None]
-    layer = Dense(inputs=3, outputs=4, weight=2, bias=9, group=2, head_stride=20)
+    layer = LayerSlice(inputs=3, outputs=4, weight_offset=2, bias_offset=9, outputs_per_head=2, head_stride=20)
     assert layer.heads == 2
     assert layer.weights(row).tolist() == [[[2, 3, 22, 23], [4, 5, 24, 25], [6, 7, 26, 27]]]
     assert layer.biases(row).tolist() == [[[9, 10, 29, 30]]]
@@ -35,7 +35,7 @@ def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
 def test_views_are_the_layout_s_layers_side_by_side() -> None:
     rows = layers.rows(HEADS, M)
     split = list(HEADS.unflatten(rows).values())
-    hidden, heads = HEADS.dense
+    hidden, heads = HEADS.layer_slices
     assert torch.equal(hidden.weights(rows), split[0][0]) and torch.equal(hidden.biases(rows), split[0][1])
     assert torch.equal(heads.weights(rows), torch.cat([weight for weight, _ in split[1:]], -1))
     assert torch.equal(heads.biases(rows), torch.cat([bias for _, bias in split[1:]], -1))
@@ -45,7 +45,7 @@ def test_views_are_the_layout_s_layers_side_by_side() -> None:
 def test_gaps_say_what_lies_unused_behind_weights_and_biases() -> None:
     starts = [start for start, _ in HEADS.spans] + [HEADS.size]
     unused = [starts[i + 1] - start - length for i, (start, length) in enumerate(HEADS.spans)]
-    hidden, heads = HEADS.dense
+    hidden, heads = HEADS.layer_slices
     assert hidden.padding == tuple(unused[:2]) and hidden.padding[0] > 0 and hidden.padding[1] > 0
     assert (
         all(heads.padding == tuple(unused[i : i + 2]) for i in (2, 4, 6))
@@ -58,7 +58,7 @@ def test_gaps_say_what_lies_unused_behind_weights_and_biases() -> None:
 def test_pieces_joined_are_the_layer_and_zeros_around_it(name: str) -> None:
     layer, rows = LAYERS[name], layers.draw("rows", M, SIZES[name])
     pieces = layer.pieces(layer.weights(rows), layer.biases(rows).squeeze(1))
-    (joined,) = dense.collect_grads([pieces], SIZES[name])
+    (joined,) = layer_ops.collect_grads([pieces], SIZES[name])
     assert joined.shape == rows.shape
     assert torch.equal(layer.weights(joined), layer.weights(rows))
     assert torch.equal(layer.biases(joined), layer.biases(rows))
@@ -102,17 +102,17 @@ class Case:
 
     def forward(self, activation: str | None = None, **options: int) -> tuple[Tensor, Tensor | None]:
         given = {"stride": self.stride, **options}
-        return dense.forward(self.rows, self.layer, self.x, activation, **given)
+        return layer_ops.forward(self.rows, self.layer, self.x, activation, **given)
 
     def backward(
         self, d: Tensor, primary: int, groups: list[int], **options: int
     ) -> tuple[list[Tensor], Tensor | None]:
         """``options``: ``inputs`` and ``biased``, all rows without them."""
-        found = dense.alloc_grads(self.rows, len(groups), self.stride)
+        found = layer_ops.alloc_grads(self.rows, len(groups), self.stride)
         rows = replace(BackwardRows.whole(primary, groups), **options)
         given = {"activation_grad": self.activation_grad, "gradients": found, "stride": self.stride}
-        dx = dense.backward(self.rows, self.layer, self.x, d, rows, **given)
-        return dense.collect_grads(found, SIZES[self.name]), dx
+        dx = layer_ops.backward(self.rows, self.layer, self.x, d, rows, **given)
+        return layer_ops.collect_grads(found, SIZES[self.name]), dx
 
     def check_gradients(self, ours: Tensor, theirs: Tensor) -> None:
         for part in (self.layer.weights, self.layer.biases):
@@ -145,7 +145,7 @@ def test_forward(case: Case) -> None:
             assert activation_grad is not None
             exact = torch.autograd.grad(expected.sum(), z)[0]
             assert layers.apart(activation_grad, exact) <= TOLERANCE, activation
-        again, none = case.forward(activation, keep=False)
+        again, none = case.forward(activation, for_backward=False)
         assert torch.equal(again, h) and none is None, activation
 
 
@@ -178,7 +178,7 @@ def test_each_group_of_rows_has_its_own_gradient(case: Case) -> None:
     length = 3
     for sizes in ((9,), (9, 6), (3, 9)):
         d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
-        found, _ = case.backward(d, sizes[0], [length] * (sum(sizes) // length), inputs=0)
+        found, _ = case.backward(d, sizes[0], [length] * (sum(sizes) // length), input_grad_rows=0)
         starts = [start for size in sizes for start in range(0, size, length)]
         for part, start, gradient in zip(d.split(length, 1), starts, found, strict=True):
             case.check_gradients(gradient, case.reference(part, start)[0])
@@ -188,23 +188,23 @@ def test_each_group_of_rows_has_its_own_gradient(case: Case) -> None:
 def test_either_gradient_can_be_left_out(case: Case) -> None:
     d = layers.draw("d", case.networks, R, case.layer.outputs)
     found, dx = case.backward(d, R, [R])
-    alone, none = case.backward(d, R, [R], inputs=0)
+    alone, none = case.backward(d, R, [R], input_grad_rows=0)
     assert none is None and torch.equal(alone[0], found[0])
     given = {"activation_grad": case.activation_grad, "stride": case.stride}
-    back = dense.backward(case.rows, case.layer, case.x, d, BackwardRows.whole(R, [R]), **given)
+    back = layer_ops.backward(case.rows, case.layer, case.x, d, BackwardRows.whole(R, [R]), **given)
     assert back is not None and dx is not None and torch.equal(back, dx)
 
 
 def test_gradient_rows_are_zero_where_no_layer_lies() -> None:
     rows, x = layers.rows(HEADS, M), layers.draw("x", M, R, INPUTS)
-    hidden, heads = HEADS.dense
-    h, activation_grad = dense.forward(rows, hidden, x, "silu")
-    found = dense.alloc_grads(rows, 1)
+    hidden, heads = HEADS.layer_slices
+    h, activation_grad = layer_ops.forward(rows, hidden, x, "silu")
+    found = layer_ops.alloc_grads(rows, 1)
     whole, d = BackwardRows.whole(R, [R]), layers.draw("d", M, R, 9)
-    back = dense.backward(rows, heads, h, d, whole, activation_grad=activation_grad, gradients=found)
+    back = layer_ops.backward(rows, heads, h, d, whole, activation_grad=activation_grad, gradients=found)
     assert back is not None
-    dense.backward(rows, hidden, x, back, replace(whole, inputs=0), gradients=found)
-    (gradient,) = dense.collect_grads(found, HEADS.size)
+    layer_ops.backward(rows, hidden, x, back, replace(whole, input_grad_rows=0), gradients=found)
+    (gradient,) = layer_ops.collect_grads(found, HEADS.size)
     assert layers.gaps(HEADS, gradient).numel() > 0 and (layers.gaps(HEADS, gradient) == 0).all()
     assert int((gradient != 0).sum()) == M * sum(length for _, length in HEADS.spans)
 
@@ -244,7 +244,7 @@ def test_backward_may_leave_the_bias_out(case: Case) -> None:
     for groups in ([R], [3, 3, 3]):
         plain, dx = case.backward(d, R, groups)
         for biased in (0, 4, R):
-            found, same = case.backward(d, R, groups, biased=biased)
+            found, same = case.backward(d, R, groups, biased_rows=biased)
             assert dx is not None and same is not None and torch.equal(dx, same)
             weights = [[case.layer.weights(rows) for rows in gradients] for gradients in (found, plain)]
             assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True)), (groups, biased)
@@ -258,7 +258,7 @@ def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case) -> None:
         d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
         found, dx = case.backward(d, sizes[0], list(sizes))
         for wanted in (2, 5, R):
-            same, some = case.backward(d, sizes[0], list(sizes), inputs=wanted)
+            same, some = case.backward(d, sizes[0], list(sizes), input_grad_rows=wanted)
             assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True)), (sizes, wanted)
             assert dx is not None and some is not None
             assert layers.apart(some, dx[:, :wanted]) <= TOLERANCE, (sizes, wanted)
@@ -271,19 +271,19 @@ def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case) -> None:
 def test_a_gpu_without_tf32_keeps_to_pytorchs_products(
     capability: tuple[int, int], too_old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense, "_below_min_capability", False)
+    monkeypatch.setattr(layer_ops, "_below_min_capability", False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    dense.check_capability(torch.device("cpu"))
-    assert not dense._below_min_capability
-    dense.check_capability(torch.device("cuda", 0))
-    assert dense._below_min_capability is too_old
+    layer_ops.check_capability(torch.device("cpu"))
+    assert not layer_ops._below_min_capability
+    layer_ops.check_capability(torch.device("cuda", 0))
+    assert layer_ops._below_min_capability is too_old
 
 
-@pytest.mark.skipif(not dense.HAS_TRITON, reason="needs Triton")
+@pytest.mark.skipif(not layer_ops.HAS_TRITON, reason="needs Triton")
 def test_layers_with_an_activation_that_the_kernels_do_not_know_are_pytorch_s() -> None:
     class OnGpu:
         is_cuda, dtype = True, torch.float32
 
-    chosen = {name: dense._kernels(OnGpu(), name) for name in (None, *ACTIVATIONS, "softsign")}  # type: ignore[arg-type]
+    chosen = {name: layer_ops._kernels(OnGpu(), name) for name in (None, *ACTIVATIONS, "softsign")}  # type: ignore[arg-type]
     assert chosen[None] is not None and chosen["silu"] is chosen["relu"] is chosen[None]
     assert chosen["tanh"] is None and chosen["softsign"] is None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.kernels import reference
-from damper.engine.kernels.layer import BackwardRows, Dense, Pieces
+from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
@@ -54,36 +54,36 @@ def _join(pieces: Pieces, size: int) -> Tensor:
 
 def forward(
     flat_params: Tensor,
-    layer: Dense,
+    layer: LayerSlice,
     x: Tensor,
     activation: str | None = None,
     *,
-    keep: bool = True,
+    for_backward: bool = True,
     stride: int = 1,
     biased: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``keep`` the activation's gradient ``f'``.
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``for_backward`` the activation's gradient ``f'``.
 
     Args:
         flat_params: parameters ``[M, n]``.
         layer: where the layer lies in them.
         x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
         activation: f; None for none, and then it has no gradient.
-        keep: whether ``f'`` is wanted.
+        for_backward: whether ``f'`` is wanted.
         stride: 2 takes the first, third, ... network only.
         biased: to how many of the first rows b is added; None for all.
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
         h, activation_grad, _ = kernels.forward(
-            flat_params, layer, x, activation, keep=keep, stride=stride, biased=biased
+            flat_params, layer, x, activation, for_backward=for_backward, stride=stride, biased=biased
         )
         return h, activation_grad
-    return reference.forward(flat_params, layer, x, activation, keep=keep, stride=stride, biased=biased)
+    return reference.forward(flat_params, layer, x, activation, for_backward=for_backward, stride=stride, biased=biased)
 
 
 def backward(
     flat_params: Tensor,
-    layer: Dense,
+    layer: LayerSlice,
     x: Tensor,
     d: Tensor,
     rows: BackwardRows,
@@ -105,8 +105,8 @@ def backward(
         stride: as in ``forward``.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.inputs, inputs]``; None where
-        ``rows.inputs`` is 0.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.input_grad_rows,
+        inputs]``; None where ``rows.input_grad_rows`` is 0.
     """
     way = _kernels(flat_params) or reference
     back: Tensor | None = way.backward(
@@ -115,7 +115,7 @@ def backward(
     return back
 
 
-def fused_head(flat_params: Tensor, layers: Sequence[Dense], activation: str) -> ModuleType | None:
+def fused_head(flat_params: Tensor, layers: Sequence[LayerSlice], activation: str) -> ModuleType | None:
     """The kernels that run a network's last two layers as one, where the last has a single output."""
     last = layers[-1]
     return (
