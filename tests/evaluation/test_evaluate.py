@@ -67,7 +67,7 @@ def test_an_episode_is_over_when_it_ends_though_others_go_on():
 def test_a_diverged_policy_is_evaluated_to_the_end_and_changes_no_other(run, tmp_path):
     shutil.copytree(run.path, tmp_path / "run")
     diverged = run.policy(1)
-    diverged.row.fill_(float("nan"))
+    diverged.flat_params.fill_(float("nan"))
     spoiled = damper.Run(tmp_path / "run")
     diverged.save(spoiled.policy_path(1))
     sound, found = (damper.evaluate(source, episodes=2).episodes for source in (run, spoiled))
@@ -149,7 +149,7 @@ def test_numbers_may_be_numpy_s(run):
     evaluation = damper.evaluate(run, seeds=np.arange(2))
     assert [type(record["seed"]) for record in evaluation.records()[:2]] == [int, int]
     assert len(damper.evaluate(run, episodes=np.int64(2)).episodes[0]) == 2
-    np.testing.assert_array_equal(damper.load(run.path, agent=np.int64(1)).row, run.policy(1).row)
+    np.testing.assert_array_equal(damper.load(run.path, agent=np.int64(1)).flat_params, run.policy(1).flat_params)
 
 
 def half_as_strong():

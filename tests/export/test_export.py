@@ -47,7 +47,7 @@ def random_policy(run, activation: str, backbone: str = "td3") -> Policy:
     """Weights large enough for tanh to bend and to saturate."""
     policy = run.policy(0)
     info = {**vars(policy.info), "activation": activation, "low": [-2.0], "high": [0.5]}
-    row = torch.randn(policy.row.shape, generator=torch.Generator().manual_seed(1)) * 0.5
+    row = torch.randn(policy.flat_params.shape, generator=torch.Generator().manual_seed(1)) * 0.5
     return Policy(type(policy.info)(**info), row)
 
 
@@ -137,7 +137,7 @@ def test_a_wrong_file_is_caught_and_leaves_the_good_one(run, tmp_path, monkeypat
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_diverged_policy_is_refused(run, value, tmp_path):
     policy = run.policy(0)
-    policy.row[5] = value
+    policy.flat_params[5] = value
     for check in (True, False):
         with pytest.raises(DamperError, match="weights must be finite, but some are not: its training diverged"):
             export(policy, tmp_path / "policy.onnx", check=check, episodes=0)

@@ -53,7 +53,7 @@ def test_an_engine_policy_predicts_alike_in_sb3_and_back(backbone, activation, t
         to_sb3(policy, target)
         assert np.abs(target.predict(OBS, deterministic=True)[0] - policy(OBS)).max() < 1e-5
         back = from_sb3(target)
-        assert torch.equal(back.row, policy.row)
+        assert torch.equal(back.flat_params, policy.flat_params)
         assert back.info.env == "Pendulum-v1" and back.info.backbone == backbone
     back.save(tmp_path / "policy.safetensors")
     assert np.array_equal(Policy.load(tmp_path / "policy.safetensors")(OBS), policy(OBS))

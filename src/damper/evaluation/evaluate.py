@@ -225,16 +225,16 @@ def _stacked(policies: list[Policy]) -> Act:
     first, count = policies[0], len(policies)
     if not first.info.squash:  # PPO's comes alone: runs hold TD3's and SAC's
         return lambda obs: np.nan_to_num(first(obs))
-    rows = torch.stack([policy.row for policy in policies])
-    low, high = (torch.tensor(bound, dtype=rows.dtype) for bound in (first.info.low, first.info.high))
-    weights = first.layout.unflatten(rows)
+    flat_params = torch.stack([policy.flat_params for policy in policies])
+    low, high = (torch.tensor(bound, dtype=flat_params.dtype) for bound in (first.info.low, first.info.high))
+    weights = first.layout.unflatten(flat_params)
 
     @torch.no_grad()
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
         seen = obs.reshape(count, -1, obs.shape[-1])
         if first.normaliser is not None:
             seen = np.stack([policy.normalised(own) for policy, own in zip(policies, seen, strict=True)])
-        stacked = torch.from_numpy(seen).to(rows.dtype)
+        stacked = torch.from_numpy(seen).to(flat_params.dtype)
         # A diverged policy still has an episode: its actions count as zero, in the middle of the range.
         mu = torch.nan_to_num(StackedActor(weights, first.info.activation)(stacked)).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)

@@ -210,7 +210,7 @@ def from_sb3(model: Any) -> Policy:
 def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> Policy:
     """The engine's policy with these layers."""
     shapes = tuple((name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items())
-    row = Layout(shapes).flatten([t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])])[0]
+    flat_params = Layout(shapes).flatten([t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])])[0]
     info = PolicyInfo(
         activation=actor.activation,
         squash=actor.squash,
@@ -220,7 +220,7 @@ def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> 
         versions=versions(),
         **facts,
     )
-    return Policy(info, row.float())
+    return Policy(info, flat_params.float())
 
 
 @torch.no_grad()

@@ -176,7 +176,7 @@ def test_files_from_before_name_their_environment_by_its_id(tmp_path: Path) -> N
     run = damper.train("Pendulum-v1", out=tmp_path / "run", **SMALL)
     policy = run.policy()
     info = {name: value for name, value in vars(policy.info).items() if name != "env_spec"}
-    Policy(type(policy.info)(**info), policy.row).save(run.policy_path(0))
+    Policy(type(policy.info)(**info), policy.flat_params).save(run.policy_path(0))
     manifest = {name: value for name, value in run.manifest.items() if name != "env_spec"}
     (run.path / "manifest.json").write_text(json.dumps(manifest))
     assert damper.evaluate(run, episodes=1).env == damper.evaluate(run.policy_path(0), episodes=1).env == "Pendulum-v1"

@@ -68,9 +68,9 @@ def test_a_frozen_agent_stays_as_it_was_and_no_other_notices(tmp_path: Path) -> 
 
     trained(made, tmp_path / "run", freeze)
     run, whole = trained(made, tmp_path / "run").run, trained(made, tmp_path / "whole").run
-    assert torch.equal(run.policy(1).row, kept[0].row), "through a resumption too"
-    assert torch.equal(run.policy(0).row, whole.policy(0).row) and not torch.equal(
-        run.policy(1).row, whole.policy(1).row
+    assert torch.equal(run.policy(1).flat_params, kept[0].flat_params), "through a resumption too"
+    assert torch.equal(run.policy(0).flat_params, whole.policy(0).flat_params) and not torch.equal(
+        run.policy(1).flat_params, whole.policy(1).flat_params
     )
     assert run.manifest["frozen_by_callback"] == {"1": 50} and run.manifest["frozen"] == {}
     assert whole.manifest["frozen_by_callback"] == {} and "frozen_by_callback" not in whole.metrics()[-1]
@@ -89,7 +89,7 @@ def test_freezing_reaches_recorded_updates(tmp_path: Path) -> None:
             kept.append(training.policy(1))
 
     run = trained(made, tmp_path / "run", freeze).run
-    assert torch.equal(run.policy(1).row, kept[0].row) and run.policy(0).info.steps == 150
+    assert torch.equal(run.policy(1).flat_params, kept[0].flat_params) and run.policy(0).info.steps == 150
     returns = [line["return"] for line in run.evaluations()]
     assert returns[0][1] == pytest.approx(returns[-1][1]) and returns[0][0] != returns[-1][0]
 

@@ -68,7 +68,7 @@ def test_the_best_of_each_agent_is_kept(tmp_path: Path) -> None:
     assert run.manifest["best"] == {"0": {"step": 100, "return": -1.0}, "1": {"step": 200, "return": 3.0}}
     for agent, step in ((0, 100), (1, 200)):
         kept = run.policy(agent, best=True)
-        assert kept.info.steps == step and torch.equal(kept.row, seen[step][agent].row)
+        assert kept.info.steps == step and torch.equal(kept.flat_params, seen[step][agent].flat_params)
         path = run.path / "policies" / f"best-{agent:04d}.safetensors"
         assert damper.load(path).info == kept.info
         assert run.policy(agent).info.steps == 250
@@ -84,7 +84,7 @@ def test_they_survive_a_stop(tmp_path: Path) -> None:
     again = trained(tmp_path / "run", checkpoint_every=0).run
     assert again.evaluations() == whole.evaluations() and again.manifest["best"] == whole.manifest["best"]
     for agent in (0, 1):
-        assert torch.equal(again.policy(agent, best=True).row, whole.policy(agent, best=True).row)
+        assert torch.equal(again.policy(agent, best=True).flat_params, whole.policy(agent, best=True).flat_params)
 
 
 def test_tensorboard_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

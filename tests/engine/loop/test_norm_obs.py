@@ -212,7 +212,7 @@ def test_policies_hold_the_statistics_and_evaluation_uses_them(trained: Trainer)
 
 def test_a_file_without_statistics_says_nothing_of_them(trained: Trainer, tmp_path: Path) -> None:
     policy = trained.run.policy(0)
-    Policy(replace(policy.info, normaliser=None), policy.row).save(tmp_path / "plain.safetensors")
+    Policy(replace(policy.info, normaliser=None), policy.flat_params).save(tmp_path / "plain.safetensors")
     assert b"normaliser" not in (tmp_path / "plain.safetensors").read_bytes()
     assert Policy.load(tmp_path / "plain.safetensors").normaliser is None
 

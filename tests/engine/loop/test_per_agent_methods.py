@@ -35,10 +35,10 @@ def test_each_agent_learns_what_it_learns_alone(tmp_path: Path) -> None:
     run = Trainer(together, tmp_path / "together").train()
     for index, one in enumerate(alone):
         mine, theirs = run.policy(index), Trainer(one, tmp_path / str(index)).train().policy()
-        torch.testing.assert_close(mine.row, theirs.row, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(mine.flat_params, theirs.flat_params, rtol=1e-6, atol=1e-7)
         assert mine.info.method == one.method and mine.info.seed == one.seeds[0]
         assert mine.info.settings.get("eta", 1.0) == AGENTS[index][2].get("eta", 1.0)
-    policies = [run.policy(index).row for index in (0, 1, 3)]  # of one seed
+    policies = [run.policy(index).flat_params for index in (0, 1, 3)]  # of one seed
     assert not any(torch.equal(a, b) for a, b in itertools.pairwise(policies)), "rules matter"
 
 

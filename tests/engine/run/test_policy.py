@@ -99,7 +99,7 @@ def test_sac_draws_from_its_distribution(tmp_path: Path) -> None:
 
 
 def test_a_policy_without_its_spread_says_so(policy: Policy) -> None:
-    cut = Policy(replace(policy.info, backbone="ppo", squash=False), policy.row)
+    cut = Policy(replace(policy.info, backbone="ppo", squash=False), policy.flat_params)
     with pytest.raises(DamperError, match=r"deterministic must be True, .* policy of ppo holds no distribution"):
         cut.predict(OBS[0], deterministic=False)
 
@@ -108,7 +108,7 @@ def test_saved_and_loaded_is_the_same(policy: Policy, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "copy.safetensors"
     policy.save(str(path))
     again = Policy.load(str(path))
-    assert again.info == policy.info and torch.equal(again.row, policy.row)
+    assert again.info == policy.info and torch.equal(again.flat_params, policy.flat_params)
     np.testing.assert_array_equal(again(OBS), policy(OBS))
     with safe_open(str(path), framework="pt") as file:
         header = json.loads(file.metadata()["damper_policy"])
@@ -121,8 +121,8 @@ def test_anything_else_is_refused(policy: Policy, tmp_path: Path) -> None:
     cut, text, other, strange = (tmp_path / name for name in ("cut", "text", "other", "strange"))
     cut.write_bytes(whole.read_bytes()[:-5])
     text.write_text("weights")
-    save_file({"actor": policy.row}, other)
-    save_file({"actor": policy.row}, strange, {"damper_policy": json.dumps({"env": "Pendulum-v1"})})
+    save_file({"actor": policy.flat_params}, other)
+    save_file({"actor": policy.flat_params}, strange, {"damper_policy": json.dumps({"env": "Pendulum-v1"})})
     for path, told in (
         (tmp_path / "none", "must be a policy file, but is none"),
         (tmp_path, "must be a policy file, but is none"),

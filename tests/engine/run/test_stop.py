@@ -14,7 +14,7 @@ import pytest
 
 import damper
 from damper.cli import main
-from damper.engine.loop.policies import acting_rows
+from damper.engine.loop.policies import actor_params
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped, StopSignals
@@ -157,8 +157,8 @@ def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint
         trainer.train()
     run = Run(tmp_path / "run")
     assert [policy.info.steps for policy in run.policies()] == [101, 101]
-    _, rows = acting_rows(trainer.learner)
-    assert all((run.policy(agent).row == rows[agent]).all() for agent in (0, 1))
+    _, rows = actor_params(trainer.learner)
+    assert all((run.policy(agent).flat_params == rows[agent]).all() for agent in (0, 1))
     evaluation = damper.evaluate(run, episodes=1)
     assert len(evaluation.records()) == 2 and evaluation.steps == 101
     evaluation.save(run.path / "evaluation")

@@ -87,7 +87,7 @@ class Evaluations:
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         """For a checkpoint: facts, and the kept policies' parameters among the tensors."""
-        tensors |= {f"best.{agent}": one.policy.row for agent, one in self.best.items()}
+        tensors |= {f"best.{agent}": one.policy.flat_params for agent, one in self.best.items()}
         best = {agent: {"info": asdict(one.policy.info), "return": one.mean_return} for agent, one in self.best.items()}
         return {"offset": self.log.sync(), "latest": self.latest, "best": best}
 

@@ -14,13 +14,13 @@ from damper.methods import find_method
 
 def current_policies(learner: Learner, step: int) -> list[Policy]:
     """Every agent's policy as it is now, after so many steps; copies, which training does not change."""
-    infos, rows = policy_rows(learner, step)
-    return [Policy(info, row.clone()) for info, row in zip(infos, rows, strict=True)]
+    infos, params = policy_params(learner, step)
+    return [Policy(info, own.clone()) for info, own in zip(infos, params, strict=True)]
 
 
-def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
+def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
     """Every agent's ``PolicyInfo``, and the parameters of all, ``[P, n]`` on the CPU."""
-    settings, (layout, rows) = learner.settings, acting_rows(learner)
+    settings, (layout, params) = learner.settings, actor_params(learner)
     shared = {"versions": versions(), **policy_header(learner.spec, layout)}
     infos, rms = [], learner.obs_rms
     normalisers = [one.plain() for one in rms.normalisers()] if rms else [None] * learner.n_agents
@@ -39,11 +39,11 @@ def policy_rows(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
             **shared,
         )
         infos.append(info)
-    return infos, rows
+    return infos, params
 
 
-def acting_rows(learner: Learner) -> tuple[Layout, Tensor]:
-    """Layers and parameters of the actors on the CPU, without padding and without the head that only training uses."""
+def actor_params(learner: Learner) -> tuple[Layout, Tensor]:
+    """The actors' layers and parameters ``[P, n]`` on the CPU, without padding or the head that only training uses."""
     trained = learner.population.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))

@@ -22,7 +22,7 @@ from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.memory import check_memory
-from damper.engine.loop.policies import current_policies, policy_rows
+from damper.engine.loop.policies import current_policies, policy_params
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.run.folder import Run, left_to_train, open_run
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
@@ -244,7 +244,7 @@ class Trainer:
         facts["host"] = split_arrays(host, "host", tensors)
         facts["recent"] = [list(episode) for episode in self.recent]
         facts["frozen_by_callback"] = self.callbacks.frozen
-        infos, tensors["policies"] = policy_rows(self.learner, self.step)
+        infos, tensors["policies"] = policy_params(self.learner, self.step)
         facts["policies"] = [asdict(info) for info in infos]
         facts["evaluations"] = self.evaluations.state(tensors)
         self.store.save(self.step, facts, tensors, self.learner.replay)

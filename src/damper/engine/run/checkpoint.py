@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
 
     facts: dict[str, Any]
     tensors: dict[str, Tensor]
-    rows: list[dict[str, Any]]
+    segments: list[dict[str, Any]]
 
 
 class CheckpointStore:
@@ -90,7 +90,7 @@ class CheckpointStore:
             except DamperError as error:
                 warnings.warn(f"{error} The one before it is used.", stacklevel=2)
                 continue
-            self._segments = list(checkpoint.rows)
+            self._segments = list(checkpoint.segments)
             return checkpoint
         if paths:
             raise DamperError(f"no checkpoint in {self.folder} is whole: delete the folder to start the run anew.")
@@ -103,12 +103,12 @@ class CheckpointStore:
             if written["sum"] != _sum(content):
                 raise ValueError("its facts were altered")
             tensors = path.with_suffix(".safetensors")
-            rows = content["rows"] if with_rows else []
-            sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in rows}
+            segments = content["rows"] if with_rows else []
+            sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in segments}
             for name, expected in sums.items():
                 if file_sha256(self.folder / name) != expected:
                     raise ValueError(f"{name} was altered")
-            return Checkpoint(content["facts"], load_file(tensors), rows)
+            return Checkpoint(content["facts"], load_file(tensors), segments)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DamperError(f"checkpoint {path.stem} is damaged ({error}) and was refused.") from error
 
@@ -118,7 +118,7 @@ class CheckpointStore:
 
     def fill(self, replay: Replay, checkpoint: Checkpoint) -> None:
         """Put the rows back where they were in the ring."""
-        for segment in checkpoint.rows:
+        for segment in checkpoint.segments:
             rows = load_file(self.folder / segment["file"])["rows"]
             positions = torch.arange(segment["start"], segment["end"]) % replay.capacity
             keep = slice(-replay.capacity, None)

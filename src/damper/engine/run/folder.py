@@ -78,7 +78,7 @@ class Run:
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
             # Before specs were recorded: a callable may have changed the environment whose id it carries.
             unknown = replace(spec_from_id(info.env), entry_point=None)
-            policy = Policy(replace(info, env_spec=to_json(unknown)), policy.row)
+            policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
         return policy
 
     def _best(self, agent: int) -> Policy:

@@ -124,12 +124,12 @@ class Policy(Predictor):
     ``damper.interface.Policy``.
     """
 
-    def __init__(self, info: PolicyInfo, row: torch.Tensor) -> None:
-        """``row``: the actor's flat parameters, ``[n]``."""
-        self.info, self.row = info, row
-        self._low, self._high = (torch.tensor(b, dtype=row.dtype) for b in (info.low, info.high))
+    def __init__(self, info: PolicyInfo, flat_params: torch.Tensor) -> None:
+        """``flat_params``: the actor's parameters, ``[n]``."""
+        self.info, self.flat_params = info, flat_params
+        self._low, self._high = (torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high))
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
-        self.weights = self.layout.unflatten(row.unsqueeze(0))
+        self.weights = self.layout.unflatten(flat_params.unsqueeze(0))
         self.normaliser = Normaliser.read(info.normaliser) if info.normaliser else None
 
     @property
@@ -167,11 +167,11 @@ class Policy(Predictor):
     def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
         if not (self.info.squash and self.actor.stochastic):
             return None
-        noise = torch.randn(1, len(obs), self.sizes[1], dtype=self.row.dtype)
+        noise = torch.randn(1, len(obs), self.sizes[1], dtype=self.flat_params.dtype)
         return self._unscaled(sac.sample(self.actor, self._inputs(obs), noise)[0])
 
     def _inputs(self, obs: NDArray[Any]) -> torch.Tensor:
-        return torch.as_tensor(self.normalised(obs), dtype=self.row.dtype).unsqueeze(0)
+        return torch.as_tensor(self.normalised(obs), dtype=self.flat_params.dtype).unsqueeze(0)
 
     def normalised(self, obs: NDArray[Any]) -> NDArray[Any]:
         """What its network sees of observations ``[..., d]``."""
@@ -186,7 +186,7 @@ class Policy(Predictor):
         # Only where it says something, so that earlier versions read all other files.
         usual = {"squash": True, "normaliser": None}
         info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
-        write_tensors(Path(path), {"actor": self.row}, {"damper_policy": json.dumps(info, sort_keys=True)})
+        write_tensors(Path(path), {"actor": self.flat_params}, {"damper_policy": json.dumps(info, sort_keys=True)})
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
