@@ -12,7 +12,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.envs import spec_of
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import weight_list
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
@@ -22,7 +22,7 @@ from damper.interface import Batch, Noise
 from damper.methods import METHODS, find_method
 
 OBS, ACT, BATCH = 3, 2, 8
-SHAPE = Shape(OBS, ACT, (10, 8))
+SHAPE = NetworkSizes(OBS, ACT, (10, 8))
 HYPER = {
     "learning_rate": 1e-3,
     "gamma": 0.98,

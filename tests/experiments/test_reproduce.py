@@ -15,7 +15,7 @@ from damper.cli import main
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.metrics_log import MetricsLog
-from damper.engine.run.provenance import source, versions
+from damper.engine.run.provenance import source_digest, versions
 from damper.errors import DamperError
 from damper.evaluation import evaluate
 from damper.experiments.identity import identity
@@ -62,7 +62,7 @@ def test_records_say_what_was_done(done: Path) -> None:
         assert record.run["agents"] == 2 and record.run["seconds"] == run.manifest["seconds"]
         assert record.run["steps_per_second"] == run.metrics()[-1]["steps_per_second"]
         assert str(done) not in record.text()
-        assert record.sources == [source()] and record.versions["damper"] == damper.__version__
+        assert record.sources == [source_digest()] and record.versions["damper"] == damper.__version__
 
 
 def test_an_edited_loss_is_trained_anew_and_an_unedited_one_is_not(
@@ -156,7 +156,9 @@ def test_a_killed_run_is_gone_on_with_even_if_more_is_asked_for(tmp_path: Path) 
     begun = [Run(path.parent) for path in tmp_path.rglob("manifest.json") if len(Run(path.parent).agents) == 2]
     assert [run.manifest["resumed"][0]["step"] for run in begun] == [200]
     sources = [record.sources for record in Store(tmp_path / "results")]
-    assert sorted(sources) == sorted([["another code", source()]] * 2 + [[source()]]), "what other code began says so"
+    assert sorted(sources) == sorted([["another code", source_digest()]] * 2 + [[source_digest()]]), (
+        "what other code began says so"
+    )
 
 
 def test_another_process_at_the_same_run_is_left_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
 from damper.interface import Batch
@@ -90,7 +90,7 @@ def population(
     """Small fresh agents."""
     method = find_method(method)
     hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
-    shape = Shape(OBS, ACT, net_arch=(6, 5))
+    shape = NetworkSizes(OBS, ACT, net_arch=(6, 5))
     return Population(
         backbone=backbone,
         method=method,

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from damper.errors import DamperError
-from damper.rules import RULES, combine_reported, find, mixes, settings_of
+from damper.rules import RULES, can_share_population, combine_reported, find, settings_of
 
-MIXED = tuple(name for name, rule in RULES.items() if mixes(rule))
+MIXED = tuple(name for name, rule in RULES.items() if can_share_population(rule))
 
 
 def test_each_agent_has_its_own_rule_and_settings() -> None:

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from damper.activations import ACTIVATIONS, known_modules
 from damper.engine.data.random_streams import Streams
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.errors import DamperError
@@ -37,7 +37,9 @@ def model(backbone: str, activation: str = "silu", kind=OURS, **settings):
 
 def engine_policy(backbone: str, activation: str, method: str = "damper") -> Policy:
     """A policy as the engine writes it."""
-    networks = AgentNetworks(backbone, METHODS[method], Shape(3, 1, (12, 10), activation), Streams([7]), torch.float32)
+    networks = AgentNetworks(
+        backbone, METHODS[method], NetworkSizes(3, 1, (12, 10), activation), Streams([7]), torch.float32
+    )
     layout = networks.actor_layout
     row = Layout(layout.layers).flatten(weight_list(layout.unflatten(networks.parameters["actor"])))[0]
     info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})

@@ -13,7 +13,7 @@ pytest.importorskip("stable_baselines3")
 from damper.agents import BACKBONES
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
@@ -70,7 +70,7 @@ def parameters(model: Any, name: str) -> list[torch.Tensor]:
 def engine_like(model: Any, backbone: str, method: Method) -> Population:
     """The engine's single agent with the model's weights."""
     hparams = {name: torch.full((1,), value) for name, value in {**HYPER, **OWN[backbone]}.items()}
-    shape = Shape(OBS, ACT, ARCH)
+    shape = NetworkSizes(OBS, ACT, ARCH)
     backend = AutogradBackend(AgentNetworks(backbone, method, shape, Streams([0]), torch.float32))
     engine = Population(
         backbone=backbone, method=method, gradient_backend=backend, hparams=hparams, method_kwargs=method.route({})

@@ -15,8 +15,8 @@ from damper.losses._maths import squashed_gaussian, unsqueeze_like
 
 HEADS = ("mu", "log_std")
 HAS_ACTOR_TARGET = False
-NOISE = {"target": Noise("normal", "action"), "policy": Noise("normal", "action")}
-EXPLORATION = {"exploration": Noise("normal", "action")}
+UPDATE_NOISE = {"target": Noise("normal", "action"), "policy": Noise("normal", "action")}
+EXPLORATION_NOISE = {"exploration": Noise("normal", "action")}
 
 
 def sample(policy: Policy, obs: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,8 @@ from damper.losses._maths import unsqueeze_like
 
 HEADS = ("mu",)
 HAS_ACTOR_TARGET = True
-NOISE = {"target": Noise("normal", "action")}
-EXPLORATION = {"exploration": Noise("normal", "action")}
+UPDATE_NOISE = {"target": Noise("normal", "action")}
+EXPLORATION_NOISE = {"exploration": Noise("normal", "action")}
 
 
 def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:

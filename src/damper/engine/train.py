@@ -147,7 +147,7 @@ def default_folder(settings: Settings) -> Path:
 
 def check_named(settings: Settings) -> None:
     """Refuse to choose a folder for code that cannot be told from other code by its name."""
-    for part, function in settings.custom.items():
+    for part, function in settings.custom_functions.items():
         if not has_stable_name(function):
             raise DamperError(
                 f"out must be given where {part} is a lambda, a local function or an object, but {function!r} has no "

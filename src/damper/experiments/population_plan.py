@@ -13,7 +13,7 @@ from damper.experiments.identity import canonical, digest
 from damper.experiments.paper_experiments import AgentSpec
 from damper.methods import METHODS, find_method
 from damper.protocols import recorded_protocol
-from damper.rules import find, mixes
+from damper.rules import can_share_population, find
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,12 @@ def _rule_may_differ(settings: Settings) -> bool:
     usual = all(is_number(value) or value == defaults[name] for name, value in settings.method_settings.items())
     if not method.losses:
         return True
-    return usual and method.losses == METHODS["damper"].losses and method.rule is not None and mixes(find(method.rule))
+    return (
+        usual
+        and method.losses == METHODS["damper"].losses
+        and method.rule is not None
+        and can_share_population(find(method.rule))
+    )
 
 
 def _parts(family: Sequence[AgentSpec], max_agents: int | None) -> list[Sequence[AgentSpec]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from damper.engine.envs.rollout import Episode
 from damper.engine.run.folder import Run
 from damper.engine.run.metrics_log import EPISODE_VALUES
-from damper.engine.run.provenance import source
+from damper.engine.run.provenance import source_digest
 from damper.engine.settings import EXECUTION
 from damper.evaluation.evaluate import Evaluation
 from damper.experiments.identity import deviations, published_settings
@@ -65,7 +65,7 @@ def in_main_table(identity: Mapping[str, Any]) -> bool:
 def _sources(manifest: Mapping[str, Any]) -> list[str]:
     """The code that began, that went on, and that measures now; a run begun before codes were told has "unknown"."""
     resumed = [event["source"] for event in manifest.get("resumed", []) if "source" in event]
-    return list(dict.fromkeys([manifest.get("source", "unknown"), *resumed, source()]))
+    return list(dict.fromkeys([manifest.get("source", "unknown"), *resumed, source_digest()]))
 
 
 def _run_facts(manifest: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from damper.errors import DamperError, did_you_mean
 from damper.rules._cpu_fast import apply_rows, apply_single
-from damper.rules._per_agent import mixes, per_agent
+from damper.rules._per_agent import can_share_population, per_agent
 from damper.rules._report import GradientReport, apply_reported
 from damper.rules._two_vector import Rule
 from damper.rules.bloop import bloop
@@ -60,13 +60,13 @@ __all__ = [
     "Rule",
     "apply_reported",
     "apply_rows",
+    "can_share_population",
     "combine",
     "combine_reported",
     "combine_single",
     "find",
     "has_memory",
     "initial_state",
-    "mixes",
     "rebuild_state",
     "settings_of",
     "state_tensors",

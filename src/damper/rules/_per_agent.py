@@ -19,7 +19,7 @@ from damper.rules._two_vector import PairStats, Rule, two_vector_rule
 NO_RULE = "plain"  # the primary gradient alone
 
 
-def mixes(rule: Rule | None) -> bool:
+def can_share_population(rule: Rule | None) -> bool:
     """Whether a rule can be one among others: it adds two lengths to the primary, and has no memory."""
     return bool(getattr(rule, "keeps_primary", False))
 
@@ -33,8 +33,8 @@ def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
     names = name.split(",")  # a rule may stand there twice
     chosen = {one: None if one == NO_RULE else rules.get(one) for one in names}
     for one, rule in chosen.items():
-        if one != NO_RULE and not mixes(rule):
-            able = ", ".join(known for known, other in rules.items() if mixes(other))
+        if one != NO_RULE and not can_share_population(rule):
+            able = ", ".join(known for known, other in rules.items() if can_share_population(other))
             raise DamperError(f"rules of one population must be among {NO_RULE}, {able}, but {one!r} was given.")
     own = {one: list(inspect.signature(rule).parameters.values())[2:] if rule else [] for one, rule in chosen.items()}
 

@@ -16,7 +16,7 @@ from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import CriticGradient
 from damper.engine.gradients.objectives import Logs, Objectives, add_logs
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agent_networks import Shape
+from damper.engine.networks.agent_networks import NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
@@ -89,7 +89,7 @@ def test_shared_forward_passes_give_autograd_s_gradients(backbone: str, method: 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize(("backbone", "method"), [("td3", "damper"), ("sac", "damper+asap")])
 def test_other_activations(backbone: str, method: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, (10, 8), activation))
+    monkeypatch.setattr(small, "SHAPE", NetworkSizes(small.OBS, small.ACT, (10, 8), activation))
     check_backends(*build(backbone, method))
 
 
@@ -99,7 +99,7 @@ def test_other_activations(backbone: str, method: str, activation: str, monkeypa
 def test_action_gradients_of_other_critics(
     backbone: str, activation: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small, "SHAPE", Shape(small.OBS, small.ACT, hidden, activation))
+    monkeypatch.setattr(small, "SHAPE", NetworkSizes(small.OBS, small.ACT, hidden, activation))
     check_backends(*build(backbone, "damper+pave"))
 
 

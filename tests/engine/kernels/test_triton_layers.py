@@ -23,7 +23,7 @@ from triton.runtime.jit import create_function_from_signature
 from damper.engine.gradients import action_gradient_tape
 from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import layer_ops, triton_layers
-from damper.engine.networks.agent_networks import Shape, layouts
+from damper.engine.networks.agent_networks import NetworkSizes, layouts
 from damper.methods import find_method
 from tests.engine import kernel_cases
 
@@ -131,7 +131,7 @@ def test_the_kernels_compile_for_gpus(
     monkeypatch.setattr(triton_layers, "backward_kernel", backward)
     monkeypatch.setattr(triton_layers, "tf32", lambda: tf32)
     monkeypatch.setattr(layer_ops, "_kernels", lambda rows, activation=None: triton_layers)
-    actor, critic = layouts("sac", find_method("asap"), Shape(11, 3, (400, 300)))
+    actor, critic = layouts("sac", find_method("asap"), NetworkSizes(11, 3, (400, 300)))
     actors, critics = (torch.zeros(2 * layout.size).view(2, -1) for layout in (actor, critic))
     x = torch.zeros(2, 512, 11)
     Tape(actor, actors, "silu", x).gradients([torch.zeros(2, 256, 9), torch.zeros(2, 512, 9)], 256)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from damper.activations import ACTIVATIONS
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks import stacked as nets
-from damper.engine.networks.agent_networks import Shape, layouts
+from damper.engine.networks.agent_networks import NetworkSizes, layouts
 from damper.engine.networks.layout import Layout, trunk_layers, weight_list, weights_from_list
 from damper.engine.networks.stacked import StackedActor, StackedCritic
 from damper.errors import DamperError
@@ -141,7 +141,7 @@ def test_initial_layers_are_drawn_as_nn_linear() -> None:
 
 
 def test_a_head_more_does_not_change_the_others() -> None:
-    plain, asap = (layouts("td3", METHODS[name], Shape(OBS, ACT, HIDDEN))[0] for name in ("plain", "asap"))
+    plain, asap = (layouts("td3", METHODS[name], NetworkSizes(OBS, ACT, HIDDEN))[0] for name in ("plain", "asap"))
     first, second = (layout.init_params(Streams([0]), "actor", torch.float32) for layout in (plain, asap))
     assert second.shape[1] > first.shape[1]
     assert torch.equal(second[:, : first.shape[1]], first), "the extra head lies behind the others"

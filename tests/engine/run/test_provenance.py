@@ -9,7 +9,7 @@ import pytest
 
 import damper
 from damper.engine.run import provenance
-from damper.engine.run.provenance import code, commit, digest_of, origin, source, versions
+from damper.engine.run.provenance import code, commit, digest_of, origin, source_digest, versions
 
 PACKAGE = Path(damper.__file__).parent
 
@@ -36,7 +36,7 @@ def checkout(root: Path, project: str | None, package: str = "src/damper") -> Pa
 @pytest.fixture(autouse=True)
 def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DAMPER_COMMIT", raising=False)
-    source()  # of the real package, before a test puts another one in its place
+    source_digest()  # of the real package, before a test puts another one in its place
 
 
 def test_a_checkout_of_our_own_names_its_commit_and_changes_of_the_package(
@@ -82,15 +82,15 @@ def test_an_installation_inside_our_own_checkout_names_no_commit(
 def test_the_digest_is_that_of_the_source_and_of_nothing_else(tmp_path: Path) -> None:
     copy = tmp_path / "damper"
     shutil.copytree(PACKAGE, copy)
-    assert digest_of(copy) == source()
+    assert digest_of(copy) == source_digest()
     for path in copy.rglob("*.py"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     (copy / "notes.txt").write_text("nothing")
-    assert digest_of(copy) == source(), "line endings and strangers' files decide nothing"
+    assert digest_of(copy) == source_digest(), "line endings and strangers' files decide nothing"
     shutil.move(copy / "errors.py", copy / "mistakes.py")
     renamed = digest_of(copy)
     (copy / "experiments" / "paper.json").write_text("{}")
-    assert len({source(), renamed, digest_of(copy)}) == 3
+    assert len({source_digest(), renamed, digest_of(copy)}) == 3
 
 
 INSTALLED = [
@@ -121,7 +121,7 @@ def test_an_installation_tells_where_it_came_from(
     assert before != expected, "what is installed there is another copy than the one that runs"
     monkeypatch.setattr(provenance, "PACKAGE", tmp_path.resolve() / "damper")
     assert origin() == expected
-    assert code() == {"source": source(), "commit": None, "origin": expected}
+    assert code() == {"source": source_digest(), "commit": None, "origin": expected}
 
 
 def test_an_editable_installation_is_the_folder_that_it_points_to(

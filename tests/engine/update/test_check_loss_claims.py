@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from damper.engine.networks.agent_networks import Shape
+from damper.engine.networks.agent_networks import NetworkSizes
 from damper.engine.update.check_loss_claims import check_loss_claims
 from damper.errors import DamperError
 from damper.interface import Loss
@@ -16,7 +16,7 @@ from damper.methods import METHODS, Method, find_method
 from tests.engine import small
 from tests.engine.update.test_modes import build
 
-SHAPE = Shape(3, 2, (400, 300))
+SHAPE = NetworkSizes(3, 2, (400, 300))
 COMPOSED = ("damper+grad-caps+pave", "damper+asap", "scalarization+l2c2")
 
 

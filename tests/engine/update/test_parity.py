@@ -11,7 +11,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.engine.update.update import Update
@@ -32,7 +32,7 @@ def build(
 ) -> Population:
     own = TD3 if backbone == "td3" else {"ent_coef": 1.0 if ent_coef == "auto" else ent_coef}
     hparams = {name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()}
-    shape = Shape(reference.OBS, reference.ACT, reference.ARCH)
+    shape = NetworkSizes(reference.OBS, reference.ACT, reference.ARCH)
     plain = METHODS["plain"]
     return Population(
         backbone=backbone,

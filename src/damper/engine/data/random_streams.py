@@ -89,9 +89,9 @@ class Streams:
     ) -> Tensor:
         """Standard normal (Box and Muller, both uniforms from one draw's halves)."""
         bits = self.bits(purpose, counter, shape)
-        radius: Tensor = (_shift(bits, 32).to(dtype) + 0.5) * 2.0**-32
+        u: Tensor = (_shift(bits, 32).to(dtype) + 0.5) * 2.0**-32
         angle = (bits & 0xFFFFFFFF).to(dtype) * (2.0**-31 * math.pi)
-        return (-2.0 * radius.log()).sqrt() * angle.cos()
+        return (-2.0 * u.log()).sqrt() * angle.cos()
 
     def rademacher(
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32

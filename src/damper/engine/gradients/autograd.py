@@ -58,7 +58,7 @@ class AutogradBackend:
         if method.actor is not None and method.rule:
             losses.append(objectives.auxiliary)
         elif method.actor is not None:
-            losses = [lambda policy: objectives.both(policy, critic)]
+            losses = [lambda policy: objectives.primary_plus_auxiliary(policy, critic)]
         return autograd_gradients(losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"])
 
 

@@ -53,7 +53,7 @@ class Objectives:
         value = self.method.actor(policy, self.batch, self.noise, **self.method_kwargs["actor"])
         return value, {"auxiliary_loss": value}
 
-    def both(self, policy: Policy, critic: Critic) -> LossAndLogs:
+    def primary_plus_auxiliary(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """Their sum, for methods without a rule."""
         return add_losses(self.primary(policy, critic), self.auxiliary(policy))
 

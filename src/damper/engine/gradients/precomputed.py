@@ -29,7 +29,7 @@ class InputCollector:
 
     def __call__(self, *key: Tensor) -> Tensor:
         """Zeros."""
-        index = position(self.inputs, key)
+        index = index_or_append(self.inputs, key)
         if index not in self.order:
             self.order.append(index)
         return key[0].new_zeros(self.shape(*key))
@@ -45,7 +45,7 @@ class PrecomputedOutputs:
 
     def __call__(self, *key: Tensor) -> Tensor:
         """The output for this input."""
-        return self.outputs[position(self.inputs, key)]
+        return self.outputs[index_or_append(self.inputs, key)]
 
 
 class LinearizedCritic:
@@ -139,7 +139,7 @@ class CriticFromActionGradients:
     first = __call__
 
 
-def position(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
+def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
     """Where these very tensors stand in the list; new ones are appended. torch.compile follows `is`, but not `id`."""
     for i, other in enumerate(inputs):
         if all(a is b for a, b in zip(key, other, strict=True)):

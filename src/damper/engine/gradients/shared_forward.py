@@ -107,7 +107,7 @@ class SharedForwardBackend:
         def run(observations: Sequence[Tensor], action: Tensor, v: Tensor) -> tuple[list[Tensor], Tensor]:
             x = repeat_action(observations, action)
             layout, flat_params = networks.critic_layout, networks.twins("critic")
-            tapes.append(ActionGradientTape(layout, flat_params, networks.shape.activation, x, v))
+            tapes.append(ActionGradientTape(layout, flat_params, networks.sizes.activation, x, v))
             return by_agent(tapes[-1].gradient, tapes[-1].curvature, len(observations))
 
         def loss(outputs: Sequence[Tensor]) -> LossAndLogs:
@@ -185,7 +185,7 @@ class _ActorPass:
         if saved_activations:
             self.tape = Tape.from_saved(layout, flat_params, saved_activations)
         else:
-            self.tape = Tape(layout, flat_params, networks.shape.activation, torch.cat([obs for (obs,) in inputs], 1))
+            self.tape = Tape(layout, flat_params, networks.sizes.activation, torch.cat([obs for (obs,) in inputs], 1))
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
@@ -225,7 +225,7 @@ def _actor_losses(objectives: Objectives) -> list[ActorLoss]:
     if method.actor is None or not method.actor.reads_outputs_only:
         return [objectives.primary]
     if not method.rule:
-        return [objectives.both]
+        return [objectives.primary_plus_auxiliary]
     return [objectives.primary, lambda policy, critic: objectives.auxiliary(policy)]
 
 
@@ -234,7 +234,7 @@ def _heads(networks: AgentNetworks) -> tuple[str, ...]:
 
 
 def _actor_source(networks: AgentNetworks, name: str) -> Source:
-    layout, flat_params, activation = networks.actor_layout, networks.parameters[name], networks.shape.activation
+    layout, flat_params, activation = networks.actor_layout, networks.parameters[name], networks.sizes.activation
     return lambda obs: Tape(layout, flat_params, activation, obs, for_backward=False).output
 
 
@@ -242,7 +242,7 @@ def _critic_tape(
     networks: AgentNetworks, name: str, inputs: Sequence[tuple[Any, ...]], stride: int = 1, for_backward: bool = True
 ) -> Tape:
     x = torch.cat([torch.cat(pair, -1) for pair in inputs], 1)
-    return Tape(networks.critic_layout, networks.twins(name), networks.shape.activation, x, for_backward, stride)
+    return Tape(networks.critic_layout, networks.twins(name), networks.sizes.activation, x, for_backward, stride)
 
 
 def _common_length(parts: Sequence[Tensor], axis: int = 1) -> int:

@@ -60,7 +60,7 @@ class Acting:
         if learner.obs_rms:
             learner.obs_rms.update(self._obs, population.state()["active"])
         obs = learner.normalise(self._obs.unsqueeze(1))
-        noise = population.draw(population.backbone.EXPLORATION, streams, count, rows=1)
+        noise = population.draw(population.backbone.EXPLORATION_NOISE, streams, count, rows=1)
         hparams, actor = population.hparams, population.networks.actor()
         chosen = population.backbone.explore(actor, obs, noise, hparams)
         random = streams.uniform("random", count, (1, learner.spec.act_dim), learner.dtype)

@@ -8,7 +8,7 @@ import torch
 
 from damper.agents import BACKBONES
 from damper.engine.data.replay import Replay
-from damper.engine.networks.agent_networks import Shape, layouts
+from damper.engine.networks.agent_networks import NetworkSizes, layouts
 from damper.engine.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
@@ -34,8 +34,8 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
 
 def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
     """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
-    method, shape = find_method(settings.method), Shape(obs_dim, act_dim, settings.net_arch, settings.activation)
-    actor, critic = layouts(settings.backbone, method, shape)
+    method, sizes = find_method(settings.method), NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation)
+    actor, critic = layouts(settings.backbone, method, sizes)
     copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
     replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
     numbers = replay + peak * (copies * actor.size + 4 * 2 * critic.size)

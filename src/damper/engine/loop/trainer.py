@@ -27,7 +27,7 @@ from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arr
 from damper.engine.run.folder import Run, left_to_train, open_run
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
 from damper.engine.run.policy import Policy
-from damper.engine.run.provenance import source
+from damper.engine.run.provenance import source_digest
 from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
@@ -276,8 +276,8 @@ class Trainer:
             self.episodes = Episodes(self.learner.n_agents, self.spec.low, self.spec.high)
         event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
         manifest = self.run.manifest
-        if source() != manifest.get("source"):
-            event["source"] = source()  # other code goes on than began
+        if source_digest() != manifest.get("source"):
+            event["source"] = source_digest()  # other code goes on than began
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 

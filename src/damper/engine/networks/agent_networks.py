@@ -17,7 +17,7 @@ ALIGNMENT = 32  # numbers: a GPU's 128-byte line in float32
 
 
 @dataclass(frozen=True)
-class Shape:
+class NetworkSizes:
     """What fixes the networks' shapes: a population shares it."""
 
     obs_dim: int
@@ -34,11 +34,13 @@ class AgentNetworks:
     in place.
     """
 
-    def __init__(self, backbone: str, method: Method, shape: Shape, streams: Streams, dtype: torch.dtype) -> None:
+    def __init__(
+        self, backbone: str, method: Method, sizes: NetworkSizes, streams: Streams, dtype: torch.dtype
+    ) -> None:
         """Fresh networks, one agent per seed of ``streams``."""
-        self.shape, self.n_agents = shape, len(streams.seeds)
+        self.sizes, self.n_agents = sizes, len(streams.seeds)
         self.device, self.dtype = streams.device, dtype
-        self.actor_layout, self.critic_layout = layouts(backbone, method, shape)
+        self.actor_layout, self.critic_layout = layouts(backbone, method, sizes)
         actor = self.actor_layout.init_params(streams, "actor", dtype)
         twins = [self.critic_layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]
         critic = torch.stack(twins, 1).flatten(1)
@@ -59,7 +61,7 @@ class AgentNetworks:
 
     def bound_actor(self, weights: Weights) -> StackedActor:
         """The actors with the given weights, and their Polyak average where the method has one."""
-        average, activation = self.parameters.get("actor_average"), self.shape.activation
+        average, activation = self.parameters.get("actor_average"), self.sizes.activation
         copy = None if average is None else StackedActor(self.actor_layout.unflatten(average), activation)
         return StackedActor(weights, activation, copy)
 
@@ -69,19 +71,19 @@ class AgentNetworks:
 
     def bound_critic(self, weights: Weights) -> StackedCritic:
         """The critics with the given weights."""
-        return StackedCritic(weights, self.shape.activation)
+        return StackedCritic(weights, self.sizes.activation)
 
     def twins(self, name: str) -> Tensor:
         """The named critics' parameters, ``[2P, n]``: rows 2j and 2j+1 belong to agent j."""
         return self.parameters[name].view(2 * self.n_agents, -1)
 
 
-def layouts(backbone: str, method: Method, shape: Shape) -> tuple[Layout, Layout]:
+def layouts(backbone: str, method: Method, sizes: NetworkSizes) -> tuple[Layout, Layout]:
     """The actor's and one critic's layers."""
     heads = BACKBONES[backbone].HEADS + (("prediction",) if method.prediction else ())
-    last = shape.net_arch[-1]
-    actor = trunk_layers(shape.obs_dim, shape.net_arch) + tuple((head, last, shape.act_dim) for head in heads)
-    critic = (*trunk_layers(shape.obs_dim + shape.act_dim, shape.net_arch), ("q", last, 1))
+    last = sizes.net_arch[-1]
+    actor = trunk_layers(sizes.obs_dim, sizes.net_arch) + tuple((head, last, sizes.act_dim) for head in heads)
+    critic = (*trunk_layers(sizes.obs_dim + sizes.act_dim, sizes.net_arch), ("q", last, 1))
     made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
     for layout in made:
         _ = layout.layer_slices  # now, because torch.compile cannot follow a property that is cached at first use

@@ -15,7 +15,7 @@ from damper.engine.networks.layout import Weights
 from damper.errors import DamperError
 
 LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
-MISSING = {
+MISSING_HEAD_MESSAGES = {
     "log_std": "this loss needs a stochastic actor: use backbone='sac'.",
     "prediction": "this loss needs the actor's second head, which its Loss must ask for: prediction=True.",
 }
@@ -24,7 +24,7 @@ MISSING = {
 def check_head(name: str, heads: Container[str]) -> None:
     """Refuse to read a head that the actor does not have."""
     if name not in heads:
-        raise DamperError(MISSING[name])
+        raise DamperError(MISSING_HEAD_MESSAGES[name])
 
 
 class StackedActor:

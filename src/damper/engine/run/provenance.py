@@ -55,11 +55,11 @@ def hardware(device: str) -> dict[str, str | int]:
 def code() -> dict[str, str | None]:
     """The code that runs: a digest of its source, its commit, and without one where it was installed from."""
     named = commit()
-    return {"source": source(), "commit": named, "origin": None if named else origin()}
+    return {"source": source_digest(), "commit": named, "origin": None if named else origin()}
 
 
 @functools.cache
-def source() -> str:
+def source_digest() -> str:
     """The package's digest: two results with the same one come from the same code, with git or without."""
     return digest_of(PACKAGE)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damper.engine.settings.checks import check
+from damper.engine.settings.checks import check_settings
 from damper.engine.settings.devices import find_device
 from damper.engine.settings.names import accept_sb3_names, complete_record, current_names
 from damper.engine.settings.resolving import DEFAULT_SEEDS, METHOD_PARTS, pick_seeds, population_settings, resolve
@@ -16,7 +16,7 @@ __all__ = [
     "PER_AGENT",
     "Settings",
     "accept_sb3_names",
-    "check",
+    "check_settings",
     "complete_record",
     "current_names",
     "find_device",

@@ -36,7 +36,7 @@ _MAY_BE_ZERO = ("learning_starts", "checkpoint_every", "eval_every")  # the othe
 NO_CUSTOM_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
 
 
-def check(settings: Settings) -> Settings:
+def check_settings(settings: Settings) -> Settings:
     """Refuse what cannot be trained, in one sentence; the same settings, the device by its name."""
     values = {f.name: getattr(settings, f.name) for f in fields(settings)}
     for name, value in values.items():

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any
 
-from damper.engine.settings.checks import NO_CUSTOM_LAYERS, check
+from damper.engine.settings.checks import NO_CUSTOM_LAYERS, check_settings
 from damper.engine.settings.devices import device_name, find_device, is_auto
 from damper.engine.settings.names import accept_sb3_names
 from damper.engine.settings.settings import BACKBONE_ONLY, Settings
@@ -71,7 +71,7 @@ def resolve(
         shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
     if auto_compile := is_auto(shared.get("compile", "auto")):
         shared["compile"] = False
-    settings = check(
+    settings = check_settings(
         Settings(
             env=env,
             backbone=backbone,
@@ -100,7 +100,7 @@ def population_settings(agents: Sequence[Settings]) -> Settings:
     for agent, own in zip(agents, known, strict=True):
         row = {"method": agent.method} if len(methods) > 1 else {}
         rows.append({**row, **{k: v for k, v in own.items() if k not in shared}, "seed": agent.seeds[0]})
-    return check(
+    return check_settings(
         replace(
             agents[0],
             method=",".join(methods),

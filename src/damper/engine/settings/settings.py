@@ -144,7 +144,7 @@ class Settings:
         return method.route(values)
 
     @property
-    def custom(self) -> dict[str, Callable[..., Any]]:
+    def custom_functions(self) -> dict[str, Callable[..., Any]]:
         """The user's code that the settings name, by part: the environment's maker, the losses and the rule."""
         method = find_method(self.method)
         own = {} if isinstance(self.env, str) else {"env": self.env}
@@ -152,7 +152,7 @@ class Settings:
 
     def custom_code(self) -> dict[str, str]:
         """Module, name and digest of each of these functions, for the manifest."""
-        return {part: identify(function) for part, function in self.custom.items()}
+        return {part: identify(function) for part, function in self.custom_functions.items()}
 
     def record(self) -> dict[str, Any]:
         """As plain data, for the manifest; the method's settings with defaults for those that nobody gave."""

@@ -12,7 +12,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.objectives import Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.interface import Batch, Loss
@@ -25,7 +25,7 @@ CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "actio
 def check_loss_claims(
     backbone: str,
     method: Method,
-    shape: Shape,
+    sizes: NetworkSizes,
     hparams: Mapping[str, Tensor],
     method_kwargs: Mapping[str, dict[str, Any]],
 ) -> None:
@@ -36,7 +36,7 @@ def check_loss_claims(
     Args:
         backbone: "td3" or "sac".
         method: whose losses are tried.
-        shape: of the networks that will be trained; their hidden layers do not matter here.
+        sizes: of the networks that will be trained; their hidden layers do not matter here.
         hparams: as ``Population`` takes them; the first agent's are used.
         method_kwargs: likewise.
     """
@@ -44,7 +44,7 @@ def check_loss_claims(
     if not any(claims.values()):
         return
     kwargs = {part: {name: _first(value) for name, value in own.items()} for part, own in method_kwargs.items()}
-    small = Shape(shape.obs_dim, shape.act_dim, HIDDEN, shape.activation)
+    small = NetworkSizes(sizes.obs_dim, sizes.act_dim, HIDDEN, sizes.activation)
     numbers = {name: _first(value) for name, value in hparams.items()}
     streams = Streams([0])
     networks = AgentNetworks(backbone, method, small, streams, torch.float64)
@@ -78,7 +78,7 @@ def _first(value: Any) -> Any:
 
 def _draw_batch(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
     """Any batch, and the noise that the losses ask for."""
-    sizes = (ROWS, agent.networks.shape.obs_dim), (ROWS, agent.networks.shape.act_dim)
+    sizes = (ROWS, agent.networks.sizes.obs_dim), (ROWS, agent.networks.sizes.act_dim)
     obs, move, before = (streams.normal(name, 0, sizes[0], torch.float64) for name in ("obs", "move", "before"))
     action, reward = (
         streams.uniform("given", 0, sizes[1], torch.float64),

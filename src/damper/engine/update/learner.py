@@ -18,7 +18,7 @@ from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.kernels import layer_ops
-from damper.engine.networks.agent_networks import AgentNetworks, Shape
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.settings import PER_AGENT, Settings
 from damper.engine.update.check_loss_claims import check_loss_claims
 from damper.engine.update.population import Population
@@ -40,18 +40,18 @@ class Learner:
         self.method = find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.n_agents = len(self.streams.seeds)
-        shape = Shape(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
+        sizes = NetworkSizes(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
         columns = settings.scheduled()
         self.scheduled = Scheduled(columns, self.device, self.dtype) if columns else None
         follows = self.scheduled.tensors if self.scheduled else {}
         hparams = settings.per_agent_hparams() | {name: follows[name] for name in PER_AGENT if name in follows}
         method_kwargs = settings.method_kwargs(self.device, self.dtype, follows)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
-        networks = AgentNetworks(settings.backbone, self.method, shape, self.streams, self.dtype)
+        networks = AgentNetworks(settings.backbone, self.method, sizes, self.streams, self.dtype)
         # How updates run is chosen here alone; everything else asks the backend's properties.
         backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
         if backend.traceable:
-            check_loss_claims(settings.backbone, self.method, shape, hparams, method_kwargs)
+            check_loss_claims(settings.backbone, self.method, sizes, hparams, method_kwargs)
         self.population = Population(
             backbone=settings.backbone,
             method=self.method,
@@ -72,7 +72,7 @@ class Learner:
         """Compile and capture what ``update`` runs."""
         layer_ops.check_capability(self.device)
         # Keys are hashed on the host, which neither torch.compile nor a CUDA graph can follow.
-        for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION):
+        for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION_NOISE):
             self.streams.key(purpose)
         # Compiled separately from the update: Inductor would otherwise recompute the batch wherever it is read.
         self._sample = self.compiled(self.sample)

@@ -59,7 +59,7 @@ class Population:
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
-        self.noise_kinds = {**self.backbone.NOISE, **method.noise}
+        self.noise_kinds = {**self.backbone.UPDATE_NOISE, **method.noise}
 
     def _initialise(self) -> None:
         state = self._state
@@ -88,7 +88,7 @@ class Population:
 
     def draw(self, kinds: Mapping[str, Noise], streams: Streams, count: Tensor | int, rows: int) -> dict[str, Tensor]:
         """The count-th draw of each of these streams, ``[P, rows, ·]``."""
-        sizes = {"obs": (self.networks.shape.obs_dim,), "action": (self.networks.shape.act_dim,), None: ()}
+        sizes = {"obs": (self.networks.sizes.obs_dim,), "action": (self.networks.sizes.act_dim,), None: ()}
         return {
             name: getattr(streams, noise.kind)(name, count, (rows, *sizes[noise.like]), self.dtype)
             for name, noise in kinds.items()
@@ -112,7 +112,7 @@ class Population:
     def update_temperature(self, log_prob: Tensor | None) -> None:
         """SAC's last step, where its temperature is learned, after all that reads the temperature."""
         if log_prob is not None:
-            target_entropy = -float(self.networks.shape.act_dim)
+            target_entropy = -float(self.networks.sizes.act_dim)
             self._step("log_ent_coef", sac.temperature_gradient(log_prob, target_entropy).unsqueeze(1))
 
     def critic_gradient(self, batch: Batch, noise: NoiseDraws, without_smoothness: bool = False) -> CriticGradient:
