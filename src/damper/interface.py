@@ -27,8 +27,8 @@ class Batch(NamedTuple):
 
     ``next_obs`` is the true successor, also at an episode's end; ``previous_obs`` is the observation before ``obs``
     (``obs`` itself at an episode's first step), None unless a loss asks for it; ``progress`` is the share of the
-    budget already spent, in [0, 1]; ``action_scale`` is half the width of the environment's action range, ``[A]``:
-    so much longer is a change of the action there than in the policy's own scale.
+    budget already spent, in [0, 1]; ``action_scale`` is half the width of the action range, ``[A]``: multiply a change
+    in policy units by it to get environment units.
     """
 
     obs: Any

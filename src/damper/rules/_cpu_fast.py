@@ -26,10 +26,13 @@ ORDINARY = 1e15  # norms between its inverse and this need no care with float32'
 def apply_single(
     rule: Rule, primary: Sequence[Tensor], auxiliary: Sequence[Tensor], **settings: Any
 ) -> tuple[list[Tensor], GradientReport] | None:
-    """``[g_R] + r û_R + s û_T`` of float32 gradients with ordinary norms on a CPU, and what happened; None for others.
+    """Apply a two-vector rule to one agent's float32 CPU gradients and report.
+
+    None where it does not apply: other rules, dtypes, layouts or devices, a setting per agent, norms outside
+    1e-15 to 1e15, or gradients within a transform of ``torch.func``.
 
     Args:
-        rule: one that ``two_vector_rule`` made; None is the answer to others.
+        rule: any rule.
         primary: ``g_R``, a tensor per parameter.
         auxiliary: ``g_T``, likewise.
         **settings: the rule's own.

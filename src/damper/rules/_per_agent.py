@@ -25,10 +25,10 @@ def can_share_population(rule: Rule | None) -> bool:
 
 
 def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
-    """The rules of a comma-separated list as one, which applies to each agent the one that its ``choice`` counts to.
+    """One rule from a comma-separated list: agent i gets the rule at index ``choice[i]``.
 
-    ``name`` lists names in ``rules``, or "plain" for none. Its settings are all of theirs, and ``choice``: the index
-    into the list, a number or a ``[P]`` tensor.
+    ``name`` lists names in ``rules``, or "plain" for the primary gradient alone. Its settings are all of theirs, and
+    ``choice``, a number or a ``[P]`` tensor.
     """
     names = name.split(",")  # a rule may stand there twice
     chosen = {one: None if one == NO_RULE else rules.get(one) for one in names}

@@ -46,7 +46,10 @@ class GradientReport(NamedTuple):
 def apply_reported(
     rule: Rule, primary: Tensor, auxiliary: Tensor, state: Any, memory: bool, **settings: Any
 ) -> tuple[Tensor, GradientReport]:
-    """Apply a rule (with ``memory`` or without) and report what it did; a rule in the span is measured only once."""
+    """Apply a rule (with ``memory`` or without) and report what it did.
+
+    Two-vector rules return their norms and cosine, so nothing is measured twice.
+    """
     if hasattr(rule, "explained"):
         combined, stats, added = rule.explained(primary, auxiliary, **settings)
         return combined, _report(stats, torch.zeros_like(stats.n_R) + added, working(primary).dtype, None)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from damper.engine.envs.spec import unscale_action
 from damper.metrics import mean_change, smoothness
 
-INITIAL_STEPS = 256  # of which there is room at first
+INITIAL_STEPS = 256  # initial capacity in steps
 
 
 class EpisodeStats(NamedTuple):

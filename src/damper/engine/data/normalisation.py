@@ -45,7 +45,10 @@ class Normaliser(NamedTuple):
 
 
 class RunningMeanStd:
-    """Mean and variance of each agent's observations so far, ``[P, d]`` in float64; all in place, nothing read."""
+    """Mean and variance of each agent's observations so far, ``[P, d]`` in float64.
+
+    Updated in place, without a device sync.
+    """
 
     def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
         """As SB3's class of this name begins: mean 0, variance 1, and next to no weight."""

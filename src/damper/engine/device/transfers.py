@@ -37,7 +37,7 @@ class _PinnedBuffer:
         dtype: torch.dtype,
         done_event: torch.cuda.Event | None = None,
     ) -> None:
-        """``done_event`` is given where another buffer's stands for this one's too."""
+        """Pass ``done_event`` to share another buffer's event, where both copies end together."""
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
         self._array = self._host.numpy()

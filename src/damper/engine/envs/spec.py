@@ -118,7 +118,7 @@ def unscale_action(action: Any, low: Any, high: Any) -> Any:
 
 
 def action_scale(low: Any, high: Any) -> Any:
-    """Half the width of [low, high]: so much longer is a change of the action there than in the policy's [-1, 1]."""
+    """Half the width of the action range, ``[A]``: multiply a change in policy units by it to get environment units."""
     return (high - low) * 0.5
 
 

@@ -2,7 +2,7 @@
 
 A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero, and the inputs that
 it asks for are collected; then the network runs once on all of them, and the loss is differentiated with respect to
-its outputs. Whatever of this is not used in the end, the compiler drops.
+its outputs. ``torch.compile`` removes the unused results of the first run as dead code.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class CriticFromActionGradients:
 
 
 def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
-    """Where these very tensors stand in the list; new ones are appended. torch.compile follows `is`, but not `id`."""
+    """The index of these very tensors in the list; new ones are appended. torch.compile follows `is`, but not `id`."""
     for i, other in enumerate(inputs):
         if all(a is b for a, b in zip(key, other, strict=True)):
             return i

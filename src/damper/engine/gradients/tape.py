@@ -96,7 +96,7 @@ class Tape:
         return [functools.reduce(torch.add, share) for share in (by_group[:count], by_group[count:]) if share]
 
     def input_gradients(self) -> Tensor:
-        """``∂ Σ output / ∂x``, ``[M, R, inputs]``: every row's own, since rows do not meet."""
+        """``[M, R, inputs]``: row i is ``∂ Σ output_i / ∂x_i``; rows are independent."""
         d = torch.ones_like(self.output)
         return self._back(d, d.shape[1], (d.shape[1],), None)
 

@@ -19,7 +19,9 @@ from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
-UNFUSED_OUTPUTS = 16  # up to so many of the layer before, a head stays apart: fusing saves their storing, a small thing
+# A one-output head is fused into the layer before it only if that layer has more than 16 outputs; below, the saved
+# store is negligible.
+UNFUSED_OUTPUTS = 16
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:

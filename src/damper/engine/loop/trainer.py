@@ -36,7 +36,8 @@ from damper.errors import DamperError
 
 LOG = logging.getLogger(__name__)
 SAVED_AS = {"active": "alive", "frozen_at": "died_at"}  # a checkpoint's names of the learner's tensors, where others
-MetricsWriter = Callable[[dict[str, Any]], None]  # takes lines of the metrics; a user's callback, a ``Training``
+# Called with each metrics line (a dict); users' callbacks get a `Training` instead.
+MetricsWriter = Callable[[dict[str, Any]], None]
 
 
 class Trainer:

@@ -65,7 +65,7 @@ class CheckpointStore:
         self._segments = [s for s in self._segments if s["end"] > replay.stored - replay.capacity]
 
     def _tidy(self, newest: str) -> None:
-        """Remove all but the last two checkpoints up to ``newest``; files of newer ones were refused as damaged."""
+        """Keep the two newest checkpoints up to ``newest``; newer files were refused as damaged and are deleted."""
         checkpoints = sorted(self.folder.glob("step-*.json"))
         kept = [path for path in checkpoints if path.name <= newest][-MAX_CHECKPOINTS:]
         needed = {path.with_suffix(".safetensors").name for path in kept} | {path.name for path in kept}

@@ -21,9 +21,10 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Within its ``with`` block, the first SIGINT or SIGTERM is only noted in ``received``; a second acts as ever.
+    """Within its ``with`` block, the first SIGINT or SIGTERM is only noted in ``received``.
 
-    Signals that the process ignores stay ignored. Outside the main thread, which alone gets signals, nothing is done.
+    A second has its usual effect. Signals that the process ignores stay ignored. Outside the main thread, which alone
+    gets signals, nothing is done.
     """
 
     def __init__(self) -> None:
