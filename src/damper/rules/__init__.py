@@ -74,7 +74,7 @@ __all__ = [
 
 
 def find(rule: str | Rule) -> Rule:
-    """The rule of that name, or the callable itself; of several names with commas between, one rule per agent."""
+    """The rule of that name, or the callable itself; a comma-separated list of names is one rule per agent."""
     if callable(rule):
         return rule
     if isinstance(rule, str) and "," in rule:
@@ -120,7 +120,7 @@ def combine_reported(
 def combine_single(
     rule: str | Rule, primary: Sequence[Tensor], auxiliary: Sequence[Tensor], state: Any = None, **settings: Any
 ) -> tuple[list[Tensor], GradientReport]:
-    """The same for one agent, parameter by parameter, and faster on a CPU; equal up to float32's rounding.
+    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal up to float32's rounding.
 
     For eager code: on a CPU it reads the gradients' norms, which ``torch.compile`` leaves to Python (a graph break).
     """
@@ -138,7 +138,7 @@ def combine_single(
 
 
 def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
-    """A rule's state after a step on zero gradients ``like``, in the rule's own form; None without memory."""
+    """A rule's state after a step on zero gradients of the shape of ``like``; None for rules without memory."""
     if not has_memory(rule):
         return None
     zeros = torch.zeros_like(like)
@@ -160,7 +160,7 @@ def state_tensors(state: Any) -> tuple[Tensor, ...]:
 
 
 def rebuild_state(kind: type, tensors: Sequence[Tensor]) -> Any:
-    """The state of that type that ``state_tensors`` took apart."""
+    """The inverse of ``state_tensors``: a state of type ``kind`` from its tensors."""
     if not tensors:
         return None
     if issubclass(kind, Tensor):

@@ -74,7 +74,7 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
     """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are not ordinary.
 
     None for what ``apply_single`` never takes: other rules, dtypes and devices. Settings are floats or ``[P]``.
-    What one row holds changes nothing in another.
+    Rows are independent.
     """
     if not hasattr(rule, "coefficients") or not _are_simple([primary]):
         return None
@@ -107,7 +107,7 @@ def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[fl
 
 
 def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Large gradients cut, small ones together: an operation costs more than a thousand numbers in it."""
+    """Flat pieces for sums: large gradients split, small ones concatenated, since every operation has a fixed cost."""
     small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < PIECE]
     large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= PIECE]
     whole = [torch.cat(small), *large] if small else large

@@ -11,7 +11,7 @@ from damper.rules._two_vector import PairStats
 
 
 def magnitude(stats: PairStats, eta: Setting) -> Tensor:
-    """``s_η = n_R w`` with ``q = min(n_T/n_R, 1)`` and ``w = q^(1−η)``, from the norms' logarithms; 0 without a pair.
+    """``s_η = n_R w`` with ``q = min(n_T/n_R, 1)`` and ``w = q^(1−η)``, from logarithms; 0 where a norm is 0.
 
     Between capping the auxiliary at the primary's norm (η = 0) and matching it (η = 1).
     """

@@ -20,7 +20,7 @@ NO_RULE = "plain"  # the primary gradient alone
 
 
 def can_share_population(rule: Rule | None) -> bool:
-    """Whether a rule can be one among others: it adds two lengths to the primary, and has no memory."""
+    """Whether agents with this rule can share a batch with agents of others: it keeps the primary, has no memory."""
     return bool(getattr(rule, "keeps_primary", False))
 
 

@@ -14,7 +14,7 @@ from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 class GradientReport(NamedTuple):
     """Diagnostics of one combination, one number per agent; tensors on the gradients' device, never read here.
 
-    Another one is a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast._apply_ordinary``.
+    To add one: a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast._apply_ordinary``.
 
     Attributes:
         cosine: ``c = ⟨g_R, g_T⟩ / (n_R n_T)``; 0 where the guard holds.
@@ -34,7 +34,7 @@ class GradientReport(NamedTuple):
     state: Any = None
 
     def logged(self) -> dict[str, Tensor]:
-        """What a logger shows, by name: a conflict's mean is a rate."""
+        """The values that loggers show, by name; the mean of ``conflict`` is a rate."""
         return {
             "conflict_rate": self.conflict,
             "cosine": self.cosine,

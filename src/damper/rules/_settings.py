@@ -39,7 +39,7 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
 
 
 def broadcastable(name: str, value: Setting, like: Tensor) -> Setting:
-    """A setting ready to meet the per-agent numbers ``like`` (shape [...]): floats pass, tensors must broadcast."""
+    """A float as it is; a tensor on the device of the per-agent numbers ``like``, to whose shape it must broadcast."""
     if not isinstance(value, Tensor):
         return value
     try:

@@ -34,10 +34,10 @@ class PairStats(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A gradient over a scale m, with the norm left: ``û = x / k`` and ``n = m k`` without overflow.
+    """A gradient as ``g = m x`` with ``k = ‖x‖``: its direction is ``û = x / k``, its norm ``n = m k``, no overflow.
 
-    ``x`` is in the dtype of sums, where any float32 can be squared; a gradient that is itself in that dtype is scaled
-    by its largest entry.
+    ``x`` is in the dtype of sums (``wide``), where any float32 can be squared, and m is 1; a gradient that is itself in
+    that dtype is divided by its largest entry, m.
     """
 
     x: Tensor
@@ -46,7 +46,7 @@ class Unit(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The pair's numbers, its directions, and where combining makes sense."""
+    """The pair's norms and cosine, both directions, and which agents' gradients can be combined, ``[...]``."""
 
     stats: PairStats
     primary: Unit
@@ -64,7 +64,7 @@ def wide(tensor: Tensor) -> torch.dtype:
 
 
 def unit(gradient: Tensor) -> Unit:
-    """Widen, or scale by the largest entry, before taking the norm."""
+    """The gradient's ``Unit``."""
     broad = wide(gradient)
     if gradient.dtype != broad:
         x = gradient.to(broad)
@@ -101,7 +101,7 @@ def along(direction: Unit, length: Setting, dtype: torch.dtype) -> Tensor:
 
 
 def working(gradient: Tensor) -> Tensor:
-    """Half precision accumulates in float32."""
+    """The gradient in the dtype to compute in: half precision becomes float32."""
     return gradient.float() if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
 
 

@@ -31,7 +31,7 @@ class Episodes:
     """
 
     def __init__(self, n_agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
-        """All at their first step."""
+        """Every agent stands at its episode's first step."""
         self.low, self.high = low, high
         self._began, self._steps = np.zeros(n_agents, np.int64), 0
         self._actions = np.zeros((INITIAL_STEPS, n_agents, low.size), np.float32)
@@ -74,7 +74,7 @@ class Episodes:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from ``state``, with room for as many steps again."""
+        """Continue from ``state``, with room for at least as many steps again."""
         self._began, self._steps = np.array(state["began"]), len(state["means"])
         more = max(INITIAL_STEPS, self._steps, len(self._actions) - self._steps)
         self._actions, self._rewards = (

@@ -31,7 +31,7 @@ class Normaliser(NamedTuple):
         return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it, every digit."""
+        """As JSON values, with every digit."""
         return {"mean": self.mean.tolist(), "scale": self.scale.tolist(), "clip": self.clip}
 
     @classmethod
@@ -70,7 +70,7 @@ class RunningMeanStd:
             old.copy_(torch.where(active.unsqueeze(1), new, old))
 
     def normalise(self, obs: Tensor) -> Tensor:
-        """Observations ``[P, ..., d]`` by their agent's statistics of now, in their own dtype."""
+        """Observations ``[P, ..., d]`` by their agent's current statistics, in their own dtype."""
         shape = (len(self.mean), *(1,) * (obs.ndim - 2), -1)
         mean, scale = self.mean.view(shape), (self.var + EPSILON).sqrt().reciprocal().view(shape)
         return ((obs.to(mean.dtype) - mean) * scale).clamp(-CLIP, CLIP).to(obs.dtype)

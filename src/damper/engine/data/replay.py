@@ -20,7 +20,7 @@ from damper.interface import Batch
 
 
 class Replay:
-    """Transitions of P agents in lockstep; every stored pair is one that its environment made."""
+    """Transitions of P agents in lockstep; every stored ``(s, s')`` is a true step of its environment."""
 
     def __init__(
         self, capacity: int, n_agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
@@ -67,7 +67,7 @@ class Replay:
         self.steps_counted = self.stored
 
     def _write(self) -> None:
-        """The device's part of ``add``: everything it needs to know is there, so that a CUDA graph can capture it."""
+        """The device's part of ``add``: it reads device tensors only, so that a CUDA graph can capture it."""
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
@@ -76,7 +76,7 @@ class Replay:
     def count_next_step(self) -> None:
         """Let sampling count the step under way before it is stored.
 
-        Only for batches that do not hold it (``Learner.newest_sampled``): they are then what they would be afterwards.
+        Only for batches that do not hold it (``Learner.newest_sampled``): they are the same as after it is stored.
         """
         self.steps_counted = self.stored + 1
         torch.add(self.stored_on_device, 1, out=self.steps_for_sampling)
@@ -90,9 +90,9 @@ class Replay:
     def capture(
         self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], warm_up: int
     ) -> None:
-        """Store with one launch: ``graphed`` makes a CUDA graph of a function, given the tensors that it changes.
+        """Let ``add`` replay a CUDA graph, made by ``graphed`` of a function and the tensors that it changes.
 
-        Capturing it runs the function up to ``warm_up`` times.
+        Capturing runs the function up to ``warm_up`` times.
         """
 
         def changed() -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from damper.errors import DamperError
 
 
 def check_tf32(device: str, tf32: bool) -> None:
-    """Refuse TF32 on a CPU, which has no such products: a record would name a number format that nothing had."""
+    """Refuse TF32 on a CPU, which has no such products: a record would name a format that was not used."""
     if tf32 and not device.startswith("cuda"):
         raise DamperError(
             f"tf32 must be off on a CPU, which multiplies in float32 alone, but True was given with device={device!r}: "

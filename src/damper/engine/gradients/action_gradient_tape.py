@@ -83,7 +83,7 @@ class ActionGradientTape:
         return self._second_derivative(i)[:, : self.B] * self.above[i][:, self.R :].square()
 
     def gradients(self, gradient_bar: Tensor, curvature_bar: Tensor) -> Tensor:
-        """Rows ``[M, n]`` for a loss's derivatives with respect to ``gradient`` and ``curvature``.
+        """Flat gradients ``[M, n]`` of a loss, given its derivatives with respect to ``gradient`` and ``curvature``.
 
         Every layer's weights take part in three sweeps: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
         biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.

@@ -23,7 +23,7 @@ class AutogradBackend:
     separate_smoothness_pass = False
 
     def __init__(self, networks: AgentNetworks) -> None:
-        """Of these networks."""
+        """For these networks."""
         self.networks, self.agent_by_agent = networks, networks.device.type == "cpu"
 
     def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:

@@ -54,7 +54,7 @@ class Objectives:
         return value, {"auxiliary_loss": value}
 
     def primary_plus_auxiliary(self, policy: Policy, critic: Critic) -> LossAndLogs:
-        """Their sum, for methods without a rule."""
+        """``primary`` plus ``auxiliary``, for methods without a rule."""
         return add_losses(self.primary(policy, critic), self.auxiliary(policy))
 
 
@@ -64,5 +64,5 @@ def add_losses(first: LossAndLogs, second: LossAndLogs) -> LossAndLogs:
 
 
 def add_logs(first: Logs, second: Logs) -> Logs:
-    """Both; the sum of those with the same name."""
+    """The logs of both; values of the same name are added."""
     return {**first, **{name: first[name] + value if name in first else value for name, value in second.items()}}

@@ -57,7 +57,7 @@ class LinearizedCritic:
         self.known: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Evaluate it, and remember both."""
+        """Evaluate the critic; values and gradients are saved for ``linearized``."""
         self.known.append(self.evaluate(obs, action))
         return self.known[-1][0]
 
@@ -112,7 +112,7 @@ class CriticFromValues:
     """A ``damper.interface.Critic`` whose values come from sources: both critics', or the first's alone."""
 
     def __init__(self, both: Source, first: Source | None = None) -> None:
-        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``: without one, both are evaluated for it too."""
+        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``; without ``first``, both are evaluated for it."""
         self.both = both
         # Not `first or`: PyTorch 2.11 cannot compile asking whether a function is true.
         self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
@@ -130,7 +130,7 @@ class CriticFromActionGradients:
         self.action_gradients = action_gradients
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """Its values are not known."""
+        """Refused: the critics' values are not computed."""
         raise DamperError(
             "reads_action_gradients_only must be left out of a critic's loss that reads the critics' values, but this "
             "one has it and reads them: without it, autograd differentiates the loss."

@@ -42,7 +42,7 @@ class SharedForwardBackend:
     separate_smoothness_pass = True
 
     def __init__(self, networks: AgentNetworks) -> None:
-        """Of these networks."""
+        """For these networks."""
         self.networks = networks
 
     # --- critics ------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class _ActorPass:
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
-        """Which observations a loss asks for; what the actors' average says of them is computed on the way."""
+        """Indices of the observations a loss asks for; the average actor's outputs at them are computed on the way."""
         width = self.networks.actor_layout.layer_slices[-1].outputs
         collector = InputCollector(inputs, lambda obs: (*obs.shape[:-1], width))
 
@@ -205,7 +205,7 @@ class _ActorPass:
         return [self.outputs[i] for i in inputs]
 
     def policy(self, inputs: Sequence[int]) -> PolicyFromOutputs:
-        """The policy as a loss sees it that asks for these inputs."""
+        """The policy for a loss that asks for these inputs."""
         return self.policy_of(self.outputs_at(inputs))
 
     def policy_of(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:

@@ -135,5 +135,5 @@ class Tape:
 
 
 def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
-    """Whether rows are better summed in groups, and then the groups: few networks leave a GPU idle."""
+    """Whether to sum rows in groups first, in parallel: few networks would leave most of a GPU idle."""
     return flat_params.is_cuda and len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * rows_per_group

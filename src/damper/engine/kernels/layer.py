@@ -32,7 +32,7 @@ class LayerSlice:
 
     @property
     def heads(self) -> int:
-        """How many layers lie side by side."""
+        """How many heads count as this one layer."""
         return self.outputs // self.outputs_per_head
 
     def weights(self, flat_params: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class BackwardRows:
 
     @classmethod
     def whole(cls, primary_rows: int, gradient_groups: Sequence[int]) -> BackwardRows:
-        """All rows had the bias, and of all the inputs' gradient is wanted."""
+        """Where all rows had the bias, and the gradient with respect to inputs is wanted of all."""
         return cls(primary_rows, tuple(gradient_groups), sum(gradient_groups), sum(gradient_groups))
 
     def slices(self) -> list[tuple[slice, slice, slice]]:
@@ -95,7 +95,7 @@ class BackwardRows:
 
 
 class FusedHead(NamedTuple):
-    """A last layer of one output, which kernels run together with the one before it: its way back."""
+    """What the backward pass needs of a one-output last layer that kernels run together with the layer before it."""
 
     layer: LayerSlice
     h: Tensor  # what went into it
@@ -116,5 +116,5 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def expand_shared(x: Tensor, flat_params: Tensor) -> Tensor:
-    """Inputs for every network, where two share theirs."""
+    """``[M, ...]`` inputs, one for every network, from ``[M/2, ...]`` where every two share theirs."""
     return x if len(x) == len(flat_params) else x.repeat_interleave(2, 0)

@@ -140,7 +140,7 @@ def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
 
 
 def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int]]) -> Tile:
-    """The first tile of which these products make enough blocks, otherwise the last; in float32 those that fit."""
+    """The first tile that cuts the products into enough blocks, or the last; without TF32 one that fits registers."""
 
     def blocks(tile: Tile) -> int:
         return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
@@ -152,7 +152,7 @@ def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int
 
 
 def narrow(size: int, needed: int) -> int:
-    """No wider than what is there, but at least the 16 that a tensor core's product takes."""
+    """``size``, or less where fewer are needed: a power of 2, at least the 16 that a tensor core's product takes."""
     return min(size, max(16, 1 << (needed - 1).bit_length()))
 
 

@@ -12,7 +12,7 @@ from damper.schedules import value_at
 
 
 class Scheduled:
-    """``[P]`` tensors by the settings' names, always the same ones: CUDA graphs and compiled code read them."""
+    """``[P]`` tensors by the settings' names, changed in place, because CUDA graphs and compiled code read them."""
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype) -> None:
         """``columns``: for each setting, every agent's schedule or number (``Settings.scheduled``)."""
@@ -26,7 +26,7 @@ class Scheduled:
         self.set(1.0)
 
     def set(self, progress_remaining: float) -> None:
-        """Let the next update find the values at this point of the run; nothing where it is the last one's."""
+        """Send the values at this point of the run (1 at its start, 0 at its end) to the device for the next update."""
         if progress_remaining == self._remaining:
             return
         self._remaining = progress_remaining
