@@ -40,7 +40,7 @@ def test_a_backbone_draws_what_it_asked_for_to_explore() -> None:
         "where": Noise("uniform", "obs"),
         "sign": Noise("rademacher", None),
     }
-    population.backbone = SimpleNamespace(EXPLORATION=kinds, explore=explore, perturb=td3.perturb)
+    population.backbone = SimpleNamespace(EXPLORATION_NOISE=kinds, explore=explore, perturb=td3.perturb)
     Acting(learner).act(OBS)
     assert {name: tuple(draw.shape) for name, draw in seen.items()} == {
         "exploration": (5, 1, 1), "where": (5, 1, 3), "sign": (5, 1),

@@ -179,7 +179,8 @@ def open_finished(path: Path, settings: Settings) -> Run:
     """A run of which nothing is left to train; one with other settings is refused."""
     run = open_run(path, settings)
     if not run.manifest.get("kept_checkpoint"):
-        CheckpointStore(path / "checkpoints").clear()  # of a kill between the last two writes
+        # Left by a kill between writing the manifest and deleting the checkpoints.
+        CheckpointStore(path / "checkpoints").clear()
     return run
 
 
