@@ -263,7 +263,8 @@ def test_policies_with_one_constant_action_are_named() -> None:
     assert row in said, "their return, how soon their episodes end, plain's return"
     place = "docs/results.md#policies-with-one-constant-action"
     told = headline(setups(records))
-    assert f"these agents hold [one constant action]({place}): Hopper, TD3 (2 of 5)." in told
+    ended = f"2 of the 5 agents trained with η = 1 ended in [one constant action]({place}), in all 10 episodes"
+    assert f"{ended}: Hopper, TD3 (2 of 5)." in told
     assert "## Policies with one constant action" in said and "; constant action, 2 of 5 |" in told
 
 

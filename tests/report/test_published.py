@@ -19,7 +19,8 @@ from damper.report.build import PAGES, page_texts, write_report
 from damper.report.claims.comparisons import claim_level
 from damper.report.pages.marked import PLACE, has_place, insert
 from damper.report.pages.ppo import read_ppo
-from damper.report.statistics.cells import setups
+from damper.report.statistics.cells import main_setups, setups
+from damper.report.tables.result_tables import aggregates
 from tests.experiments.helpers import agents_of
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +93,14 @@ def test_the_readme_s_speeds_are_the_measured_ones() -> None:
     facts = json.loads(run.read_text())["run"]
     assert said.groups() == (f"{1000 * whole['ms']:.0f}", f"{whole['× faster']:.0f}", str(facts["agents"]))
     assert facts["seconds"] == pytest.approx(40 / 3 * 60, rel=0.01)
+
+
+def test_the_readme_names_the_backbone_whose_return_is_lower() -> None:
+    setup = main_setups(setups(Store(ROOT / "results")))[0]
+    beside = {a.backbone: a.improvement for a in aggregates(setup) if (a.measure, a.method) == ("return", "plain")}
+    lower = [backbone.upper() for backbone, found in beside.items() if found and found[2] < 0.5]
+    said = re.findall(r"In our records return is lower with (\w+), over the tasks together", text("README.md"))
+    assert said == lower
 
 
 def test_the_page_about_reproducing_lists_every_experiment_with_its_size() -> None:

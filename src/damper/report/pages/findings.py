@@ -14,7 +14,15 @@ from damper.protocols import SHORT_TASKS, protocol_settings
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.pages.claims import claims_section, judge_all, settled
 from damper.report.pages.gaps import protocol_gaps
-from damper.report.pages.headline import change_text, comparison_table, pairs, sign_of_change, takeaway
+from damper.report.pages.headline import (
+    change_text,
+    comparison_table,
+    constant_at_one,
+    pairs,
+    sign_of_change,
+    takeaway,
+)
+from damper.report.pages.over_tasks import beside_the_others, return_over_tasks
 from damper.report.pages.returns import FAR_BELOW, below_paper
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
 from damper.report.statistics.estimates import mean_interval
@@ -30,7 +38,7 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
         return "No records yet.\n"
     summary = [
         sentence
-        for part in (_smoother, _ends_of_eta, _without_projection, _apart, _below, _claims)
+        for part in (_smoother, _beside, _ends_of_eta, _without_projection, _apart, _below, _claims)
         for sentence in part(main)
     ]
     parts = ["\n".join(f"{i}. {sentence}" for i, sentence in enumerate(summary, 1)) + "\n", _extent(found)]
@@ -45,7 +53,8 @@ def _smoother(main: Sequence[Setup]) -> Iterator[str]:
     """How many pairs DAMPER makes smoother, and what that does to return."""
     setup = main[0]
     if said := takeaway(setup):
-        yield f"**DAMPER beside plain, `{setup.protocol}`.** {said}{_exceptions(setup)}"
+        parts = [said, _exceptions(setup), return_over_tasks(setup)]
+        yield f"**DAMPER beside plain, `{setup.protocol}`.** {' '.join(filter(None, parts))}"
 
 
 def _exceptions(setup: Setup) -> str:
@@ -57,7 +66,13 @@ def _exceptions(setup: Setup) -> str:
             places["Not smoother beyond the noise"].append(_with_change(plain, ours, "mean_change"))
         if signs["return"] == "lower":
             places["A lower return"].append(_with_change(plain, ours, "return"))
-    return "".join(f" {words}: {'; '.join(where)}." for words, where in places.items() if where)
+    return " ".join(f"{words}: {'; '.join(where)}." for words, where in places.items() if where)
+
+
+def _beside(main: Sequence[Setup]) -> Iterator[str]:
+    """DAMPER and the methods it is compared with."""
+    if said := beside_the_others(main[0]):
+        yield said
 
 
 def _with_change(plain: Cell, ours: Cell, measure: str) -> str:
@@ -77,7 +92,7 @@ def _ends_of_eta(main: Sequence[Setup]) -> Iterator[str]:
     if counts := takeaway(setup, ONE_ETA):
         told.append(f"With η = {ONE_ETA:g} everywhere: {counts[:1].lower()}{counts[1:]}")
     if still := constant_at_one(setup):
-        told.append(f"These agents then hold one constant action, whatever they observe: {still}.")
+        told.append(still)
     if told:
         yield f"**η.** {' '.join(told)}"
 
@@ -269,12 +284,6 @@ def ends_of_eta(setup: Setup) -> Iterator[tuple[Cell, Cell, Cell]]:
                 yield plain, zero, one
 
 
-def constant_at_one(setup: Setup) -> str:
-    """Where agents trained with η = 1 hold one constant action."""
-    cells = (cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA)
-    return "; ".join(f"{cell.place} ({len(cell.constant)} of {len(cell.seeds)})" for cell in cells if cell.constant)
-
-
 def choosing_eta(found: Sequence[Setup]) -> str:
     """What both ends of η did to plain's action changes and returns."""
     rows: list[list[str]] = []
@@ -289,10 +298,6 @@ def choosing_eta(found: Sequence[Setup]) -> str:
         return (
             f"Changes of plain's means with 95 % intervals, `{setup.protocol}`, where both ends are on record:\n\n"
             + markdown_table(["task", *header], rows)
-            + (
-                f"\nWith η = {ONE_ETA:g} these agents hold one constant action, whatever they observe: {still}.\n"
-                if still
-                else ""
-            )
+            + (f"\n{still}\n" if still else "")
         )
     return "No records yet.\n"

@@ -9,9 +9,10 @@ import numpy as np
 
 from damper.experiments.paper import printed
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
+from damper.report.pages.over_tasks import return_over_tasks
 from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, main_setups
 from damper.report.statistics.estimates import Interval, ratio_change, relative_change
-from damper.report.statistics.numbers import number, signed
+from damper.report.statistics.numbers import counted, number, signed, tight
 from damper.report.tables.markup import markdown_table
 
 UNDECIDED, NOT_COUNTED = "undecided", "not counted"
@@ -34,20 +35,31 @@ def headline(found: Sequence[Setup]) -> str:
         if rows:
             made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
             bold = "Bold: changes whose interval excludes zero."
-            return f"{markdown_table(header, rows)}\n{made} {bold} {_one_eta(setup)}\n"
+            said = [made, bold, return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION)]
+            return f"{markdown_table(header, rows)}\n{' '.join(filter(None, said))}\n"
     return "No records yet.\n"
 
 
 def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
     counts = _counts(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
-    cells = [cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA]
-    held = [f"{c.place} ({len(c.constant)} of {len(c.seeds)})" for c in cells if c.constant]
-    there = f" With it these agents hold [one constant action]({CONSTANT_ACTION}): {'; '.join(held)}." if held else ""
     return (
         f"η is the paper's, chosen per task and backbone. With η = {ONE_ETA:g} everywhere, which leaves nothing to "
-        f"choose: {counts or 'nothing is on record yet.'}{there}"
+        f"choose: {counts or 'nothing is on record yet.'}"
     )
+
+
+def constant_at_one(setup: Setup, link: str = "") -> str:
+    """How many agents trained with η = 1 ended in one constant action, and where."""
+    cells = [cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA]
+    held = [f"{cell.place} ({len(cell.constant)} of {len(cell.seeds)})" for cell in cells if cell.constant]
+    if not held:
+        return ""
+    agents = sum(len(cell.constant) for cell in cells)
+    every = counted(sum(len(cell.seeds) for cell in cells), "agent")
+    words = f"[one constant action]({link})" if link else "one constant action"
+    ended = f"{agents} of the {every} trained with η = {ONE_ETA:g} ended in {words}"
+    return f"{ended}, in all {counted(setup.episodes, 'episode')}: {'; '.join(held)}."
 
 
 def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
@@ -163,8 +175,7 @@ def change_text(plain: Cell, ours: Cell, measure: str) -> str:
     if not _comparable(plain, ours, measure):
         return "; ".join(_constant_notes(plain, ours))
     value, interval = _change(plain, ours, measure)
-    bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""
-    return signed(value) + bounds
+    return signed(value) + (f" {tight(*interval)}" if interval else "")
 
 
 def _change(plain: Cell, ours: Cell, measure: str) -> tuple[float, Interval | None]:
