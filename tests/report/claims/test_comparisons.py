@@ -28,6 +28,7 @@ from damper.report.claims.comparisons import (
     extreme,
 )
 from damper.report.statistics.cells import setups
+from damper.report.statistics.estimates import Interval
 from tests.experiments.helpers import agents_of, invented
 
 SPREAD = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
@@ -96,6 +97,12 @@ def test_against_a_number() -> None:
     assert against("q", ratio, 0.16, "lower", "weak").verdict == LEANS
     assert against("q", ratio, 0.5, "higher", "often").verdict == FAILS
     assert against("q", UNKNOWN, 1.0, "lower", "weak").verdict == OPEN
+
+
+def test_no_bound_is_printed_that_cannot_be() -> None:
+    share = Side("", np.array([0.1, 0.9, 0.1, 0.9, 0.5]))
+    assert "0.5 [0, 1], often" in against("q", share, 0.25, "higher", "often", Interval(0.0, 1.0)).text
+    assert "0.5 [−0." in against("q", share, 0.25, "higher", "often").text
 
 
 def test_the_least_favourable_rival_speaks_for_all() -> None:

@@ -8,9 +8,9 @@ import pytest
 from damper.experiments.paper import paper, printed
 from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, AgentSpec
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import BETTER, FAILS, HOLDS, LEANS, LEANS_AGAINST, OPEN
+from damper.report.claims.comparisons import BETTER, CONSTANT, FAILS, HOLDS, LEANS, LEANS_AGAINST, OPEN
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
-from damper.report.pages.claims import comparisons_list
+from damper.report.pages.claims import claims_table, comparisons_list
 from damper.report.statistics.cells import Setup, setups
 from tests.experiments.helpers import agents_of, invented
 
@@ -235,9 +235,39 @@ def test_conflict_that_is_frequent_is_told_from_chance() -> None:
     found = verdict(verdicts(setup), "gradient-regime")
     assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, "0.4 is frequent all the same"
     told = "would conflict in 0.5 of the updates: beyond the noise more do on TD3 Hopper, SAC Hopper, not on TD3 Walker"
-    assert told in found.note and told in comparisons_list([found])
+    judged = {"a": [found], "b": [found]}
+    assert told in found.note and claims_table(judged).count(told) == 1, "once per row"
     plain = agents_of("td3-table", methods=("plain",))
     assert verdict(verdicts(world(agents=plain)), "gradient-regime").note == ""
+
+
+def test_the_gradients_of_plain_s_own_training_stand_beside_the_claim() -> None:
+    ratio = {"Hopper": 1.5, "Walker": 0.25}
+    records = []
+    for agent in agents_of("td3-table", methods=("plain", "damper"), tasks=tuple(ratio)):
+        own = ratio[agent.identity["task"]]
+        curve = {"step": [1000, 2000], "conflict": [0.3 * own + 0.1] * 2, "norm_ratio": [own, None]}
+        records.append(replace(invented(agent), curve=curve))
+    note = verdict(verdicts(setups(records)[0]), "gradient-regime").note
+    assert note.endswith(
+        "Along plain's own training (2 pairs of task and backbone) 0.17 to 0.55 of the updates conflict and n_T/n_R is "
+        "0.25 to 1.50, above 1 on TD3 Hopper"
+    )
+    few = [r for r in records if r.identity["method"] != "plain" or r.identity["task"] == "Walker"]
+    note = verdict(verdicts(setups(few)[0]), "gradient-regime").note
+    assert note.endswith(
+        "(1 pair of task and backbone) 0.17 of the updates conflict and n_T/n_R is 0.25, above 1 on none"
+    )
+
+
+def test_a_gradient_that_has_nothing_left_to_smooth_is_no_evidence() -> None:
+    agents = agents_of("td3-table", methods=("damper",), tasks=("Hopper", "Walker"))
+    still = [invented(agent) for agent in agents]
+    still[:3] = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in still[:3]]
+    found = verdict(verdicts(setups(still)[0]), "gradient-regime")
+    words = {task: {c.verdict for c in found.known if f"TD3 {task}" in c.text} for task in ("Hopper", "Walker")}
+    assert words == {"Hopper": {CONSTANT}, "Walker": {HOLDS}} and "Hopper" not in found.note
+    assert found.known[0].text.endswith("weak: below 1; constant action, 3 of 5")
 
 
 def test_one_eta_is_judged_by_the_same_claims() -> None:

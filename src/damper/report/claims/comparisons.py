@@ -3,8 +3,8 @@
 The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
 agrees but the interval includes zero, and ties are ties: they lean; it *leans against* if the mean disagrees but the
 interval still allows the claim, and *fails* if it does not. Where the paper concedes something (a lower return), a mean
-on the good side is *better than claimed*. Smoothness beside a policy that hardly ever changes its action is no
-comparison: *constant actions*. Fewer than five seeds are *not enough data*.
+on the good side is *better than claimed*. The smoothness of a policy that hardly ever changes its action, or the
+gradient that is left to smooth it, is no comparison: *constant actions*. Fewer than five seeds are *not enough data*.
 
 A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
 claims the intervals are Bonferroni's: where seeds are spread normally, or both sides alike, all claims that hold do so
@@ -32,6 +32,7 @@ MIN_SEEDS = 5
 # A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
 REACHED_SHARE = 0.9
 CLOSE_MARGIN = 0.05
+ANY = Interval(-np.inf, np.inf)
 
 
 class Check(NamedTuple):
@@ -81,12 +82,13 @@ class Evidence:
         constant = cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
         return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None, constant)
 
-    def gradients(self, backbone: str, task: str, name: str) -> Side:
-        """Along DAMPER's own training: the median over training of a recorded quantity, per seed."""
-        cell = self.cell(backbone, task, "damper")
+    def gradients(self, backbone: str, task: str, name: str, method: str = "damper") -> Side:
+        """Along a method's own training: the median over training of a recorded quantity, per seed."""
+        cell = self.cell(backbone, task, method)
         columns = [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
         values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
-        return Side("DAMPER", values if len(values) >= MIN_SEEDS else None)
+        constant = cell.constant_note if cell and cell.mostly_constant else ""
+        return Side(title(method, backbone), values if len(values) >= MIN_SEEDS else None, constant)
 
 
 _LETTERS = {"eta": "η", "weight": "λ"}
@@ -177,8 +179,10 @@ def close(place: str, ours: Side, theirs: Side) -> Check:
     return Check(text + f"gap {span(gap, interval)}", verdict)
 
 
-def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Check:
-    """Our mean is lower (higher) than a fixed number."""
+def against(
+    place: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
+) -> Check:
+    """Our mean is lower (higher) than a fixed number; no bound is printed beyond what is possible."""
     if ours.values is None:
         return Check(f"{place}, {words}: not yet measured", OPEN)
     interval = mean_interval(ours.values, claim_level())
@@ -186,7 +190,9 @@ def against(place: str, ours: Side, bound: float, expect: str, words: str) -> Ch
     sign = 1 if expect == "lower" else -1
     ends = sorted(sign * (end - bound) for end in interval)
     verdict = judge(sign * (ours.mean - bound), Interval(*ends))
-    return Check(f"{place} {span(ours.mean, interval)}, {words}", verdict)
+    shown = Interval(max(interval.low, possible.low), min(interval.high, possible.high))
+    text = f"{place} {span(ours.mean, shown)}, {words}"
+    return Check(f"{text}; {ours.constant}", CONSTANT) if ours.constant else Check(text, verdict)
 
 
 def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:

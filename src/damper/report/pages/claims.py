@@ -81,7 +81,7 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
         first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
         if first is not None:
             words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
-            rows.append([first.text, *words, _by(first)])
+            rows.append([first.text, *words, _by(first) + _note(first)])
     if rows:
         yield "Claims with a verdict; the last column has the comparisons behind the first one of the row:\n"
         yield markdown_table(["claim", *shown, "comparisons"], [*rows, ["**all**", *map(_tally, shown.values()), ""]])
@@ -96,7 +96,10 @@ def _by(verdict: Verdict) -> str:
 def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
     """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
     claims = next(iter(judged.values()))
-    rows = [[claim.text, *(verdict_text(own[i]) for own in judged.values())] for i, claim in enumerate(claims)]
+    rows = [
+        [claim.text + _note(claim), *(verdict_text(own[i]) for own in judged.values())]
+        for i, claim in enumerate(claims)
+    ]
     return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
 
 
@@ -107,17 +110,18 @@ def _tally(judged: Sequence[Verdict]) -> str:
 def verdict_text(verdict: Verdict) -> str:
     """A verdict as the tables show it."""
     if verdict.verdict != OPEN:
-        return f"**{verdict.verdict}**{_note(verdict)}"
+        return f"**{verdict.verdict}**"
     return OPEN + _so_far(verdict)
 
 
 def _so_far(verdict: Verdict) -> str:
     known = _counts(check.verdict for check in verdict.known)
-    return f" (so far, of {len(verdict.checks)} comparisons: {known}){_note(verdict)}" if known else ""
+    return f" (so far, of {len(verdict.checks)} comparisons: {known})" if known else ""
 
 
 def _note(verdict: Verdict) -> str:
-    return f". {verdict.note}" if verdict.note else ""
+    """What a claim's word does not say, below it."""
+    return f"<br><small>{verdict.note}.</small>" if verdict.note else ""
 
 
 def _counts(words: Iterable[str]) -> str:
