@@ -50,6 +50,26 @@ def test_the_findings_name_the_pairs_that_are_not_smoother_and_those_that_earn_l
     assert lower.startswith("Walker, TD3 (−49 % [") and "Hopper" not in lower
 
 
+def test_shorter_episodes_are_named_with_the_falls_behind_them() -> None:
+    records = []
+    for agent in agents_of("td3-table", tasks=("LunarLander", "Hopper", "Walker"), methods=("plain", "damper")):
+        task, ours = agent.identity["task"], agent.identity["method"] == "damper"
+        # Hopper: seeds of 850 or 900 steps; LunarLander: 8 % shorter, all seeds alike; Walker: as long.
+        long = {"Hopper": 850 + 50 * (seed_of(agent) % 2), "LunarLander": 920}.get(task, 1000) if ours else 1000
+        own = record(agent)
+        ends = {"length": [long] * 10, "terminated": [ours and i < 3 for i in range(10)]}
+        records.append(replace(own, episodes={**own.episodes, **ends}))
+    first = findings(setups(records), ()).splitlines()[0]
+    told = first.split("Shorter episodes, beyond the noise or by more than 10 %: ")[1].split(" Over the tasks")[0]
+    # Hopper's mean is 870 with a squared error of 150: the logarithm of 0.87 ± 2.776 · √150 / 870.
+    assert (
+        told == "LunarLander, TD3 (−8.0 % [−8.0, −8.0]); Hopper, TD3 (−13 % [−16, −10]; falls: 0 of 50, then 15 of 50)."
+    )
+    table = findings(setups(records), ()).split("## DAMPER beside plain")[1].replace("\u00a0", " ")
+    rows = {line.split(",")[0]: line.split(" | ")[-1] for line in table.splitlines() if ", TD3 | " in line}
+    assert rows["| Walker"] == "1000 |" and rows["| LunarLander"].startswith("1000 → 920.0<br>**−8.0 %")
+
+
 def test_the_findings_say_what_both_ends_of_eta_do_and_where_one_action_is_left() -> None:
     records = [record(agent) for agent in hopper("plain")]
     records += [record(agent, 0.05) for agent in hopper("damper", "eta-sweep", eta=0)]

@@ -179,9 +179,7 @@ def close(place: str, ours: Side, theirs: Side) -> Check:
     return Check(text + f"gap {span(gap, interval)}", verdict)
 
 
-def against(
-    place: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
-) -> Check:
+def against(place: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY) -> Check:
     """Our mean is lower (higher) than a fixed number; no bound is printed beyond what is possible."""
     if ours.values is None:
         return Check(f"{place}, {words}: not yet measured", OPEN)

@@ -30,6 +30,10 @@ from damper.report.statistics.numbers import number, percent, with_interval
 from damper.report.tables.markup import markdown_table
 from damper.tasks import PAPER_TASKS
 
+FAR_SHORTER = 0.1  # of plain's episodes' length
+LENGTH_KEPT = 1 - FAR_SHORTER
+FALLS = ("Hopper", "Walker")  # where an episode that ends early is a fall
+
 
 def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
     """Everything with a number in it that the results page says: the result first, then what it rests on."""
@@ -58,14 +62,19 @@ def _smoother(main: Sequence[Setup]) -> Iterator[str]:
 
 
 def _exceptions(setup: Setup) -> str:
-    """The pairs that are not smoother, and those that earn less."""
-    places: dict[str, list[str]] = {"Not smoother beyond the noise": [], "A lower return": []}
+    """The pairs that are not smoother, those that earn less, and those whose episodes are shorter."""
+    shorter = f"Shorter episodes, beyond the noise or by more than {percent(FAR_SHORTER)}"
+    places: dict[str, list[str]] = {"Not smoother beyond the noise": [], "A lower return": [], shorter: []}
     for plain, ours in pairs(setup):
         signs = {measure: sign_of_change(plain, ours, measure)[0] for measure in ("mean_change", "return")}
         if signs["mean_change"] != "lower":
             places["Not smoother beyond the noise"].append(_with_change(plain, ours, "mean_change"))
         if signs["return"] == "lower":
             places["A lower return"].append(_with_change(plain, ours, "return"))
+        if sign_of_change(plain, ours, "length")[0] == "lower" or ours.mean("length") < LENGTH_KEPT * plain.mean(
+            "length"
+        ):
+            places[shorter].append(_with_change(plain, ours, "length", _falls(plain, ours)))
     return " ".join(f"{words}: {'; '.join(where)}." for words, where in places.items() if where)
 
 
@@ -75,8 +84,17 @@ def _beside(main: Sequence[Setup]) -> Iterator[str]:
         yield said
 
 
-def _with_change(plain: Cell, ours: Cell, measure: str) -> str:
-    return f"{ours.place} ({change_text(plain, ours, measure)})"
+def _with_change(plain: Cell, ours: Cell, measure: str, more: str = "") -> str:
+    return f"{ours.place} ({change_text(plain, ours, measure)}{more})"
+
+
+def _falls(plain: Cell, ours: Cell) -> str:
+    """How many episodes end in a fall, on a task where nothing else ends one early."""
+    if ours.task not in FALLS:
+        return ""
+    ends = [[end for record in cell.records for end in record.episodes["terminated"]] for cell in (plain, ours)]
+    before, after = (f"{sum(own)} of {len(own)}" for own in ends)
+    return f"; falls: {before}, then {after}"
 
 
 def _ends_of_eta(main: Sequence[Setup]) -> Iterator[str]:
@@ -164,7 +182,7 @@ def _extent(found: Sequence[Setup]) -> str:
 
 def pairs_section(setup: Setup, said: str = "") -> str:
     """DAMPER beside plain, all numbers, and before them what they say."""
-    table = comparison_table(setup, COMPARED) or "Nothing to compare yet.\n"
+    table = comparison_table(setup, (*COMPARED, "length")) or "Nothing to compare yet.\n"
     how = (
         f"{said} Changes are of plain's mean, with 95 % intervals; bold ones exclude zero. The first row of a task has "
         f"the paper's η. Settings: `{setup.title}`."
@@ -182,8 +200,8 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     yield (
         f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g} in "
         "every episode). Their sm is the lowest there can be and says nothing about smooth control, so it is [not "
-        "counted](statistics.md#constant-actions) as smooth where they are most of a cell. On Hopper and "
-        "Walker a short episode is a fall.\n"
+        "counted](statistics.md#constant-actions) as smooth where they are most of a cell. On "
+        f"{' and '.join(FALLS)} a short episode is a fall.\n"
     )
     rows = []
     for setup, cell in cells:

@@ -138,8 +138,12 @@ def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
 
 
 def _numbers(plain: Cell, ours: Cell, measure: str) -> str:
-    """Means, change, medians and what the paper prints, a line each."""
-    lines = [_arrow(plain, ours, measure), _medians(plain, ours, measure), _paper(ours, measure)]
+    """Means, change, medians and what the paper prints, a line each; of a length the first two, or the one it has."""
+    if measure == "length":
+        means = [number(cell.mean(measure), measure) for cell in (plain, ours)]
+        lines = [means[0] if means[0] == means[1] else _arrow(plain, ours, measure)]
+    else:
+        lines = [_arrow(plain, ours, measure), _medians(plain, ours, measure), _paper(ours, measure)]
     return "<br>".join(filter(None, lines)).replace(" ", NO_BREAK)
 
 
