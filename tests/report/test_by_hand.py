@@ -338,8 +338,8 @@ def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
     assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
     close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
     assert "1 leans against, " in findings([close], ())
-    assert "none is decided beyond the noise so far, under any protocol. By `pave`: 1 " in findings([close], ())
-    assert "decided beyond the noise so far: `pave` 1 failed; `pave`, η = 1 1 failed." in findings([lower], ())
+    assert "none is decided beyond the noise, under any protocol. By `pave`: 1 " in findings([close], ())
+    assert "decided beyond the noise: `pave`: 1 failed; `pave` with η = 1: 1 failed." in findings([lower], ())
 
 
 def test_the_same_method_is_compared_between_the_protocols() -> None:

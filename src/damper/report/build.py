@@ -13,7 +13,7 @@ from damper.experiments.timings import Timing, read_timings
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.claims.verdicts import time_verdicts, verdicts
 from damper.report.figures.results import draw_result_figures
-from damper.report.pages.claims import claims_table, comparisons_list
+from damper.report.pages.claims import caution, claims_table, comparisons_list, legend
 from damper.report.pages.details import details
 from damper.report.pages.findings import choosing_eta, findings
 from damper.report.pages.headline import headline
@@ -103,7 +103,8 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
         "five seeds or more; a cell with agents that hold [one constant action](../statistics.md#constant-actions) "
         "says so and is never the best in smoothness. *n* is given where a cell does not have five seeds; † marks a "
         "diverged seed. Lower sm, mean |Δa| and roughness are smoother. How "
-        "intervals and verdicts are made: [statistics](../statistics.md).\n"
+        "intervals and verdicts are made: [statistics](../statistics.md).\n\n"
+        f"Claims: {legend()} {caution('../statistics.md')}\n"
     )
     if not found:
         return head + "\nNo records yet.\n"

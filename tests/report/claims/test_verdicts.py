@@ -8,10 +8,11 @@ import pytest
 from damper.experiments.paper import paper, printed
 from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, AgentSpec
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import BETTER, CONSTANT, FAILS, HOLDS, LEANS, LEANS_AGAINST, OPEN
+from damper.report.claims.comparisons import BETTER, CONSTANT, FAILS, HOLDS, LEANS, LEANS_AGAINST, NOT_JUDGED, OPEN
+from damper.report.claims.policy_claims import ONE_ETA_UNTRAINED
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
-from damper.report.pages.claims import claims_table, comparisons_list
-from damper.report.statistics.cells import Setup, setups
+from damper.report.pages.claims import claims_section, claims_table, comparisons_list
+from damper.report.statistics.cells import Setup, main_setups, setups
 from tests.experiments.helpers import agents_of, invented
 
 EXPERIMENTS = ("td3-table", "sac-table", "projection-ablation", "pegrad", "scalarization-sweep", "eta-sweep")
@@ -281,6 +282,19 @@ def test_one_eta_is_judged_by_the_same_claims() -> None:
     assert verdict(verdicts(found, 1.0), "lower-sm-all").verdict == FAILS
     lunar = verdict(verdicts(found), "td3-lunar-both"), verdict(verdicts(found, 1.0), "td3-lunar-both")
     assert [v.verdict for v in lunar] == [HOLDS, FAILS]
+
+
+def test_what_no_experiment_trains_is_not_waited_for() -> None:
+    found = verdicts(world(agents=[*EVERY, *agents_of("one-eta")]), 1.0)
+    assert {v.id for v in found if v.verdict == NOT_JUDGED} == set(ONE_ETA_UNTRAINED)
+    assert OPEN not in {v.verdict for v in found}, "all that an experiment trains is there"
+    (check,) = verdict(found, "sum-close").checks
+    assert check.text == "no experiment trains these ablations with η = 1 on every task"
+    section = "".join(claims_section(main_setups([world(agents=[*EVERY, *agents_of("one-eta")])]), ()))
+    assert "Under `pave` no claim about trained policies waits for records;" in section
+    assert "*Not judged*: it takes agents" in section and "*Holds*: every gap" in section
+    assert "*Not enough data*" in section, "nothing was timed"
+    assert "*Fails*" not in section and "*Constant actions*" not in section
 
 
 def test_update_times_need_their_spread_and_both_machines() -> None:

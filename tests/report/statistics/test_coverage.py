@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from damper.report.claims.comparisons import claim_level
+from damper.report.pages.claims import caution
 from damper.report.statistics.estimates import difference, mean_interval, ratio_change, relative_change
 from tests.report.statistics.coverage import (
     CHANGE_WORLDS,
     FALSE_CLAIMS,
     METHODS,
+    TRUE_EFFECTS,
     change_coverage,
     chattering,
     coverage,
@@ -22,7 +24,9 @@ from tests.report.statistics.coverage import (
     normal,
     student_bounds,
     table_row,
+    true_holds,
     welch_bounds,
+    widths,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "statistics.md"
@@ -91,6 +95,20 @@ def test_what_is_simulated_at_the_claims_level_is_what_judges_them() -> None:
 def test_false_claims_hold_as_often_as_the_documentation_says(name: str) -> None:
     (written,) = ([float(cell) for cell in row[1:]] for row in page_rows() if row[0] == name)
     assert false_holds(name) == pytest.approx(written, abs=0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("name", TRUE_EFFECTS)
+def test_true_claims_hold_as_often_as_the_documentation_says(name: str) -> None:
+    (written,) = ([int(cell) for cell in row[1:]] for row in page_rows() if row[0] == name)
+    assert true_holds(name) == pytest.approx(written, abs=0.6)
+
+
+def test_a_lean_is_no_evidence() -> None:
+    assert "five seeds such an interval is {:.1f} to {:.1f} times as wide".format(*widths()) in PAGE.read_text()
+    said = caution("")
+    assert "about twice as wide as at 95 %" in said and 1.5 < min(widths()) < max(widths()) < 2.5
+    assert "two standard deviations in about one case of five" in said
+    assert true_holds("two standard deviations")[0] == pytest.approx(20, abs=5)
 
 
 def test_the_documentation_says_where_the_family_wise_level_does_not_hold() -> None:

@@ -26,8 +26,8 @@ from damper.report.statistics.estimates import LEVEL, Array, Interval, differenc
 from damper.report.statistics.numbers import four_digits, percent, span
 
 HOLDS, LEANS, LEANS_AGAINST, FAILS = "holds", "leans", "leans against", "fails"
-BETTER, CONSTANT, OPEN = "better than claimed", "constant actions", "not enough data"
-VERDICTS = (HOLDS, BETTER, LEANS, LEANS_AGAINST, CONSTANT, FAILS, OPEN)
+BETTER, CONSTANT, OPEN, NOT_JUDGED = "better than claimed", "constant actions", "not enough data", "not judged"
+VERDICTS = (HOLDS, BETTER, LEANS, LEANS_AGAINST, CONSTANT, FAILS, OPEN, NOT_JUDGED)
 MIN_SEEDS = 5
 # A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
 REACHED_SHARE = 0.9

@@ -339,5 +339,7 @@ CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
     "scalarization-limits": _limits,
     "eta-monotone": _eta,
 }
+# Compare ablations on a task whose published η is not 1; no experiment trains those with another η than DAMPER's.
+ONE_ETA_UNTRAINED = ("ablation-return", "sum-close", "projection")
 # What a claim's word does not say, from the same records; it decides nothing.
 NOTES: dict[str, Callable[[Evidence], str]] = {"gradient-regime": _about_gradients}

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 from damper.experiments.paper import paper
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import OPEN, Check, Evidence, conjunction
-from damper.report.claims.policy_claims import CLAIMS, NOTES
+from damper.report.claims.comparisons import NOT_JUDGED, OPEN, Check, Evidence, conjunction
+from damper.report.claims.policy_claims import CLAIMS, NOTES, ONE_ETA_UNTRAINED
 from damper.report.claims.time_claims import TIME_CLAIMS
 from damper.report.statistics.cells import Setup
 
@@ -27,14 +27,22 @@ class Verdict(NamedTuple):
     @property
     def known(self) -> list[Check]:
         """The comparisons that there is enough data for."""
-        return [check for check in self.checks if check.verdict != OPEN]
+        return [check for check in self.checks if check.verdict not in (OPEN, NOT_JUDGED)]
 
 
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
     """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
     evidence = Evidence(setup, eta)
-    judged = _judge(CLAIMS, evidence)
+    judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
     return [one._replace(note=NOTES[one.id](evidence)) if one.id in NOTES else one for one in judged]
+
+
+def _unless_untrained(verdict: Verdict, eta: float | None) -> Verdict:
+    """What no experiment trains at one η is not waited for."""
+    if eta is None or verdict.verdict != OPEN or verdict.id not in ONE_ETA_UNTRAINED:
+        return verdict
+    check = Check(f"no experiment trains these ablations with η = {eta:g} on every task", NOT_JUDGED)
+    return verdict._replace(verdict=NOT_JUDGED, checks=[check])
 
 
 def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:

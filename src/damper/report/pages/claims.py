@@ -6,11 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from damper.experiments.paper_experiments import ONE_ETA
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import FAILS, HOLDS, OPEN, VERDICTS, claim_level
+from damper.report.claims.comparisons import (
+    BETTER,
+    CONSTANT,
+    FAILS,
+    HOLDS,
+    LEANS,
+    LEANS_AGAINST,
+    NOT_JUDGED,
+    OPEN,
+    VERDICTS,
+    claim_level,
+)
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.statistics.cells import Setup
 from damper.report.statistics.numbers import percent
 from damper.report.tables.markup import markdown_table
+
+UNKNOWN = (OPEN, NOT_JUDGED)
 
 
 def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
@@ -20,14 +33,42 @@ def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator
     yield (
         f"{_waiting(*next(iter(judged.items())))} About time there are others: {_timed(timings)} "
         "([update times](results/tables.md#update-times)).\n\n"
-        "*Leans*: the means agree with the claim, an interval includes zero. *Leans against*: a mean contradicts it, "
-        "the interval still allows it. *Constant actions*: it compares smoothness, and most agents of one side hold "
-        "one action. *Not enough data*: a comparison lacks five seeds, and none has failed. Each interval "
-        f"has {percent(claim_level(), 1)} and is wider than those elsewhere on this page: were seeds spread normally, "
-        "the claims of one column below that hold would do so together with 95 % confidence. Lopsided cells, and "
-        "cells in which some seeds fail, have less ([by how much](statistics.md#verdicts)).\n"
+        f"{legend(_occurring(judged, timings))} {caution('statistics.md')}\n"
     )
     yield from _decided(judged)
+
+
+MEANINGS = {
+    HOLDS: "every gap has the claimed sign, every interval excludes zero",
+    BETTER: "the paper concedes a weakness, and the mean is on the good side, if only within the noise",
+    LEANS: "the means agree with the claim, an interval includes zero",
+    LEANS_AGAINST: "a mean contradicts it, the interval still allows it",
+    CONSTANT: "it compares smoothness or how weak a gradient is, and most agents of one side hold one action",
+    FAILS: "a mean contradicts it, and the interval does not allow it",
+    OPEN: "a comparison lacks five seeds, and none has failed",
+    NOT_JUDGED: "it takes agents that no experiment trains",
+}
+
+
+def legend(words: Iterable[str] = VERDICTS) -> str:
+    """What the words mean that occur."""
+    found = set(words)
+    return " ".join(f"*{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS if word in found)
+
+
+def caution(statistics: str) -> str:
+    """How much a word is worth."""
+    return (
+        f"Each interval has {percent(claim_level(), 1)}. If seeds were normal, then with 95 % confidence every claim "
+        "marked *holds* in a column is true; with lopsided cells, or where some seeds fail, the confidence is less "
+        f"([by how much]({statistics}#verdicts)). With five seeds such an interval is about twice as wide as at 95 %, "
+        "and would decide an effect of two standard deviations in about one case of five: a lean is no evidence."
+    )
+
+
+def _occurring(judged: Mapping[str, Sequence[Verdict]], timings: Sequence[Timing]) -> set[str]:
+    """The words that the section has."""
+    return {verdict.verdict for own in (*judged.values(), time_verdicts(timings)) for verdict in own}
 
 
 def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
@@ -35,7 +76,7 @@ def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
     judged = {}
     for setup in main:
         judged[f"`{setup.protocol}`"] = verdicts(setup)
-        judged[f"`{setup.protocol}`, η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
+        judged[f"`{setup.protocol}` with η = {ONE_ETA:g}"] = verdicts(setup, ONE_ETA)
     return judged
 
 
@@ -48,22 +89,23 @@ def settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
             "failed": sum(verdict.verdict == FAILS for verdict in own),
         }
         decided = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
-        parts.append(f"{name} {decided or 'none'}")
+        parts.append(f"{name}: {decided or 'none'}")
         some = some or bool(decided)
     claims, first = len(next(iter(judged.values()))), next(iter(judged))
     if not some:
         return (
-            f"Of {claims} claims about trained policies none is decided beyond the noise so far, under any protocol. "
+            f"Of {claims} claims about trained policies none is decided beyond the noise, under any protocol. "
             f"By {first}: {_tally(judged[first])}."
         )
-    return f"Of {claims} claims about trained policies, decided beyond the noise so far: {'; '.join(parts)}."
+    return f"Of {claims} claims about trained policies, decided beyond the noise: {'; '.join(parts)}."
 
 
 def _waiting(name: str, judged: Sequence[Verdict]) -> str:
     """How many claims wait for records."""
     waiting = sum(verdict.verdict == OPEN for verdict in judged)
+    some = f"{waiting} of {len(judged)} claims about trained policies wait{'s' * (waiting == 1)}"
     return (
-        f"Under {name} {waiting} of {len(judged)} claims about trained policies wait for records; "
+        f"Under {name} {some if waiting else 'no claim about trained policies waits'} for records; "
         "[the tables](results/tables.md) have what is known of each."
     )
 
@@ -75,10 +117,10 @@ def _timed(timings: Sequence[Timing]) -> str:
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
     """The claims that some records decide, with the comparisons that decided the first of the verdicts."""
-    shown = {name: own for name, own in judged.items() if any(verdict.verdict != OPEN for verdict in own)}
+    shown = {name: own for name, own in judged.items() if any(verdict.verdict not in UNKNOWN for verdict in own)}
     rows = []
     for own in zip(*shown.values(), strict=True):
-        first = next((verdict for verdict in own if verdict.verdict != OPEN), None)
+        first = next((verdict for verdict in own if verdict.verdict not in UNKNOWN), None)
         if first is not None:
             words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
             rows.append([first.text, *words, _by(first) + _note(first)])
@@ -109,9 +151,9 @@ def _tally(judged: Sequence[Verdict]) -> str:
 
 def verdict_text(verdict: Verdict) -> str:
     """A verdict as the tables show it."""
-    if verdict.verdict != OPEN:
+    if verdict.verdict not in UNKNOWN:
         return f"**{verdict.verdict}**"
-    return OPEN + _so_far(verdict)
+    return verdict.verdict + _so_far(verdict)
 
 
 def _so_far(verdict: Verdict) -> str:

@@ -15,8 +15,9 @@ from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA, TABLE
 from damper.experiments.records import DIAGNOSTIC_CURVES, round_digits
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import MIN_SEEDS, claim_level
+from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
+from damper.report.pages.claims import caution, legend
 from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import nan_for_none
 from damper.report.tables.result_tables import (
@@ -44,7 +45,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "etas": list(ETAS),
         "weights": list(WEIGHTS),
         "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
-        "level": claim_level(),
+        "meanings": f"{legend()} {caution('')}".replace(" ([by how much](#verdicts))", ""),
         "minSeeds": MIN_SEEDS,
         "smoothness": list(SMOOTHNESS),
         "cost": cost,

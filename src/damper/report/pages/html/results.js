@@ -1,11 +1,11 @@
 // Tiles, controls, claims, and the tables with the provenance of each cell.
 
-const VERDICTS = { holds: ["holds", "✓"], "better than claimed": ["better", "✓"], leans: ["leans", "~"], "leans against": ["against", "≁"], "constant actions": ["constant", "="], fails: ["fails", "✗"], "not enough data": ["unknown", "·"] };
+const VERDICTS = { holds: ["holds", "✓"], "better than claimed": ["better", "✓"], leans: ["leans", "~"], "leans against": ["against", "≁"], "constant actions": ["constant", "="], fails: ["fails", "✗"], "not enough data": ["unknown", "·"], "not judged": ["unknown", "·"] };
 
 function tiles() {
   const s = setup(), count = (verdict) => s.claims.filter((c) => c.verdict === verdict).length;
   const tile = (value, words, kind = "") => el("div", { class: `tile ${kind}` }, el("b", {}, String(value)), el("span", {}, words));
-  const claims = [["holds", "claims hold", "good"], ["better than claimed", "better than claimed", "good"], ["leans", "lean", "open"], ["leans against", "lean against", "open"], ["constant actions", "constant actions", "bad"], ["fails", "fail", "bad"], ["not enough data", "need data"]];
+  const claims = [["holds", "holds", "good"], ["better than claimed", "better than claimed", "good"], ["leans", "leans", "open"], ["leans against", "leans against", "open"], ["constant actions", "constant actions", "bad"], ["fails", "fails", "bad"], ["not enough data", "not enough data"]];
   const rare = ["better than claimed", "constant actions"];  // shown only where there are some
   return [tile(s.agents.toLocaleString("en"), "agents trained"), tile(s.cells.length, "cells"), tile((s.agents * s.episodes).toLocaleString("en"), "episodes"),
     ...(s.claims.length ? claims.filter(([verdict]) => count(verdict) || !rare.includes(verdict)).map(([verdict, ...how]) => tile(count(verdict), ...how)) : [])];
@@ -30,7 +30,7 @@ function checkList(title, checks) {
 }
 
 function knownChecks(checks) {
-  const words = Object.keys(VERDICTS).map((w) => [w, checks.filter(([, verdict]) => verdict === w).length]).filter(([w, n]) => n && w !== "not enough data");
+  const words = Object.keys(VERDICTS).map((w) => [w, checks.filter(([, verdict]) => verdict === w).length]).filter(([w, n]) => n && !w.startsWith("not "));
   return words.length && words.reduce((sum, [, n]) => sum + n, 0) < checks.length ? `so far of ${checks.length} comparisons: ${words.map(([w, n]) => `${n} ${w}`).join(", ")}` : "";
 }
 
@@ -44,7 +44,7 @@ function claimRow(claim) {
 // Nothing where no claim has a comparison with enough seeds: tasks of one's own, say.
 function claimsSection() {
   return !setup().claims.length ? [] : section("claims", "What the paper claims, and what was found",
-    `Each claim is a conjunction of comparisons of means over five seeds or more. It holds if every gap has the claimed sign and an interval without zero; it leans if the means agree but an interval includes zero, and leans against where a mean disagrees but the interval still allows the claim; it fails as soon as one interval does not. "Constant actions": it compares smoothness, and most agents of one side hold one action whatever they observe. Each interval has ${(100 * DATA.level).toFixed(1)} %: were seeds spread normally, claims that hold would do so together with 95 % confidence; lopsided cells, and cells in which some seeds fail, have less. Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
+    `Each claim is a conjunction of comparisons of means over five seeds or more, and as good as its worst one. ${DATA.meanings.replaceAll("*", "")} Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
     el("div", {}, setup().claims.map(claimRow)));
 }
 
@@ -116,7 +116,7 @@ function tableSection() {
   const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
   const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));
   return section("table", `${state.backbone.toUpperCase()} results`,
-    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed, "constant" one with agents that act alike whatever they observe, which is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
+    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed, "constant" one with agents that act alike in all episodes, which is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
       segments("Measures", "pair", [["return,smoothness", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),
