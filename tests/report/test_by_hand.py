@@ -259,6 +259,7 @@ def test_policies_with_one_constant_action_are_named() -> None:
         records[i] = replace(records[i], episodes={**records[i].episodes, **changed})
     said = findings(setups(records), ())
     assert "**2 agents act alike at every step" in said
+    assert "**1 agent acts alike at every step" in findings(setups(records[:-1]), ())
     row = "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 | 7.00 | 30.0 | 0.45 |"
     assert row in said, "their return, how soon their episodes end, plain's return"
     place = "docs/results.md#policies-with-one-constant-action"
@@ -293,6 +294,18 @@ def test_smoothness_of_one_constant_action_is_not_counted() -> None:
     assert "| Hopper, TD3<br><small>constant action, 3 of 5</small> |" in table and "%" not in table
     found = {(a.method, a.measure) for a in aggregates(most)}
     assert ("damper", "return") in found and ("damper", "mean_change") not in found
+
+
+def test_a_pair_with_few_constant_agents_has_its_change_without_them_too() -> None:
+    def smoothness(agents: int) -> str:
+        row = comparison_table(constant(agents), ("smoothness",)).splitlines()[2].replace("\u00a0", " ")
+        return row.split(" | ")[-1]
+
+    # DAMPER's seeds have 0, 0.501, 0.502, 0.503 and 0.504, plain's 1.000 to 1.004.
+    one, without, *_ = smoothness(1).split("<br>")[1:]
+    assert one.startswith("**−60 % [") and without.startswith("<small>without it −50 % [−50, −50]</small>")
+    assert "<small>without them −50 %" in smoothness(2)
+    assert "without" not in smoothness(0) + smoothness(3)
 
 
 @pytest.mark.parametrize("agents", [1, 5])

@@ -26,7 +26,7 @@ from damper.report.pages.over_tasks import beside_the_others, return_over_tasks
 from damper.report.pages.returns import FAR_BELOW, below_paper
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
 from damper.report.statistics.estimates import mean_interval
-from damper.report.statistics.numbers import number, percent, with_interval
+from damper.report.statistics.numbers import counted, number, percent, with_interval
 from damper.report.tables.markup import markdown_table
 from damper.tasks import PAPER_TASKS
 
@@ -153,7 +153,7 @@ def _below(main: Sequence[Setup]) -> Iterator[str]:
     if where:
         yield (
             f"**Below the paper.** DAMPER's mean return is more than {percent(FAR_BELOW)} below the paper's on "
-            f"{'; '.join(where)} ([what was excluded](#returns-below-the-papers))."
+            f"{'; '.join(where)} ([what can be the cause](#returns-below-the-papers))."
         )
 
 
@@ -198,9 +198,9 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     agents = sum(len(cell.constant) for _, cell in cells)
     yield "## Policies with one constant action\n"
     yield (
-        f"**{agents} agents act alike at every step, whatever they observe** (mean |Δa| below {CONSTANT_CHANGE:g} in "
-        "every episode). Their sm is the lowest there can be and says nothing about smooth control, so it is [not "
-        "counted](statistics.md#constant-actions) as smooth where they are most of a cell. On "
+        f"**{counted(agents, 'agent acts', 'agents act')} alike at every step** (mean |Δa| below {CONSTANT_CHANGE:g} "
+        "in each evaluation episode). Their sm is the lowest there can be and says nothing about smooth control, so it "
+        "is [not counted](statistics.md#constant-actions) as smooth where they are most of a cell. On "
         f"{' and '.join(FALLS)} a short episode is a fall.\n"
     )
     rows = []

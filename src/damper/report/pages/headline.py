@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -143,8 +144,20 @@ def _numbers(plain: Cell, ours: Cell, measure: str) -> str:
         means = [number(cell.mean(measure), measure) for cell in (plain, ours)]
         lines = [means[0] if means[0] == means[1] else _arrow(plain, ours, measure)]
     else:
-        lines = [_arrow(plain, ours, measure), _medians(plain, ours, measure), _paper(ours, measure)]
+        lines = [_arrow(plain, ours, measure), _without_constant(plain, ours, measure)]
+        lines += [_medians(plain, ours, measure), _paper(ours, measure)]
     return "<br>".join(filter(None, lines)).replace(" ", NO_BREAK)
+
+
+def _without_constant(plain: Cell, ours: Cell, measure: str) -> str:
+    """The change without the agents that hold one action, where they are few."""
+    few = len(plain.constant) + len(ours.constant)
+    if not few or plain.mostly_constant or ours.mostly_constant:
+        return ""
+    moving = (
+        replace(c, records=tuple(r for r in c.records if r.identity["seed"] not in c.constant)) for c in (plain, ours)
+    )
+    return f"<small>without {'it' if few == 1 else 'them'} {change_text(*moving, measure)}</small>"
 
 
 def _seeds(*cells: Cell) -> str:

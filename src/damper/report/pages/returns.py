@@ -1,4 +1,4 @@
-"""Where DAMPER earns less than in the paper: what the records exclude as the cause, and what they do not."""
+"""Where DAMPER earns less than in the paper: which causes the records make unlikely, and which they do not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,13 @@ def returns_section(main: Sequence[Setup]) -> str:
         for setup in main[:1]
         for cell, theirs in below_paper(setup)
     ]
-    return "".join(lines) or "No mean return is that far below the paper's.\n"
+    if not lines:
+        return "No mean return is that far below the paper's.\n"
+    return (
+        "Chance is unlikely where the 95 % interval of the distance, with the standard errors named, excludes zero "
+        "([how](results/details.md#beside-the-papers-returns)); it is not corrected for having picked the lowest "
+        f"cells.\n\n{''.join(lines)}"
+    )
 
 
 def _causes(cell: Cell, theirs: Printed, setup: Setup, protocols: Sequence[Setup]) -> Iterator[str]:
@@ -94,8 +100,8 @@ def _causes(cell: Cell, theirs: Printed, setup: Setup, protocols: Sequence[Setup
         for words, names in _CHANCES.items():
             known = [name for name in names if name in distance.errors]
             sizes = ", ".join(f"±{text(distance.size(name))}" for name in known)
-            excluded = "excluded" if distance.interval(*known).excludes_zero else "not excluded"
-            yield f"*{words}*: {sizes}, {excluded}."
+            chance = "unlikely" if distance.interval(*known).excludes_zero else "possible"
+            yield f"*{words}*: {sizes}, {chance}."
     yield f"*Constant actions*: {len(cell.constant) or 'none'}{f' of {len(seeds)}' if cell.constant else ''}."
     late = late_returns(cell)
     if late is not None:
@@ -125,4 +131,4 @@ def _under(cell: Cell, setup: Setup) -> str:
     _, interval = difference(twin.means("return"), cell.means("return"))
     apart = interval is not None and interval.low > 0
     told = f"{number(twin.mean('return'), 'return', cell.mean('return'))} under `{setup.protocol}`"
-    return told + (", more beyond the noise: they are a cause" if apart else ", no more beyond the noise")
+    return told + (", more beyond the noise: the settings may be a cause" if apart else ", not more beyond the noise")

@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def constant(self) -> list[int]:
-        """Seeds that act alike at every step, whatever they observe."""
+        """Seeds that act alike at every step of every evaluation episode."""
         episodes = (record.episodes for record in self.records)
         alike = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
         return [seed for seed, constant in zip(self.seeds, alike, strict=True) if constant]
