@@ -100,7 +100,7 @@ def test_what_is_printed(setup: Setup) -> None:
 def test_the_headline(setup: Setup) -> None:
     lines = headline([setup]).splitlines()
     head, _, *rows = (line.strip("| ").split(" | ") for line in lines if line.startswith("|"))
-    assert head[1:] == ["action change per step", "return", "so far", "η", "with η = 1"]
+    assert head[1:] == ["action change per step", "return", "verdict", "η", "with η = 1"]
     for task, row in zip(TASKS, rows, strict=True):
         assert row[0] == f"{task}, TD3"
         for place, measure in ((1, "mean_change"), (2, "return")):

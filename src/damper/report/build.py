@@ -24,7 +24,7 @@ from damper.report.pages.missing import missing
 from damper.report.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 from damper.report.pages.returns import returns_section
 from damper.report.statistics.cells import MEASURES, Setup, main_setups, setups
-from damper.report.statistics.numbers import minus
+from damper.report.statistics.numbers import counted, minus
 from damper.report.tables import result_tables as rt
 from damper.report.tables.markup import latex_results, markdown_results, markdown_table
 
@@ -121,8 +121,11 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
 
 def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
     """One setup: claims, tables, sweeps, figures, and what is not in it."""
-    others = [f"{other.agents} agents with {other.title}" for other in every if other is not setup]
-    parts = [f"## {setup.title}\n", f"{setup.agents} agents, {setup.episodes} evaluation episodes each."]
+    others = [f"{counted(other.agents, 'agent')} with {other.title}" for other in every if other is not setup]
+    parts = [
+        f"## {setup.title}\n",
+        f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
+    ]
     parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "Nothing is left out.\n")
     judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
     if any(verdict.known for own in judged.values() for verdict in own):
@@ -154,6 +157,6 @@ def _aggregate_rows(setup: Setup) -> list[list[str]]:
 def _latex(found: Sequence[Setup]) -> str:
     parts = ["% Written by damper report; needs the booktabs package."]
     for setup in found:
-        parts.append(f"% {setup.title}, {setup.agents} agents")
+        parts.append(f"% {setup.title}, {counted(setup.agents, 'agent')}")
         parts += [latex_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))]
     return "\n".join(parts) + "\n"

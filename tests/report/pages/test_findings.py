@@ -12,6 +12,7 @@ from damper.experiments.store import Record
 from damper.protocols import TRAINING_SEEDS
 from damper.report.pages.details import details
 from damper.report.pages.findings import choosing_eta, findings
+from damper.report.pages.headline import headline
 from damper.report.pages.missing import missing
 from damper.report.pages.returns import returns_section
 from damper.report.statistics.cells import main_setups, setups
@@ -80,7 +81,7 @@ def test_the_findings_say_what_both_ends_of_eta_do_and_where_one_action_is_left(
         "On Hopper, TD3 η = 0 changes mean |Δa| by −50 % [" in said
         and "η = 1 by constant action, 5 of 5 and −49 % [" in said
     )
-    assert "With η = 1 everywhere: of 1 pairs of task and backbone, DAMPER's mean |Δa| is not counted in 1" in said
+    assert "With η = 1 everywhere: of 1 pair of task and backbone, DAMPER's mean |Δa| is not counted in 1" in said
     assert (
         "5 of the 5 agents trained with η = 1 ended in one constant action, in all 10 episodes: Hopper, TD3 (" in said
     )
@@ -97,7 +98,6 @@ def test_why_protocols_disagree_is_told_by_their_settings() -> None:
         for protocol, total in (("pave", 10.0), ("authors", 40.0))
         for agent in agents_of("td3-table", tasks=("Pendulum",), methods=("plain",), protocol=protocol)
     ]
-    records += [record(agent) for agent in hopper("plain")]  # the fuller protocol is the first
     said = findings(setups(records), ()).split("## Where the protocols disagree")[1]
     for setting in (
         "`learning_rate` 0.001 and 0.0003",
@@ -132,6 +132,76 @@ def test_a_return_below_the_paper_s_stands_with_what_can_be_its_cause() -> None:
     assert "*Settings*: 3002 under `authors`, more beyond the noise: the settings may be a cause." in line
     fine = [record(agent, total=2800.0) for agent in hopper("damper")]
     assert returns_section(main_setups(setups(fine))) == "No mean return is that far below the paper's.\n"
+
+
+def test_a_seed_without_a_return_is_left_out_of_every_sentence() -> None:
+    records = [record(agent, total=2000.0, late=3000.0) for agent in [*hopper("damper"), *hopper("plain")]]
+    lost = {"return": [None] * 10}
+    one = [replace(records[0], episodes={**records[0].episodes, **lost}), *records[1:]]
+    (line,) = (x for x in returns_section(main_setups(setups(one))).splitlines() if x.startswith("- "))
+    assert "*Seeds*: 2001; 2002; 2003; 2004." in line
+    assert "2002 (2001; 2002; 2003; 2004) | 3000 (3000; 3000; 3000; 3000) |" in details(setups(one))
+    every = [replace(r, episodes={**r.episodes, **lost}) if i < 5 else r for i, r in enumerate(records)]
+    assert returns_section(main_setups(setups(every))).startswith("No mean return")
+    assert "Hopper, TD3 DAMPER" not in details(setups(every)).split("## Last policies")[1].split("\n## ")[0]
+    assert "undecided in 1." in findings(setups(every), ()) and " – |" in headline(setups(every))
+
+
+def test_a_return_of_zero_has_no_change_and_equal_ones_are_within_nothing() -> None:
+    agents = [*hopper("plain"), *hopper("damper")]
+    level = {"plain": 0.0, "damper": 1.0}
+    zero = [
+        replace(r := record(a), episodes={**r.episodes, "return": [level[a.identity["method"]]] * 10}) for a in agents
+    ]
+    row = next(line for line in headline(setups(zero)).splitlines() if line.startswith("| Hopper"))
+    assert " | 0.00 → 1.00<br>– | " in row and "inf" not in row and "nan" not in row
+    same = [replace(r, episodes={**r.episodes, "return": [7.0] * 10}) for r in zero]
+    assert "return within 0 %" in headline(setups(same))
+
+
+def test_sentences_at_one_and_none() -> None:
+    (alone,) = [record(agent) for agent in hopper("plain")][:1]
+    assert "On record is 1 agent." in findings(setups([alone]), ()) and "Kept apart" not in findings(
+        setups([alone]), ()
+    )
+    said = details(setups([replace(alone, curve={"step": []})]))
+    assert "## Beside the paper's returns" not in said and "## Last policies" not in said
+    pair = [record(agents[0], change) for agents, change in ((hopper("plain"), 0.5), (hopper("damper"), 0.01))]
+    first = findings(setups(pair), ()).splitlines()[0]
+    assert "Of 1 pair of task and backbone" in first and "Not smoother" not in first, "one seed has no interval"
+    assert "One seed, unless a row says n." in headline(setups(pair))
+    sums = [record(agent) for agent in [*hopper("damper"), *hopper("unconditional-sum", "projection-ablation")]]
+    assert "(unconditional sum) no policy ended in one constant action: none of 5 agents on" in findings(
+        setups(sums), ()
+    )
+
+
+def test_protocols_that_agree_have_no_table_and_of_many_places_five_are_named() -> None:
+    def both(authors: float) -> str:
+        records = [
+            record(agent, total=total)
+            for protocol, total in (("pave", 10.0), ("authors", authors))
+            for agent in agents_of("td3-table", "sac-table", methods=("plain",), protocol=protocol)
+        ]
+        return findings(setups(records), ())
+
+    agree = both(10.0)
+    assert "differs beyond the noise in none of 36 comparisons." in agree
+    assert agree.endswith("excludes zero; by chance it would in 1 of 20.\n")
+    assert "; and 7 more." in both(40.0) and "SAC" not in both(40.0).split("In return: ")[1].splitlines()[0]
+
+
+def test_a_complete_table_is_called_complete() -> None:
+    agents = agents_of("td3-table", "sac-table")
+    assert "two main tables all 84 under `pave` have five" in findings(setups([record(agent) for agent in agents]), ())
+
+
+def test_the_readme_says_how_many_seeds_a_row_has() -> None:
+    agents = agents_of("td3-table", tasks=("Reacher", "Hopper", "Walker"), methods=("plain", "damper"))
+    records = [record(a) for a in agents if a.identity["task"] != "Walker" or a.rank < (3 if "eta" in str(a) else 4)]
+    said = headline(setups(records))
+    assert "Means of 5 seeds, unless a row says n." in said and said.count("n = ") == 1
+    assert "| Walker, TD3<br><small>n = 3/4</small> |" in said
 
 
 def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records() -> None:

@@ -8,7 +8,7 @@ from damper.experiments.paper_experiments import Request, expand_request
 from damper.experiments.reproduce import command
 from damper.experiments.store import Record
 from damper.report.pages.html_data import label
-from damper.report.statistics.cells import setups
+from damper.report.statistics.cells import main_setups, setups
 from tests.experiments.helpers import agents_of, invented, tiny
 
 
@@ -35,9 +35,15 @@ def test_other_budgets_protocols_and_numerics_never_share_a_table() -> None:
     other = [invented(agent) for agent in agents_of("pegrad", protocol="damper", seeds=2)]
     quick = [invented(agent) for agent in agents_of("pegrad", settings={"tf32": True}, seeds=1)]
     found = setups([*custom, *quick, *other, *paper])
-    assert [setup.agents for setup in found] == [30, 12, 6, 2]
-    assert "steps 300" in found[-1].title and "tf32" in found[2].title and found[1].protocol == "authors"
+    assert [setup.agents for setup in found] == [30, 6, 12, 2]
+    assert "steps 300" in found[-1].title and "tf32" in found[1].title and found[2].protocol == "authors"
     assert len({setup.key for setup in found}) == 4
+
+
+def test_the_protocol_that_the_paper_follows_is_first_however_few_its_agents() -> None:
+    few = [invented(agent) for agent in agents_of("pegrad", seeds=1)]
+    many = [invented(agent) for agent in agents_of("pegrad", protocol="authors", seeds=5)]
+    assert [setup.protocol for setup in main_setups(setups([*many, *few]))] == ["pave", "authors"]
 
 
 def test_physics_of_two_versions_never_share_a_table() -> None:

@@ -120,6 +120,17 @@ def test_relative_change_by_hand() -> None:
     assert interval is not None and interval.low < value < interval.high
 
 
+def test_a_mean_of_zero_has_no_change() -> None:
+    some, zero = np.array([1.0, 2.0]), np.array([-1.0, 1.0])
+    value, interval = relative_change({"": some}, {"": zero})
+    assert np.isnan(value) and interval is None
+    value, interval = relative_change({"": some}, {"": np.array([0.0, 0.0, 3.0])}, np.mean)
+    assert value == 0.5 and interval is None, "without the third seed there is none"
+    assert np.isnan(relative_change({"": np.array([])}, {"": some})[0]) and np.isnan(
+        ratio_change(np.array([]), some)[0]
+    )
+
+
 def test_a_change_knows_plains_mean_no_better_than_its_own() -> None:
     ours, plain = np.array([2.0, 4.0]), np.array([3.0, 5.0])
     value, interval = relative_change({"": ours}, {"": plain}, np.mean, never_negative=True)

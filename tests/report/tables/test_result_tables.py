@@ -128,7 +128,7 @@ def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
     records = [replace(invented(agent), commit="a" * 40, sources=[]) for agent in agents]
     assert code(setups(records)[0].cells) == "commit aaaaaaaaaa (5 agents)"
     records[0] = replace(records[0], commit="b" * 40)
-    assert code(setups(records)[0].cells).endswith("(1 agents). ⚠ a mixture of 2 versions")
+    assert code(setups(records)[0].cells).endswith("(1 agent). ⚠ a mixture of 2 versions")
     unclean = [replace(record, commit=f"{record.commit}+changes") for record in records]
     assert code(setups(unclean)[0].cells).endswith("⚠ a mixture of 2 versions, 5 agents of an uncommitted tree")
     same = [replace(record, sources=["c0de"]) for record in records]
@@ -136,7 +136,7 @@ def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
     resumed = [replace(record, sources=["c0de", "f00d"]) for record in records]
     assert "5 agents that one version began and another finished" in code(setups(resumed)[0].cells)
     (table, *_) = main_tables(setups(records)[0])
-    assert "<small>Code: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agents). ⚠ a mixture" in markdown_results(
+    assert "<small>Code: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agent). ⚠ a mixture" in markdown_results(
         table
     )
 

@@ -12,7 +12,8 @@ from damper.report.pages.gaps import Gap, gaps_between, place, plain_and_damper,
 from damper.report.pages.headline import takeaway
 from damper.report.pages.returns import distance_from_paper, late_returns
 from damper.report.statistics.cells import COMPARED, MEASURES, Setup, main_setups
-from damper.report.statistics.numbers import number
+from damper.report.statistics.estimates import median
+from damper.report.statistics.numbers import counted, number
 from damper.report.tables.markup import markdown_table
 from damper.report.tables.result_tables import code
 
@@ -35,7 +36,7 @@ def details(found: Sequence[Setup]) -> str:
         *_precision(found),
         *_units(found),
     ]
-    return "\n".join([HEAD, *parts, _starts(main), _end_of_training(main), _code(main)])
+    return "\n".join([HEAD, *parts, *_starts(main), *_end_of_training(main), _code(main)])
 
 
 def _protocols(main: Sequence[Setup]) -> Iterator[str]:
@@ -52,7 +53,7 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
     for setup in main:
         for cells in swept_etas(setup):
             for measure in COMPARED:
-                medians = (float(np.median(cell.means(measure))) for cell in cells)
+                medians = (median(cell.means(measure)) for cell in cells)
                 words = f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}"
                 rows.append([words, *(number(median, measure) for median in medians)])
     if rows:
@@ -93,7 +94,7 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
         yield markdown_table(["cell", "environment's", "policy's", "difference"], [gap.row for gap in gaps])
 
 
-def _starts(main: Sequence[Setup]) -> str:
+def _starts(main: Sequence[Setup]) -> Iterator[str]:
     """How far means are from the paper's, beside what other seeds and other start states could do to them."""
     rows, far, without = [], 0, 0
     for setup in main:
@@ -114,11 +115,13 @@ def _starts(main: Sequence[Setup]) -> str:
                 *sizes,
             ]
             rows.append(row if "paper" in distance.errors else [*row, "–"])
-    return (
+    if not rows:
+        return
+    yield (
         f"## Beside the paper's returns\n\nThe 95 % interval of the distance (Student's t) excludes zero for {far} of "
-        f"{len(rows)} means, in bold; for {without} if the paper's means had no error. By chance 1 in 20 would, and "
-        "the others are not shown to agree. The standard errors: the choice of ten starts, that of the seeds, and the "
-        "paper's own, which is its printed deviation over √5, as of the five seeds that its caption names. The numbers "
+        f"{counted(len(rows), 'mean')}, in bold; for {without} if the paper's means had no error. By chance 1 in 20 "
+        "would, and the others are not shown to agree. The standard errors: the choice of ten starts, that of the "
+        "seeds, and the paper's own, which is its printed deviation over √5, as of the five seeds that its caption names. The numbers "
         "look pooled over episodes; then that is too large. All other intervals are conditional on the ten fixed "
         "starts, which every policy here sees.\n\n"
         + markdown_table(
@@ -127,20 +130,24 @@ def _starts(main: Sequence[Setup]) -> str:
     )
 
 
-def _end_of_training(main: Sequence[Setup]) -> str:
+def _end_of_training(main: Sequence[Setup]) -> Iterator[str]:
     """One policy per seed is evaluated, the last one; whether it is a fair sample shows in the training before it."""
     rows = []
     for setup in main:
-        for cell in plain_and_damper(setup):
-            trained, evaluated = late_returns(cell), cell.means("return")
+        for whole in plain_and_damper(setup):
+            cell = whole.known("return")
+            trained = late_returns(cell) if cell.records else None
             if trained is None:
                 continue
+            evaluated = cell.means("return")
             scale = float(np.abs(evaluated).max())
             seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
             means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))
             words = (f"{mean} ({own})" for mean, own in zip(means, seeds, strict=True))
             rows.append([f"`{setup.protocol}` {place(cell)}", *words])
-    return (
+    if not rows:
+        return
+    yield (
         "## Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. Beside it: the mean "
         "return of the training episodes in the last tenth of the steps, with exploration, of many policies. Where one "
         "seed falls far below its own training, its last policy is no fair sample of it; where both are low, it "

@@ -15,9 +15,11 @@ from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.pages.claims import claims_section, judge_all, settled
 from damper.report.pages.gaps import protocol_gaps
 from damper.report.pages.headline import (
+    PERCENTAGES,
     change_text,
     comparison_table,
     constant_at_one,
+    has_interval,
     pairs,
     sign_of_change,
     takeaway,
@@ -32,6 +34,7 @@ from damper.tasks import PAPER_TASKS
 
 FAR_SHORTER = 0.1  # of plain's episodes' length
 LENGTH_KEPT = 1 - FAR_SHORTER
+MOST_NAMED = 5  # places in one sentence
 FALLS = ("Hopper", "Walker")  # where an episode that ends early is a fall
 
 
@@ -67,7 +70,7 @@ def _exceptions(setup: Setup) -> str:
     places: dict[str, list[str]] = {"Not smoother beyond the noise": [], "A lower return": [], shorter: []}
     for plain, ours in pairs(setup):
         signs = {measure: sign_of_change(plain, ours, measure)[0] for measure in ("mean_change", "return")}
-        if signs["mean_change"] != "lower":
+        if signs["mean_change"] != "lower" and has_interval(plain, ours, "mean_change"):
             places["Not smoother beyond the noise"].append(_with_change(plain, ours, "mean_change"))
         if signs["return"] == "lower":
             places["A lower return"].append(_with_change(plain, ours, "return"))
@@ -117,15 +120,17 @@ def _ends_of_eta(main: Sequence[Setup]) -> Iterator[str]:
 
 def _without_projection(main: Sequence[Setup]) -> Iterator[str]:
     """What is left of a policy where conflicts are not projected away."""
-    setup, told = main[0], []
+    setup, told, ended = main[0], [], 0
     for task in ABLATION_TASKS:
         ours, without = setup.find("td3", task, "damper"), setup.find("td3", task, "unconditional-sum")
         if ours is not None and without is not None:
             own, theirs = (number(cell.mean("return"), "return") for cell in (without, ours))
             still = f"{len(without.constant) or 'none'} of {len(without.seeds)} agents"
+            ended += len(without.constant)
             told.append(f"{still} on {ours.place} (mean return {own}, DAMPER's {theirs})")
     if told:
-        yield f"**Without projection** (unconditional sum) a policy can end in one constant action: {'; '.join(told)}."
+        words = "a policy can end" if ended else "no policy ended"
+        yield f"**Without projection** (unconditional sum) {words} in one constant action: {'; '.join(told)}."
 
 
 def _apart(main: Sequence[Setup]) -> Iterator[str]:
@@ -137,10 +142,11 @@ def _apart(main: Sequence[Setup]) -> Iterator[str]:
             if gap.apart and gap.measure == "return"
         ]
         names = " and ".join(f"`{setup.protocol}`" for setup in main[:2])
-        where = f" In return: {'; '.join(returns)}." if returns else ""
+        more = f"; and {len(returns) - MOST_NAMED} more" if len(returns) > MOST_NAMED else ""
+        where = f" In return: {'; '.join(returns[:MOST_NAMED])}{more}." if returns else ""
         yield (
             f"**Protocols.** Under {names} the same method differs beyond the noise in "
-            f"{sum(gap.apart for gap in gaps)} of {len(gaps)} comparisons.{where}"
+            f"{sum(gap.apart for gap in gaps) or 'none'} of {counted(len(gaps), 'comparison')}.{where}"
         )
 
 
@@ -167,9 +173,11 @@ def _extent(found: Sequence[Setup]) -> str:
     for setup in main_setups(found):
         cells = [cell for cell in setup.cells if cell.published and cell.method in TABLE_METHODS]
         full[setup.protocol] = sum(len(cell.seeds) >= MIN_SEEDS for cell in cells)
-    stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in full.items()) or "none"
     whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
-    parts = [f"On record are {sum(setup.agents for setup in found)} agents."]
+    counts = {protocol: f"all {whole}" if count == whole else count or "none" for protocol, count in full.items()}
+    stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in counts.items()) or "none"
+    agents = sum(setup.agents for setup in found)
+    parts = [f"On record {'is' if agents == 1 else 'are'} {counted(agents, 'agent')}."]
     parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds")
     parts.append("([what is missing](reproduce.md#what-is-missing)).")
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
@@ -184,8 +192,8 @@ def pairs_section(setup: Setup, said: str = "") -> str:
     """DAMPER beside plain, all numbers, and before them what they say."""
     table = comparison_table(setup, (*COMPARED, "length")) or "Nothing to compare yet.\n"
     how = (
-        f"{said} Changes are of plain's mean, with 95 % intervals; bold ones exclude zero. The first row of a task has "
-        f"the paper's η. Settings: `{setup.title}`."
+        f"{said} Changes are of plain's mean, with 95 % intervals, not corrected over the comparisons; bold ones "
+        f"exclude zero. {PERCENTAGES} The first row of a task has the paper's η. Settings: `{setup.title}`."
     ).strip()
     return f"## DAMPER beside plain, `{setup.protocol}`\n\n{how}\n\n{table}"
 
@@ -259,10 +267,12 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
         "alone, so which of them does it is open.\n"
     )
     yield (
-        f"In {len(apart)} of {len(gaps)} [comparisons of the same method]"
+        f"In {len(apart) or 'none'} of {len(gaps)} [comparisons of the same method]"
         "(results/details.md#the-same-method-under-both-protocols) the 95 % interval of the difference excludes zero; "
-        "by chance it would in 1 of 20:\n"
+        f"by chance it would in 1 of 20{':' if apart else '.'}\n"
     )
+    if not apart:
+        return
     yield markdown_table(["cell", f"`{one}`", f"`{other}`", "difference"], [gap.row for gap in apart])
 
 

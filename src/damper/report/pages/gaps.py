@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from damper.experiments.paper import title
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup
-from damper.report.statistics.estimates import difference
-from damper.report.statistics.numbers import number, span
+from damper.report.statistics.estimates import difference, median
+from damper.report.statistics.numbers import counted, number, span
 
 
 class Gap(NamedTuple):
@@ -34,6 +32,8 @@ class Gap(NamedTuple):
 def gaps_between(one: Cell, other: Cell, place: str) -> Iterator[Gap]:
     """A gap per measure."""
     for measure in COMPARED:
+        if not (len(one.means(measure)) and len(other.means(measure))):
+            continue
         gap, interval = difference(one.means(measure), other.means(measure))
         text = span(gap, interval) if interval else number(gap, measure)
         apart = interval is not None and interval.excludes_zero
@@ -55,7 +55,8 @@ def protocol_gaps(main: Sequence[Setup]) -> list[Gap]:
 def tell_apart(gaps: Sequence[Gap]) -> str:
     """The result of a table of differences, in a sentence."""
     apart = sum(gap.apart for gap in gaps)
-    where = f"{apart} of {len(gaps)} rows, in bold" if apart else f"none of {len(gaps)} rows"
+    rows = counted(len(gaps), "row")
+    where = f"{apart} of {rows}, in bold" if apart else f"none of {rows}"
     return f"The 95 % interval of the difference excludes zero in {where}; by chance 1 in 20 would."
 
 
@@ -71,6 +72,6 @@ def place(cell: Cell) -> str:
 
 def _with_median(cell: Cell, measure: str) -> str:
     """A cell's mean, and below it the median and, where agents hold one action, how many."""
-    mean, median = cell.mean(measure), float(np.median(cell.means(measure)))
-    below = (f"median {number(median, measure, mean)}", cell.constant_note)
+    mean, middle = cell.mean(measure), median(cell.means(measure))
+    below = (f"median {number(middle, measure, mean)}", cell.constant_note)
     return number(mean, measure) + "".join(f"<br><small>{line}</small>" for line in below if line)

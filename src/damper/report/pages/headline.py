@@ -20,25 +20,43 @@ UNDECIDED, NOT_COUNTED = "undecided", "not counted"
 CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README
 SHOWN = ("mean_change", "return")
 NO_BREAK = "\u00a0"  # a space at which no line ends
+PERCENTAGES = (
+    "A return's change is (x − plain)/|plain|, so that + is better also below zero; its size depends on where the task "
+    "puts its zero."
+)
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
 
 def headline(found: Sequence[Setup]) -> str:
-    """The README's table, of the fullest setup that keeps to its protocol: what DAMPER changes, a line per task."""
-    header = ["plain → DAMPER", "action change per step", "return", "so far", "η", f"with η = {ONE_ETA:g}"]
+    """The README's table, of the first setup that keeps to its protocol: what DAMPER changes, a line per task."""
+    header = ["plain → DAMPER", "action change per step", "return", "verdict", "η", f"with η = {ONE_ETA:g}"]
     for setup in main_setups(found):
-        rows = []
+        rows, usual = [], usual_seeds(setup)
         for plain, ours in pairs(setup):
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
             numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
             words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
-            rows.append([ours.place, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
+            few = f"<br><small>n = {seeds}</small>" if (seeds := _seeds(plain, ours)) != usual else ""
+            rows.append([ours.place + few, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
         if rows:
             made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
-            bold = "Bold: changes whose interval excludes zero."
-            said = [made, bold, return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION)]
+            means = f"Means of {usual} seeds" if usual != "1" else "One seed"
+            bold = f"{means}, unless a row says n. Bold: changes whose 95 % interval excludes zero."
+            said = [
+                made,
+                bold,
+                PERCENTAGES,
+                return_over_tasks(setup),
+                _one_eta(setup),
+                constant_at_one(setup, CONSTANT_ACTION),
+            ]
             return f"{markdown_table(header, rows)}\n{' '.join(filter(None, said))}\n"
     return "No records yet.\n"
+
+
+def usual_seeds(setup: Setup) -> str:
+    """How many seeds most pairs have."""
+    return Counter(_seeds(*pair) for pair in pairs(setup)).most_common(1)[0][0] if any(pairs(setup)) else ""
 
 
 def _one_eta(setup: Setup) -> str:
@@ -77,7 +95,7 @@ def _message(plain: Cell, ours: Cell) -> str:
     """What the intervals say, and no more."""
     smooth, (word, most) = sign_of_change(plain, ours, "mean_change")[0], sign_of_change(plain, ours, "return")
     smooth = {"lower": "smoother", "higher": "less smooth"}.get(smooth, f"smoothness {smooth}")
-    bound = f"{np.ceil(100 * most):.0f} %" if most < NEGLIGIBLE_CHANGE else ""
+    bound = f"{abs(np.ceil(100 * most)):.0f} %" if most < NEGLIGIBLE_CHANGE else ""
     if bound:
         word = f"within {bound}" if word == UNDECIDED else f"{word} by {bound} at most"
     said = f"{smooth}, return {word}" if _comparable(plain, ours, "mean_change") else f"return {word}"
@@ -122,7 +140,7 @@ def _counts(setup: Setup, eta: float | None = None) -> str:
         counts = f"{', '.join(first)} and {last}" if first else last
         why = ", where most agents hold one constant action" if words[NOT_COUNTED] else ""
         parts.append(f"{MEASURES[measure]} is {counts}{why}")
-    return f"of {len(both)} pairs of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
+    return f"of {counted(len(both), 'pair')} of task and backbone, DAMPER's {parts[0]}; its {parts[1]}."
 
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
@@ -185,6 +203,11 @@ def _paper(ours: Cell, measure: str) -> str:
     both = [printed(ours.backbone, method, ours.task, measure) for method in ("plain", ours.method)]
     shown = [number(entry.mean, measure) for entry in both if entry]
     return f"<small>paper {' → '.join(shown)}</small>" if ours.published and len(shown) == len(both) else ""
+
+
+def has_interval(plain: Cell, ours: Cell, measure: str) -> bool:
+    """Whether a change comes with an interval; or is none, of smoothness of one constant action."""
+    return not _comparable(plain, ours, measure) or _change(plain, ours, measure)[1] is not None
 
 
 def change_text(plain: Cell, ours: Cell, measure: str) -> str:

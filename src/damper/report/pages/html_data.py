@@ -20,6 +20,7 @@ from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.pages.claims import caution, legend
 from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import nan_for_none
+from damper.report.statistics.numbers import counted
 from damper.report.tables.result_tables import (
     COST_HEADER,
     ONE_ETA_LABEL,
@@ -71,7 +72,7 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
         "custom": bool(setup.deviations),
         "agents": setup.agents,
         "episodes": setup.episodes,
-        "others": [f"{other.agents} agents: {other.title}" for other in every if other is not setup],
+        "others": [f"{counted(other.agents, 'agent')}: {other.title}" for other in every if other is not setup],
         "cells": [_cell(setup, cell, sources) for cell in setup.cells],
         "claims": [_claim(*both) for both in judged] if any(own.known or one.known for own, one in judged) else [],
         "code": {

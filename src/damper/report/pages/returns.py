@@ -88,7 +88,8 @@ def returns_section(main: Sequence[Setup]) -> str:
 
 
 def _causes(cell: Cell, theirs: Printed, setup: Setup, protocols: Sequence[Setup]) -> Iterator[str]:
-    """What was looked at, in sentences."""
+    """What was looked at, in sentences; of the seeds that have a return."""
+    cell = cell.known("return")
     mean, seeds = cell.mean("return"), cell.means("return")
 
     def text(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
 from damper.experiments.records import CURVE_COLUMNS
 from damper.experiments.store import Record
 from damper.metrics import is_constant
-from damper.protocols import TRAINING_SEEDS, protocol_name, recorded_protocol
+from damper.protocols import PROTOCOLS, TRAINING_SEEDS, protocol_name, recorded_protocol
 from damper.report.statistics.estimates import Array, Summary, nan_for_none, summarise
 from damper.tasks import PAPER_TASKS
 
@@ -88,6 +88,11 @@ class Cell:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
         table = np.array([nan_for_none(record.episodes[measure]) for record in self.records])
         return np.asarray(table[np.isfinite(table).all(axis=1)])
+
+    def known(self, measure: str) -> Cell:
+        """The cell with the seeds that have the value."""
+        sound = (bool(np.isfinite(nan_for_none(record.episodes[measure])).all()) for record in self.records)
+        return replace(self, records=tuple(r for r, own in zip(self.records, sound, strict=True) if own))
 
     def means(self, measure: str) -> Array:
         """One value per seed."""
@@ -201,7 +206,10 @@ def _value(value: Any) -> str:
 
 
 def setups(records: Iterable[Record]) -> list[Setup]:
-    """All setups, the paper's protocols and the fullest first; no record is in two, none is left out."""
+    """All setups, those that keep to a protocol first; no record is in two, none is left out.
+
+    The protocol that the paper says it follows comes before others, however many agents have which.
+    """
     families: dict[str, list[Record]] = {}
     for record in records:
         identity = record.identity
@@ -210,7 +218,9 @@ def setups(records: Iterable[Record]) -> list[Setup]:
         )
         families.setdefault(key, []).append(record)
     found = [setup for family in families.values() for setup in _by_physics(family)]
-    return sorted(found, key=lambda setup: (bool(setup.deviations), -setup.agents, setup.title))
+    order = {name: place for place, name in enumerate(PROTOCOLS)}
+    last = len(order)
+    return sorted(found, key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title))
 
 
 def main_setups(found: Sequence[Setup]) -> list[Setup]:

@@ -74,6 +74,11 @@ def summarise(scores: ArrayLike) -> Summary:
     )
 
 
+def median(values: Array) -> float:
+    """NaN of nothing."""
+    return float(np.median(values)) if len(values) else float("nan")
+
+
 def iqm(values: Array) -> Array:
     r"""Interquartile mean along the last axis: of what is left when ``⌊n/4⌋`` values are cut from each end."""
     ordered = np.sort(values, axis=-1)
@@ -166,7 +171,8 @@ def relative_change(
     r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean.
 
     The interval is Student's with the variance that leaving out one seed at a time shows, of either side, and as many
-    degrees of freedom as the smallest cell has; None where a cell has one seed only. What can never be negative, as a
+    degrees of freedom as the smallest cell has; None where a cell has one seed only. Of a mean of zero, or of no seed,
+    there is no change: NaN. What can never be negative, as a
     distance between actions, loses 100 % at most; a return can lose more.
     """
     strata = [*ours.values(), *(plain[task] for task in ours)]
@@ -178,10 +184,16 @@ def relative_change(
     def without(k: int, i: int) -> float:
         return statistic([*strata[:k], np.delete(strata[k], i), *strata[k + 1 :]])
 
-    value, smallest = statistic(strata), min(map(len, strata))
+    smallest = min(map(len, strata))
+    if not smallest or any(base.mean() == 0 for base in strata[len(ours) :]):
+        return float("nan"), None
+    value = statistic(strata)
     if smallest < 2:
         return value, None
-    variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
+    with np.errstate(divide="ignore", invalid="ignore"):  # without one seed, plain's mean may be zero
+        variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
+    if not np.isfinite(variance):
+        return value, None
     low, high = _student(value, float(variance), smallest - 1, level)
     return value, Interval(max(low, -1.0) if never_negative else low, high)
 
@@ -192,7 +204,10 @@ def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float
     The interval is Student's of the ratio's logarithm (delta method), with the degrees of freedom of the smaller cell;
     None where a cell has one seed only, or where a mean is zero and has no logarithm.
     """
-    means, smallest = [float(np.mean(side)) for side in (ours, plain)], min(len(ours), len(plain))
+    smallest = min(len(ours), len(plain))
+    if not smallest:
+        return float("nan"), None
+    means = [float(np.mean(side)) for side in (ours, plain)]
     value = means[0] / means[1] - 1 if means[1] else float("nan")
     if smallest < 2 or not all(means):
         return value, None
@@ -206,6 +221,8 @@ def starts_error(scores: Array) -> float | None:
 
     Intervals leave it out: all policies see the same starts. It counts beside numbers of other people's starts.
     """
+    if not len(scores):
+        return None
     starts = scores.mean(axis=0)
     return float(starts.std(ddof=1) / len(starts) ** 0.5) if len(starts) > 1 else None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 from damper.report.statistics.estimates import Interval
 
 
 def number(value: float, measure: str, like: float | None = None) -> str:
     """A value as the paper writes it: returns by their size, smoothness to three digits; a spread ``like`` its mean."""
+    if isnan(value):
+        return "–"
     if measure in ("return", "length"):
         size = abs(value if like is None else like)
         form = "{:.0f}" if size >= 1000 else "{:.1f}" if size >= 20 else "{:.2f}"
@@ -40,6 +44,8 @@ def percent(share: float, digits: int = 0) -> str:
 
 def signed(share: float) -> str:
     """A change in per cent; a small one to a tenth."""
+    if isnan(share):
+        return "–"
     return ("+" if share > 0 else "") + percent(share, 1 if abs(share) < 0.095 else 0)
 
 

@@ -15,7 +15,7 @@ from damper.experiments.timings import Timing, ratio_of_rounds
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import Summary, probability_of_improvement, relative_change
-from damper.report.statistics.numbers import number
+from damper.report.statistics.numbers import counted, number
 from damper.tasks import PAPER_TASKS
 
 ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
@@ -134,11 +134,11 @@ _UNCLEAN = {
 def code(cells: Iterable[Cell]) -> str:
     """Which versions of the code made the agents behind a table; several, or one nobody can look up, are flagged."""
     versions = Counter(record.code for cell in cells for record in cell.records)
-    named = ", ".join(f"{version} ({count} agents)" for version, count in versions.most_common())
+    named = ", ".join(f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common())
     flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
     for word, words in _UNCLEAN.items():
         if count := sum(count for version, count in versions.items() if word in version):
-            flags.append(f"{count} agents {words}")
+            flags.append(f"{counted(count, 'agent')} {words}")
     return named + (f". ⚠ {', '.join(flags)}" if flags else "")
 
 
