@@ -326,6 +326,7 @@ def test_the_page_marks_one_constant_action_and_never_as_the_best(tmp_path: Path
     (row,) = re.findall(r"</span>DAMPER</td>(<td data-has.*?)</tr>", shown)
     reward, smooth = re.findall(r"<td data-has.*?</td>", row)
     assert "constant, 3 of 5" in smooth and "cell best" not in smooth and "cell best" in reward
+    assert re.search(r"<small>\d[\d.]*–\d", reward) and "–" not in smooth, "no interval of such smoothness"
 
 
 def test_the_headline_names_its_protocol_and_precision() -> None:

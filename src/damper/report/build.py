@@ -148,6 +148,7 @@ def _aggregate_rows(setup: Setup) -> list[list[str]]:
     rows = []
     for a in rt.aggregates(setup):
         change = minus("{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change)) if a.change else ""
+        change += f", {counted(a.change_tasks, 'task')}" if change and a.change_tasks != a.tasks else ""
         better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.improvement else ""
         name = title(a.method, a.backbone)
         rows.append([name, a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change])

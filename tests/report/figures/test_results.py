@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
-from damper.report.figures.results import _curves, _fronts, draw_result_figures
+from damper.experiments.paper_experiments import AgentSpec
+from damper.experiments.store import Record
+from damper.report.figures.results import _curves, _eta_cells, _fronts, _weights, draw_result_figures
 from damper.report.statistics.cells import setups
 from tests.experiments.helpers import agents_of, invented
 
@@ -24,6 +27,52 @@ def drawn(folder: Path, weights: tuple[float, ...]) -> set[str]:
 def test_one_weight_is_no_sweep(tmp_path: Path) -> None:
     assert "weights" not in drawn(tmp_path / "one", (0.5,))
     assert "weights" in drawn(tmp_path / "two", (0.5, 1.0))
+
+
+def still(agent: AgentSpec, sm: float, constant: bool) -> Record:
+    record = invented(agent, sm=sm)
+    return replace(record, episodes={**record.episodes, **({"mean_change": [0.0] * 10} if constant else {})})
+
+
+def test_one_constant_action_is_drawn_but_no_part_of_the_front() -> None:
+    level = {"plain": 2.0, "caps": 1.0, "damper": 0.02}
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=tuple(level))
+
+    def front(constant: int) -> list[float]:
+        records = [
+            still(a, level[a.identity["method"]], a.identity["method"] == "damper" and a.rank < constant)
+            for a in agents
+        ]
+        figure = Figure(layout="constrained")
+        _fronts(setups(records)[0], "td3", ("Hopper",), figure)
+        lines = figure.axes[0].lines
+        assert any(list(line.get_xdata()) == pytest.approx([0.02]) for line in lines), "its mean is drawn"
+        (dotted,) = (line for line in lines if line.get_linestyle() == ":")
+        return [float(x) for x in dotted.get_xdata()]
+
+    assert front(2) == pytest.approx([0.02]) and front(3) == pytest.approx([1.0])
+
+
+def test_neither_the_smoothest_weight_nor_the_chart_of_eta_has_one_constant_action() -> None:
+    records = [
+        still(agent, abs(agent.identity["method_settings"].get("weight", 1.0) - 0.3) + 0.5, False)
+        for agent in agents_of("scalarization-sweep", "eta-sweep", tasks=("Hopper",))
+    ]
+    (setup,) = setups(records)
+    assert len(_eta_cells(setup, "Hopper")) == 6
+
+    def held(record: Record) -> Record:
+        settings = record.identity["method_settings"]
+        lost = {"mean_change": [0.0] * 10} if settings.get("weight") == 0.3 or settings.get("eta") == 1.0 else {}
+        return replace(record, episodes={**record.episodes, **lost})
+
+    (constant,) = setups([held(record) for record in records])
+    assert _eta_cells(constant, "Hopper") == []
+    for found, best in ((setup, {0.3}), (constant, {0.25, 0.35})):
+        figure = Figure(layout="constrained")
+        _weights(found, ("Hopper",), figure)
+        (diamond,) = (line for line in figure.axes[0].lines if line.get_marker() == "D")
+        assert float(diamond.get_xdata()[0]) in best
 
 
 @pytest.mark.parametrize("draw", [_fronts, _curves])

@@ -96,6 +96,21 @@ def test_claims_appear_once_a_comparison_of_one_has_enough_seeds(built: Path, tm
     assert [words for words in claims if words in paper] == list(claims[:2])  # nothing was timed there
 
 
+@needs_browser
+def test_what_the_charts_rest_on_is_said(built: Path, tmp_path: Path) -> None:
+    shown = document(built / "out" / "report.html", tmp_path)
+    assert ">CAPS (2)</text>" in shown and ">No such sweep over η" not in shown
+    swept = [invented(agent) for agent in agents_of("eta-sweep", tasks=("Hopper",))]
+    one = [r.identity["method_settings"]["eta"] == 1.0 for r in swept]
+    still = [
+        replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) if held else r
+        for r, held in zip(swept, one, strict=True)
+    ]
+    for records in (still, swept[5:]):
+        (tmp_path / "etas.html").write_text(page(page_data(setups(records), [])))
+        assert ">No such sweep over η" in document(tmp_path / "etas.html", tmp_path)
+
+
 def test_the_page_stands_alone(built: Path) -> None:
     text = (built / "out" / "report.html").read_text()
     assert set(re.findall(r"https?://[^\s\"'<)]+", text)) == {"http://www.w3.org/2000/svg"}

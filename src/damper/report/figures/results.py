@@ -15,6 +15,7 @@ from damper.experiments.records import unpack_trace
 from damper.report.figures.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look
 from damper.report.statistics.cells import Cell, Setup
 from damper.report.statistics.estimates import normalised, pareto
+from damper.report.tables.result_tables import smoothest
 from damper.tasks import PAPER_TASKS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def draw_result_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("s
     swept = [task for task in PAPER_TASKS if len(setup.sweep(task)) > 1]
     if swept:
         figures["weights"] = partial(_weights, setup, swept)
-    etas = [t for t in ABLATION_TASKS if all(setup.find("td3", t, "damper", eta=eta) for eta in ETAS)]
+    etas = [task for task in ABLATION_TASKS if _eta_cells(setup, task)]
     if etas:
         figures["eta"] = partial(_etas, setup, etas)
     walkers = {b: cells for b in BACKBONES if len(cells := _walkers(setup, b)) == 2}
@@ -58,11 +59,12 @@ def _panels(figure: Figure, count: int) -> list[Any]:
 def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
     """Seeds and means of every method, and the front of the means that none beats in both measures.
 
-    What is smoother than ``SM_EDGE`` stands there: a policy that does nothing is as smooth as rounding lets it.
+    A method most of whose agents hold one constant action is drawn, but is no part of the front. What
+    is smoother than ``SM_EDGE`` stands there: a policy that does nothing is as smooth as rounding lets it.
     """
     axes = _panels(figure, len(tasks))
     for task, axis in zip(tasks, axes, strict=True):
-        means = []
+        means, moving = [], []
         for method in TABLE_METHODS:
             cell = setup.find(backbone, task, method)
             if cell is None:
@@ -71,8 +73,9 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
             sm, re = cell.means("smoothness"), cell.means("return")
             axis.plot(np.maximum(sm, SM_EDGE), re, marker, color=colour, alpha=0.3, markersize=3)
             means.append((float(re.mean()), max(float(sm.mean()), SM_EDGE)))
+            moving += [] if cell.mostly_constant else means[-1:]
             axis.plot(means[-1][1], means[-1][0], marker, color=colour, label=title(method, backbone), markersize=7)
-        front = [means[i] for i in pareto(means)]
+        front = [moving[i] for i in pareto(moving)]
         axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
         axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
         _plain_log_ticks(axis.xaxis)
@@ -120,7 +123,7 @@ def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     axes = figure.subplots(2, len(tasks), squeeze=False, sharex=True)
     for column, task in zip(axes.T, tasks, strict=True):
         cells = setup.sweep(task)
-        best, ours = min(cells, key=lambda w: cells[w].mean("smoothness")), setup.find("td3", task, "damper")
+        best, ours = smoothest(cells), setup.find("td3", task, "damper")
         for axis, measure, label in zip(column, ("smoothness", "return"), ("sm", "return"), strict=True):
             axis.plot(list(cells), [cell.mean(measure) for cell in cells.values()], "o-", color=GREY, markersize=3)
             axis.plot(best, cells[best].mean(measure), "D", color=BEST, markersize=7)
@@ -131,13 +134,19 @@ def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
         column[1].set_xlabel("λ")
 
 
+def _eta_cells(setup: Setup, task: str) -> list[Cell]:
+    """A task's cells over η; none where one is missing, or where most agents of one hold one constant action."""
+    found = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
+    cells = [cell for cell in found if cell is not None and not cell.mostly_constant]
+    return cells if len(cells) == len(ETAS) else []
+
+
 def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     """Smoothness over η, normalised per task as in the paper."""
     figure.set_size_inches(4.6, 3.2)
     axis = figure.subplots()
     for task, colour, marker in zip(tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False):
-        cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
-        means = normalised([cell.mean("smoothness") for cell in cells if cell])
+        means = normalised([cell.mean("smoothness") for cell in _eta_cells(setup, task)])
         axis.plot(ETAS, means, f"{marker}-", color=colour, label=task)
     axis.set(xlabel="η", ylabel="normalised sm")
     axis.legend(frameon=False)

@@ -121,9 +121,9 @@ def _starts(main: Sequence[Setup]) -> Iterator[str]:
         f"## Beside the paper's returns\n\nThe 95 % interval of the distance (Student's t) excludes zero for {far} of "
         f"{counted(len(rows), 'mean')}, in bold; for {without} if the paper's means had no error. By chance 1 in 20 "
         "would, and the others are not shown to agree. The standard errors: the choice of ten starts, that of the "
-        "seeds, and the paper's own, which is its printed deviation over √5, as of the five seeds that its caption names. The numbers "
-        "look pooled over episodes; then that is too large. All other intervals are conditional on the ten fixed "
-        "starts, which every policy here sees.\n\n"
+        "seeds, and the paper's own, which is its printed deviation over √5, as of the five seeds that its caption "
+        "names. The numbers look pooled over episodes; then that is too large. All other intervals are conditional "
+        "on the ten fixed starts, which every policy here sees.\n\n"
         + markdown_table(
             ["cell", "return", "the paper's", "distance", "error: starts", "error: seeds", "error: the paper's"], rows
         )

@@ -88,6 +88,7 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
                 "measure": a.measure,
                 "method": a.method,
                 "tasks": a.tasks,
+                "changeTasks": a.change_tasks,
                 "improvement": rounded(a.improvement),
                 "change": rounded(a.change) if a.change else None,
             }

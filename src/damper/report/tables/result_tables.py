@@ -142,6 +142,11 @@ def code(cells: Iterable[Cell]) -> str:
     return named + (f". ⚠ {', '.join(flags)}" if flags else "")
 
 
+def smoothest(cells: Mapping[float, Cell]) -> float:
+    """The weight with the lowest mean sm; cells of mostly constant agents come last."""
+    return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness")))
+
+
 def sweep_rows(setup: Setup) -> list[list[str]]:
     """Per task: the smoothest fixed weight here and in the paper, and DAMPER."""
     rows = []
@@ -149,7 +154,7 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
         cells = setup.sweep(task)
         if not cells:
             continue
-        best = min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness")))
+        best = smoothest(cells)
         ours, theirs = setup.find("td3", task, "damper"), paper()["scalarization_td3_lowest_sm"][task]
         rows.append(
             [
@@ -188,7 +193,7 @@ def _smoothness(cell: Cell | None) -> str:
 
 
 class Aggregate(NamedTuple):
-    """DAMPER against one method over the tasks both have: value and interval of two aggregates."""
+    """DAMPER against one method over the tasks both have, and that method against plain: value and interval of each."""
 
     backbone: str
     measure: str
@@ -196,6 +201,7 @@ class Aggregate(NamedTuple):
     tasks: int
     improvement: tuple[float, float, float] | None
     change: tuple[float, float, float] | None
+    change_tasks: int
 
 
 def aggregates(setup: Setup) -> list[Aggregate]:
@@ -217,7 +223,8 @@ def aggregates(setup: Setup) -> list[Aggregate]:
                 better = probability_of_improvement(ours, theirs) if method != "damper" else None
                 improvement = (better[0], *better[1]) if better else None
                 change = _change(scores[method], scores["plain"], measure)
-                out.append(Aggregate(backbone, measure, method, len(shared), improvement, change))
+                tasks = len(scores[method].keys() & scores["plain"].keys())
+                out.append(Aggregate(backbone, measure, method, len(shared), improvement, change, tasks))
     return out
 
 

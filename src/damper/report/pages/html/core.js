@@ -53,6 +53,8 @@ const unique = (values) => [...new Set(values)];
 const cellsOf = (test) => setup().cells.filter(test);
 const published = (backbone, task, method) => cellsOf((c) => c.published && c.backbone === backbone && c.task === task && c.method === method)[0];
 const shown = (backbone, task) => cellsOf((c) => c.backbone === backbone && c.task === task && c.published && c.method !== "scalarization");
+// More than half of the agents act alike at every step: then its smoothness is no result.
+const mostlyConstant = (cell) => 2 * cell.constant.length > cell.seeds.length;
 const hidden = () => new Set(state.hidden.split(",").filter(Boolean));
 const tasksOf = (backbone) => unique(cellsOf((c) => c.backbone === backbone).map((c) => c.task));
 
@@ -83,7 +85,6 @@ function number(value, measure, like = value) {
   return value.toFixed(digits).replace("-", "−");
 }
 
-const three = (value) => (Math.abs(value) >= 1000 ? value.toFixed(0) : value.toPrecision(3)).replace("-", "−");
 const short = (value) => (value === 0 ? "0" : Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : Math.abs(value) >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(3)).replace("-", "−"));
 const KNOWN = ["damper", "plain", "caps", "grad-caps", "asap", "l2c2", "pave", "pegrad", "unconditional-sum", "unconditional-projection", "scalarization"];
 const colour = (method) => `var(--m-${KNOWN.includes(method) ? method : "other"})`;

@@ -6,7 +6,7 @@ function frontSection() {
   const backbone = state.backbone, tasks = tasksOf(backbone);
   const everyone = unique(tasks.flatMap((t) => shown(backbone, t).map((c) => c.method))).map((m) => cellsOf((c) => c.method === m && c.published && c.backbone === backbone)[0]);
   return section("fronts", "Return against smoothness",
-    "Small points are seeds, large ones means; up and left is better, and sm below 0.01 stands at the edge. The line joins the means that no other method beats in both. Hollow points are the paper's means.",
+    "Small points are seeds, large ones means; up and left is better, and sm below 0.01 stands at the edge. The line joins the means that no other method beats in both; a method most of whose agents hold one constant action is not counted. Hollow points are the paper's means.",
     legend(everyone), el("div", { class: "grid" }, tasks.map((t) => frontChart(t, visible(shown(backbone, t))))));
 }
 
@@ -20,7 +20,8 @@ function frontChart(task, cells) {
   const both = cells.filter((c) => c.values.return && c.values.smoothness);
   const edge = (sm) => Math.max(sm, 0.01); // a policy that does nothing is as smooth as rounding lets it
   const means = both.map((c) => [edge(c.values.smoothness[0]), c.values.return[0]]);
-  const series = [{ name: "front", colour: "var(--faint)", points: front(means), dash: "2 3", width: 1.4 }];
+  const moving = means.filter((_, i) => !mostlyConstant(both[i]));
+  const series = [{ name: "front", colour: "var(--faint)", points: front(moving), dash: "2 3", width: 1.4 }];
   both.forEach((c, i) => {
     const shape = marker(c.method), seeds = c.agents.filter((a) => a.means.smoothness !== null && a.means.return !== null).map((a) => [edge(a.means.smoothness), a.means.return]);
     series.push({ name: c.label, colour: colour(c.method), points: seeds, line: false, marker: shape, size: 2.4, faint: true, labels: c.agents.map((a) => `${c.label}, seed ${a.seed}`) });
@@ -124,8 +125,8 @@ const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine:
 
 function gradientSection() {
   const cells = shown(state.backbone, state.task).filter((c) => Object.keys(GRADIENTS).some((name) => c.curve[name]));
-  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Means over the updates between two points and over seeds, for methods that combine two gradients.";
-  if (!cells.length) return section("gradients", title, what, nothing("No method on record here combines two gradients."));
+  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Means over the updates between two points and over seeds, for methods whose two gradients were recorded.";
+  if (!cells.length) return section("gradients", title, what, nothing("No method here has its two gradients on record."));
   const panels = Object.entries(GRADIENTS).map(([name, [words, label]]) => chart({ ...curveChart(name, visible(cells)), title: words, y: { label, log: name === "norm_ratio" }, height: 200 }));
   return section("gradients", title, what, legend(cells), el("div", { class: "grid two" }, panels));
 }

@@ -65,8 +65,13 @@ function bestOf(rows, task, measure) {
   return cells.filter((c) => number(c.values[measure][0], measure) === number(first.values[measure][0], measure));
 }
 
-function spreadText([mean, overSeeds, pooled, , low, high], measure) {
-  if (state.spread === "interval") return low === null ? "" : `${three(low)}${low < 0 ? " … " : "–"}${three(high)}`;
+// Of most agents holding one constant action there is no smoothness to give an interval of.
+function spreadText(cell, measure) {
+  return mostlyConstant(cell) && DATA.smoothness.includes(measure) ? "" : spreadOf(cell.values[measure], measure);
+}
+
+function spreadOf([mean, overSeeds, pooled, , low, high], measure) {
+  if (state.spread === "interval") return low === null ? "" : `${number(low, measure, mean)}${low < 0 ? "…" : "–"}${number(high, measure, mean)}`;
   const value = state.spread === "seeds" ? overSeeds : pooled;
   return value === null ? "" : `(${number(value, measure, mean)})`;
 }
@@ -88,7 +93,7 @@ function tableCell(cell, measure, best, domain) {
   const notes = (cell.seeds.length === 5 ? "" : ` n=${cell.seeds.length}`) + (cell.frozen.length ? " †" : "");
   const paper = state.paper === "yes" && cell.paper[measure], several = seedValues(cell, measure).length > 1;
   return el("td", { "data-has": "yes" }, el("button", { type: "button", class: best.includes(cell) ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
-    el("b", {}, number(values[0], measure)), el("small", {}, spreadText(values, measure) + notes || "one seed"),
+    el("b", {}, number(values[0], measure)), el("small", {}, spreadText(cell, measure) + notes || (several ? "" : "one seed")),
     cell.constant.length ? el("small", { class: "flag" }, `constant, ${cell.constant.length} of ${cell.seeds.length}`) : null,
     several ? el("small", {}, `med. ${number(values[6], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
     paper ? el("small", { class: "paper" }, `${number(paper[0], measure)} (${number(paper[1], measure, paper[0])})`) : null));

@@ -3,7 +3,7 @@
 function weightCharts(task, cells) {
   const sorted = cells.filter((c) => c.values.smoothness && c.values.return).sort((a, b) => a.settings.weight - b.settings.weight);
   if (!sorted.length) return null;
-  const damper = published("td3", task, "damper"), best = sorted.reduce((a, b) => (b.values.smoothness[0] < a.values.smoothness[0] ? b : a));
+  const damper = published("td3", task, "damper"), moving = sorted.filter((c) => !mostlyConstant(c)), best = (moving.length ? moving : sorted).reduce((a, b) => (b.values.smoothness[0] < a.values.smoothness[0] ? b : a));
   const panel = (measure, label) => {
     const point = (c) => [c.settings.weight, c.values[measure][0]];
     const band = sorted.filter((c) => c.values[measure][4] !== null).map((c) => [c.settings.weight, c.values[measure][4], c.values[measure][5]]);
@@ -18,15 +18,16 @@ function weightCharts(task, cells) {
 function weightSection() {
   const cells = cellsOf((c) => c.backbone === "td3" && c.method === "scalarization"), tasks = unique(cells.map((c) => c.task));
   return section("weights", "Fixed weights against DAMPER",
-    "TD3 on the primary loss plus λ times the temporal loss, for twenty λ: mean and 95 % interval; the dashed line is DAMPER without such a weight, the diamond the smoothest weight.",
+    "TD3 on the primary loss plus λ times the temporal loss, for twenty λ: mean and 95 % interval; the dashed line is DAMPER without such a weight, the diamond the smoothest weight, of those whose agents do not mostly hold one constant action.",
     tasks.length ? el("div", { class: "grid" }, tasks.map((t) => weightCharts(t, cells.filter((c) => c.task === t)))) : nothing("No sweep over weights on record in this setup."));
 }
 
 function etaSection() {
   const cells = cellsOf((c) => c.backbone === "td3" && c.method === "damper" && c.values.smoothness);
-  const tasks = unique(cells.map((c) => c.task)).filter((t) => unique(cells.filter((c) => c.task === t).map((c) => c.settings.eta)).length > 1);
-  const what = "TD3. Zero is the smoothest η of a task, one the roughest, as in the paper; beside it the scores themselves.";
-  if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No sweep over η on record in this setup."));
+  const swept = (own) => DATA.etas.every((eta) => own.some((c) => c.settings.eta === eta)) && !own.some(mostlyConstant);
+  const tasks = unique(cells.map((c) => c.task)).filter((t) => swept(cells.filter((c) => c.task === t)));
+  const what = "TD3, tasks with every η on record and no cell in which most agents hold one constant action. Zero is the smoothest η of a task, one the roughest, as in the paper; beside it the scores themselves.";
+  if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No such sweep over η on record in this setup."));
   const lines = tasks.map((t, i) => {
     const own = cells.filter((c) => c.task === t).sort((a, b) => a.settings.eta - b.settings.eta), values = own.map((c) => c.values.smoothness[0]);
     const low = Math.min(...values), high = Math.max(...values), style = { name: t, colour: ["var(--m-damper)", "var(--m-pave)", "var(--m-grad-caps)", "var(--m-l2c2)", "var(--m-caps)", "var(--m-asap)"][i % 6], marker: ["circle", "square", "up", "diamond"][i % 4], size: 3.6, width: 1.9, labels: own.map((c) => `${t}, η = ${c.settings.eta}`) };
@@ -65,11 +66,10 @@ function aggregateSection() {
   const rows = setup().aggregates.filter((a) => a.backbone === state.backbone), percent = (v) => `${Math.round(100 * v)} %`.replace("-", "−");
   const names = { return: "return", smoothness: "sm", mean_change: "mean |Δa|" };
   const title = (a) => published(state.backbone, tasksOf(state.backbone).find((t) => published(state.backbone, t, a.method)), a.method).title;
-  const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.improvement).map((a) => ({ label: title(a), method: a.method, value: a.improvement })), 0.5, percent));
-  const change = ["return", "smoothness"].map((measure) => forest(`Change against ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: title(a), method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
-  const tasks = Math.max(0, ...rows.map((a) => a.tasks));
+  const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.improvement).map((a) => ({ label: `${title(a)} (${a.tasks})`, method: a.method, value: a.improvement })), 0.5, percent));
+  const change = ["return", "smoothness"].map((measure) => forest(`Change against ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
   return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
-    `How likely a seed of DAMPER beats one of another method, mean over ${tasks} tasks; and the interquartile mean of the change against the plain backbone. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
+    `How likely a seed of DAMPER beats one of another method, mean over the tasks that both have, their number in brackets; and the interquartile mean of the change against the plain backbone. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
     rows.length ? el("div", { class: "grid" }, panels, change) : nothing("Needs DAMPER and another method on the same task."));
 }
 
