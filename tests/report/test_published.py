@@ -95,6 +95,24 @@ def test_the_readme_s_speeds_are_the_measured_ones() -> None:
     assert facts["seconds"] == pytest.approx(40 / 3 * 60, rel=0.01)
 
 
+def test_the_page_about_speed_names_what_costs_less_than_damper() -> None:
+    times = {
+        (b, m): measured("update", backbone=b, method=m)["ms"]
+        for b in ("TD3", "SAC")
+        for m in ("damper", "caps", "grad-caps", "asap", "l2c2", "pave")
+    }
+    less = {(b, m) for b, m in times if times[b, m] < times[b, "damper"]}
+    assert less == {("TD3", "asap"), ("SAC", "l2c2"), *((b, m) for b in ("TD3", "SAC") for m in ("caps", "grad-caps"))}
+    assert "Grad-CAPS and CAPS cost less there, as do ASAP with TD3 and L2C2 with SAC." in text("docs/bench.md")
+    said = re.search(
+        r"seconds: ([\d.]+) and ([\d.]+) times; ([\d,]+) and ([\d,]+) .* against ([\d,]+) and ([\d,]+)\)",
+        text("docs/bench.md"),
+    )
+    assert said
+    ratios, speeds = said.groups()[:2], [int(speed.replace(",", "")) for speed in said.groups()[2:]]
+    assert ratios == tuple(f"{speeds[i] / speeds[i + 2]:.2f}" for i in range(2))
+
+
 def test_the_readme_names_the_backbone_whose_return_is_lower() -> None:
     setup = main_setups(setups(Store(ROOT / "results")))[0]
     beside = {a.backbone: a.improvement for a in aggregates(setup) if (a.measure, a.method) == ("return", "plain")}

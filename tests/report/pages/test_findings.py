@@ -47,6 +47,8 @@ def test_the_findings_name_the_pairs_that_are_not_smoother_and_those_that_earn_l
     first = findings(setups(records), ()).splitlines()[0]
     assert first.startswith("1. **DAMPER beside plain, `pave`.** Of 2 pairs of task and backbone, ")
     smoother, lower = first.split("Not smoother beyond the noise: ")[1].split(" A lower return: ")
+    smoother, other = smoother.split(" Another answer by sm: ")
+    assert other.startswith("Hopper, TD3 (0.0 % [0.0, 0.0])") and "Walker" not in other
     assert smoother.startswith("Walker, TD3 (") and "Hopper" not in smoother
     assert lower.startswith("Walker, TD3 (−49 % [") and "Hopper" not in lower
 
@@ -228,6 +230,12 @@ def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records()
         for a in have
     ]
     assert missing(setups(older)) == said, "whatever is installed here"
+    assert "outside these experiments" not in said
+    own = expand_request(
+        Request(("td3-table",), methods=("temporal-ramp",), tasks=("Hopper",), settings=settings, trained_here=False)
+    )
+    more = missing(setups([invented(agent, run=GPU, hardware=H200) for agent in [*have, *own]]))
+    assert "Agents on record outside these experiments are not counted: 5 under `pave`." in more
 
 
 def test_the_further_comparisons_have_the_medians_of_the_sweep() -> None:

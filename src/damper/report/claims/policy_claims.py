@@ -192,6 +192,20 @@ def _collapse(e: Evidence) -> Checks:
         yield _pair(e, "td3", "Hopper", "smoothness", "unconditional-sum", other, "lower")
 
 
+def _collapsed(e: Evidence) -> str:
+    """How many agents collapse in return, whatever becomes of their smoothness."""
+    ours, damper = (e.side("td3", "Hopper", method, "return") for method in ("unconditional-sum", "damper"))
+    x, y = (printed("td3", method, "Hopper", "return") for method in ("unconditional-sum", "damper"))
+    if ours.values is None or damper.values is None or x is None or y is None:
+        return ""
+    left = 1 - REACHED_SHARE * (1 - x.mean / y.mean)
+    count = int((ours.values < left * damper.mean).sum())
+    return (
+        f"The collapse itself: {count} of {len(ours.values)} agents earn less than {percent(left)} of DAMPER's mean "
+        "return"
+    )
+
+
 def _sum_close(e: Evidence) -> Checks:
     sides = (e.side("td3", "LunarLander", method, "return") for method in ("unconditional-sum", "damper"))
     yield close(place_name("td3", "LunarLander", "return"), *sides)
@@ -342,4 +356,4 @@ CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
 # Compare ablations on a task whose published η is not 1; no experiment trains those with another η than DAMPER's.
 ONE_ETA_UNTRAINED = ("ablation-return", "sum-close", "projection")
 # What a claim's word does not say, from the same records; it decides nothing.
-NOTES: dict[str, Callable[[Evidence], str]] = {"gradient-regime": _about_gradients}
+NOTES: dict[str, Callable[[Evidence], str]] = {"gradient-regime": _about_gradients, "sum-collapses": _collapsed}

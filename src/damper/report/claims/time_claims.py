@@ -75,7 +75,7 @@ def _ratio(words: str, times: MethodTimes, base: str, bound: float, expect: str,
     agrees, contradicts = (below, above) if expect == "lower" else (above, below)
     verdict = HOLDS if agrees else (BETTER if concession else FAILS) if contradicts else LEANS
     tie = ", a tie within the spread" if verdict == LEANS else ""
-    return Check(f"{words}: {middle:.2f}× [{low:.2f}, {high:.2f}]{tie}", verdict)
+    return Check(f"{words}: {middle:.3f}× [{low:.3f}, {high:.3f}]{tie}", verdict)
 
 
 TIME_CLAIMS: dict[str, Callable[[Sequence[Timing]], Iterator[Check]]] = {"cost": _cost, "overhead": _overhead}

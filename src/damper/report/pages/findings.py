@@ -67,18 +67,22 @@ def _smoother(main: Sequence[Setup]) -> Iterator[str]:
 def _exceptions(setup: Setup) -> str:
     """The pairs that are not smoother, those that earn less, and those whose episodes are shorter."""
     shorter = f"Shorter episodes, beyond the noise or by more than {percent(FAR_SHORTER)}"
-    places: dict[str, list[str]] = {"Not smoother beyond the noise": [], "A lower return": [], shorter: []}
+    disagree = "Another answer by sm"
+    words = ("Not smoother beyond the noise", disagree, "A lower return", shorter)
+    places: dict[str, list[str]] = {word: [] for word in words}
     for plain, ours in pairs(setup):
         signs = {measure: sign_of_change(plain, ours, measure)[0] for measure in ("mean_change", "return")}
         if signs["mean_change"] != "lower" and has_interval(plain, ours, "mean_change"):
             places["Not smoother beyond the noise"].append(_with_change(plain, ours, "mean_change"))
+        if sign_of_change(plain, ours, "smoothness")[0] != signs["mean_change"]:
+            places[disagree].append(_with_change(plain, ours, "smoothness"))
         if signs["return"] == "lower":
             places["A lower return"].append(_with_change(plain, ours, "return"))
         if sign_of_change(plain, ours, "length")[0] == "lower" or ours.mean("length") < LENGTH_KEPT * plain.mean(
             "length"
         ):
             places[shorter].append(_with_change(plain, ours, "length", _falls(plain, ours)))
-    return " ".join(f"{words}: {'; '.join(where)}." for words, where in places.items() if where)
+    return " ".join(f"{word}: {'; '.join(where)}." for word, where in places.items() if where)
 
 
 def _beside(main: Sequence[Setup]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from damper.report.statistics.cells import Setup, main_setups
 from damper.report.tables.markup import markdown_table
 from damper.terminal import duration
 
+TOGETHER = "**together**"
+
 
 def missing(found: Sequence[Setup]) -> str:
     """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
@@ -23,9 +25,12 @@ def missing(found: Sequence[Setup]) -> str:
     if not machines:
         return "No record is of a GPU yet, so no time can be told.\n"
     ((gpu, cores), _), rows, workers = machines.most_common(1)[0], [], 1
+    outside: list[str] = []
     for setup in main_setups(found):
         there = {_who(record.identity) for cell in setup.cells for record in cell.records}
         for name, agents in _experiments(setup):
+            if name == TOGETHER and (others := len(there - {_who(agent.identity) for agent in agents})):
+                outside.append(f"{others} under `{setup.protocol}`")
             left = [agent for agent in agents if _who(agent.identity) not in there]
             if left:
                 jobs = pack(left)
@@ -38,11 +43,12 @@ def missing(found: Sequence[Setup]) -> str:
                 rows.append([f"`{setup.protocol}` {name}", f"{len(agents) - len(left)} of {len(agents)}", words, time])
     if not rows:
         return "Nothing.\n"
+    beyond = f" Agents on record outside these experiments are not counted: {', '.join(outside)}." if outside else ""
     return (
         f"Times are those of the machine of most records, one {gpu} with {cores} cores: at the speeds on record for "
         f"the task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} agents' steps per "
-        "second together, and nothing lost between them. An agent that several experiments share is trained once.\n\n"
-        + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
+        "second together, and nothing lost between them. An agent that several experiments share is trained once."
+        f"{beyond}\n\n" + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
     )
 
 
@@ -56,7 +62,7 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
             agents = expand_request(request)
             every |= {agent.digest: agent for agent in agents}
             yield f"`{name}`", agents
-    yield "**together**", list(every.values())
+    yield TOGETHER, list(every.values())
 
 
 def _who(identity: Mapping[str, Any]) -> Hashable:
