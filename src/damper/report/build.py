@@ -99,10 +99,10 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
     head = (
         "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
         "and, in brackets, two standard deviations: of the seeds' means; of all episodes. Then the median and every "
-        "seed, and below it what the paper prints. Bold is the best mean of a column, however small its lead, among cells of "
-        "five seeds or more; a cell with agents that hold [one constant action](../statistics.md#constant-actions) "
-        "says so and is never the best in smoothness. *n* is given where a cell does not have five seeds; † marks a "
-        "diverged seed. Lower sm, mean |Δa| and roughness are smoother. How "
+        "seed, and below it what the paper prints. Bold is the best mean of a column, however small its lead, among "
+        "cells of five seeds or more; a cell with agents that hold [one constant "
+        "action](../statistics.md#constant-actions) says so and is never the best in smoothness. *n* is given where a "
+        "cell does not have five seeds; † marks a diverged seed. Lower sm, mean |Δa| and roughness are smoother. How "
         "intervals and verdicts are made: [statistics](../statistics.md).\n\n"
         f"Claims: {legend()} {caution('../statistics.md')}\n"
     )

@@ -171,7 +171,7 @@ def test_sentences_at_one_and_none() -> None:
     pair = [record(agents[0], change) for agents, change in ((hopper("plain"), 0.5), (hopper("damper"), 0.01))]
     first = findings(setups(pair), ()).splitlines()[0]
     assert "Of 1 pair of task and backbone" in first and "Not smoother" not in first, "one seed has no interval"
-    assert "One seed, unless a row says n." in headline(setups(pair))
+    assert "One seed. Bold" in headline(setups(pair))
     sums = [record(agent) for agent in [*hopper("damper"), *hopper("unconditional-sum", "projection-ablation")]]
     assert "(unconditional sum) no policy ended in one constant action: none of 5 agents on" in findings(
         setups(sums), ()

@@ -13,9 +13,8 @@ from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from damper.experiments.records import unpack_trace
 from damper.report.figures.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look
-from damper.report.statistics.cells import Cell, Setup
+from damper.report.statistics.cells import Cell, Setup, smoothest
 from damper.report.statistics.estimates import normalised, pareto
-from damper.report.tables.result_tables import smoothest
 from damper.tasks import PAPER_TASKS
 
 if TYPE_CHECKING:

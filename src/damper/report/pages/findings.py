@@ -60,7 +60,7 @@ def _smoother(main: Sequence[Setup]) -> Iterator[str]:
     """How many pairs DAMPER makes smoother, and what that does to return."""
     setup = main[0]
     if said := takeaway(setup):
-        parts = [said, _exceptions(setup), return_over_tasks(setup)]
+        parts = [said, return_over_tasks(setup), _exceptions(setup)]
         yield f"**DAMPER beside plain, `{setup.protocol}`.** {' '.join(filter(None, parts))}"
 
 

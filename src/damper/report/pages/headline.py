@@ -39,19 +39,21 @@ def headline(found: Sequence[Setup]) -> str:
             few = f"<br><small>n = {seeds}</small>" if (seeds := _seeds(plain, ours)) != usual else ""
             rows.append([ours.place + few, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
         if rows:
-            made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
-            means = f"Means of {usual} seeds" if usual != "1" else "One seed"
-            bold = f"{means}, unless a row says n. Bold: changes whose 95 % interval excludes zero."
             said = [
-                made,
-                bold,
-                PERCENTAGES,
-                return_over_tasks(setup),
-                _one_eta(setup),
-                constant_at_one(setup, CONSTANT_ACTION),
+                (_how(setup, usual, any("n = " in row[0] for row in rows)), PERCENTAGES),
+                (return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION)),
             ]
-            return f"{markdown_table(header, rows)}\n{' '.join(filter(None, said))}\n"
+            paragraphs = (" ".join(filter(None, sentences)) for sentences in said)
+            return "\n\n".join([markdown_table(header, rows).strip(), *paragraphs]) + "\n"
     return "No records yet.\n"
+
+
+def _how(setup: Setup, usual: str, some_differ: bool) -> str:
+    """What the table's numbers are."""
+    made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
+    means = f"Means of {usual} seeds" if usual != "1" else "One seed"
+    unless = ", unless a row says n" if some_differ else ""
+    return f"{made} {means}{unless}. Bold: changes whose 95 % interval excludes zero."
 
 
 def usual_seeds(setup: Setup) -> str:
@@ -172,10 +174,11 @@ def _without_constant(plain: Cell, ours: Cell, measure: str) -> str:
     few = len(plain.constant) + len(ours.constant)
     if not few or plain.mostly_constant or ours.mostly_constant:
         return ""
-    moving = (
-        replace(c, records=tuple(r for r in c.records if r.identity["seed"] not in c.constant)) for c in (plain, ours)
+    a, b = (
+        replace(cell, records=tuple(r for r in cell.records if r.identity["seed"] not in cell.constant))
+        for cell in (plain, ours)
     )
-    return f"<small>without {'it' if few == 1 else 'them'} {change_text(*moving, measure)}</small>"
+    return f"<small>without {'it' if few == 1 else 'them'} {change_text(a, b, measure)}</small>"
 
 
 def _seeds(*cells: Cell) -> str:

@@ -232,6 +232,11 @@ def main_setups(found: Sequence[Setup]) -> list[Setup]:
     return list(first.values())
 
 
+def smoothest(cells: Mapping[float, Cell]) -> float:
+    """The weight with the lowest mean sm; cells of mostly constant agents come last."""
+    return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness")))
+
+
 def _by_physics(family: Sequence[Record]) -> list[Setup]:
     """Parts in which no simulator occurs in two versions, the most frequent versions first."""
     left, out = list(family), []

@@ -13,7 +13,7 @@ from damper.experiments.paper import Printed, paper, printed, title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing, ratio_of_rounds
 from damper.report.claims.comparisons import MIN_SEEDS
-from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup
+from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, smoothest
 from damper.report.statistics.estimates import Summary, probability_of_improvement, relative_change
 from damper.report.statistics.numbers import counted, number
 from damper.tasks import PAPER_TASKS
@@ -140,11 +140,6 @@ def code(cells: Iterable[Cell]) -> str:
         if count := sum(count for version, count in versions.items() if word in version):
             flags.append(f"{counted(count, 'agent')} {words}")
     return named + (f". ⚠ {', '.join(flags)}" if flags else "")
-
-
-def smoothest(cells: Mapping[float, Cell]) -> float:
-    """The weight with the lowest mean sm; cells of mostly constant agents come last."""
-    return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness")))
 
 
 def sweep_rows(setup: Setup) -> list[list[str]]:
