@@ -258,13 +258,15 @@ def test_policies_with_one_constant_action_are_named() -> None:
     for i, changed in {-4: reacts_once, -3: single_actions, -2: still, -1: still}.items():
         records[i] = replace(records[i], episodes={**records[i].episodes, **changed})
     said = findings(setups(records), ())
-    assert "**2 agents act alike at every step" in said
-    assert "**1 agent acts alike at every step" in findings(setups(records[:-1]), ())
+    assert "**2 agents hold one action throughout an episode" in said
+    assert "**1 agent holds one action throughout an episode" in findings(setups(records[:-1]), ())
     row = "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 | 7.00 | 30.0 | 0.45 |"
     assert row in said, "their return, how soon their episodes end, plain's return"
     place = "docs/results.md#policies-with-one-constant-action"
     told = headline(setups(records))
-    ended = f"2 of the 5 agents trained with η = 1 ended in [one constant action]({place}), in all 10 episodes"
+    ended = (
+        f"2 of the 5 agents trained with η = 1 ended in [one constant action]({place}), the same throughout an episode"
+    )
     assert f"{ended}: Hopper, TD3 (2 of 5)." in told
     assert "## Policies with one constant action" in said and "; constant action, 2 of 5 |" in told
 

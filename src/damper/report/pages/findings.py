@@ -57,11 +57,13 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
 
 
 def _smoother(main: Sequence[Setup]) -> Iterator[str]:
-    """How many pairs DAMPER makes smoother, and what that does to return."""
+    """How many pairs DAMPER makes smoother, what that does to return, and the pairs that are exceptions."""
     setup = main[0]
     if said := takeaway(setup):
-        parts = [said, return_over_tasks(setup), _exceptions(setup)]
+        parts = [said, return_over_tasks(setup)]
         yield f"**DAMPER beside plain, `{setup.protocol}`.** {' '.join(filter(None, parts))}"
+    if exceptions := _exceptions(setup):
+        yield f"**Exceptions.** {exceptions}"
 
 
 def _exceptions(setup: Setup) -> str:
@@ -78,9 +80,8 @@ def _exceptions(setup: Setup) -> str:
             places[disagree].append(_with_change(plain, ours, "smoothness"))
         if signs["return"] == "lower":
             places["A lower return"].append(_with_change(plain, ours, "return"))
-        if sign_of_change(plain, ours, "length")[0] == "lower" or ours.mean("length") < LENGTH_KEPT * plain.mean(
-            "length"
-        ):
+        much = ours.mean("length") < LENGTH_KEPT * plain.mean("length")
+        if much or sign_of_change(plain, ours, "length")[0] == "lower":
             places[shorter].append(_with_change(plain, ours, "length", _falls(plain, ours)))
     return " ".join(f"{word}: {'; '.join(where)}." for word, where in places.items() if where)
 
@@ -210,10 +211,10 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     agents = sum(len(cell.constant) for _, cell in cells)
     yield "## Policies with one constant action\n"
     yield (
-        f"**{counted(agents, 'agent acts', 'agents act')} alike at every step** (mean |Δa| below {CONSTANT_CHANGE:g} "
-        "in each evaluation episode). Their sm is the lowest there can be and says nothing about smooth control, so it "
-        "is [not counted](statistics.md#constant-actions) as smooth where they are most of a cell. On "
-        f"{' and '.join(FALLS)} a short episode is a fall.\n"
+        f"**{counted(agents, 'agent holds', 'agents hold')} one action throughout an episode** (mean |Δa| below "
+        f"{CONSTANT_CHANGE:g} in each of their evaluation episodes). Their sm is the lowest there can be and says "
+        "nothing about smooth control, so it is [not counted](statistics.md#constant-actions) as smooth where they are "
+        f"most of a cell. On {' and '.join(FALLS)} a short episode is a fall.\n"
     )
     rows = []
     for setup, cell in cells:

@@ -80,7 +80,7 @@ def constant_at_one(setup: Setup, link: str = "") -> str:
     every = counted(sum(len(cell.seeds) for cell in cells), "agent")
     words = f"[one constant action]({link})" if link else "one constant action"
     ended = f"{agents} of the {every} trained with η = {ONE_ETA:g} ended in {words}"
-    return f"{ended}, in all {counted(setup.episodes, 'episode')}: {'; '.join(held)}."
+    return f"{ended}, the same throughout an episode: {'; '.join(held)}."
 
 
 def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:

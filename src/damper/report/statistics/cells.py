@@ -69,19 +69,19 @@ class Cell:
 
     @property
     def constant(self) -> list[int]:
-        """Seeds that act alike at every step of every evaluation episode."""
+        """Seeds that hold one action throughout each evaluation episode."""
         episodes = (record.episodes for record in self.records)
         alike = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
         return [seed for seed, constant in zip(self.seeds, alike, strict=True) if constant]
 
     @property
     def mostly_constant(self) -> bool:
-        """Whether more than half of the agents act alike at every step: then its smoothness is no result."""
+        """Whether more than half of the agents hold one action throughout: then its smoothness is no result."""
         return 2 * len(self.constant) > len(self.records)
 
     @property
     def constant_note(self) -> str:
-        """How many agents act alike at every step, in words; empty where none does."""
+        """How many agents hold one action throughout, in words; empty where none does."""
         return f"constant action, {len(self.constant)} of {len(self.records)}" if self.constant else ""
 
     def scores(self, measure: str) -> Array:

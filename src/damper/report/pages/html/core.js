@@ -53,7 +53,7 @@ const unique = (values) => [...new Set(values)];
 const cellsOf = (test) => setup().cells.filter(test);
 const published = (backbone, task, method) => cellsOf((c) => c.published && c.backbone === backbone && c.task === task && c.method === method)[0];
 const shown = (backbone, task) => cellsOf((c) => c.backbone === backbone && c.task === task && c.published && c.method !== "scalarization");
-// More than half of the agents act alike at every step: then its smoothness is no result.
+// More than half of the agents hold one action throughout: then its smoothness is no result.
 const mostlyConstant = (cell) => 2 * cell.constant.length > cell.seeds.length;
 const hidden = () => new Set(state.hidden.split(",").filter(Boolean));
 const tasksOf = (backbone) => unique(cellsOf((c) => c.backbone === backbone).map((c) => c.task));
