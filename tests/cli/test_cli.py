@@ -277,10 +277,20 @@ def test_a_report_of_other_results_leaves_the_projects_pages_alone(
     Path("README.md").write_text(marked)
     Path("results").mkdir()
     Path("other").mkdir()
-    main(["report", "--results", "other", "--out", "elsewhere", "--formats"])
-    assert Path("README.md").read_text() == marked
+    main(["report", "--results", "other", "--formats"])
+    assert Path("README.md").read_text() == marked and not Path("docs").exists()
+    assert Path("other/report/tables.md").exists()
     main(["report", "--formats"])
     assert "No records yet" in Path("README.md").read_text()
+
+
+def test_a_report_of_runs_says_what_makes_records(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["report", "--results", str(run), "--out", str(tmp_path / "out"), "--formats"])
+    assert "holds none: damper reproduce makes them" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("words", "compile"), [([], None), (["--compile"], True), (["--no-compile"], False)])

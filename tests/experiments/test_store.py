@@ -55,6 +55,13 @@ def test_a_record_that_is_there_is_not_changed(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+def test_nobody_is_told_to_delete_a_file_that_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "plain" / "evaluation").mkdir(parents=True)
+    (tmp_path / "plain" / "evaluation" / "episodes.json").write_text("{}")
+    with pytest.warns(UserWarning, match=r"is no whole record .*: keep it elsewhere"):
+        assert list(Store(tmp_path)) == []
+
+
 @pytest.mark.parametrize("damage", ["", "{", '{"identity": {}}', "[1, 2]"])
 def test_a_damaged_record_is_named_left_out_and_replaced(tmp_path: Path, damage: str) -> None:
     store = Store(tmp_path)

@@ -8,18 +8,23 @@ from damper.cli.options.report import Report
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError
 from damper.experiments.store import Store
+from damper.experiments.timings import read_timings
 from damper.report.build import PAGES, write_report
 from damper.report.pages.marked import has_place
+from damper.report.pages.ppo import read_ppo
 from damper.terminal import counted, quoted, say
+
+OWN_OUT = Path("docs/results")  # of the project's own records
 
 
 def run(options: Report) -> None:
     """Merge, write, say where."""
-    check_folder("out", options.out)
+    out = options.out or (OWN_OUT if options.results == Report.results else options.results / "report")
+    check_folder("out", out)
     for page in options.pages or ():
         if not page.is_file():
             raise DamperError(f"pages must be Markdown files, but {page} is none: give one that exists.")
-    pages = _own_pages(options) if options.pages is None else options.pages
+    pages = _own_pages(options.results, out) if options.pages is None else options.pages
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
         say(f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} were there")
@@ -30,11 +35,17 @@ def run(options: Report) -> None:
             f"results must be a folder of records, but {quoted(options.results)} does not exist: run this where it "
             "lies, name another with --results, or make records with damper reproduce."
         )
-    paths = write_report(options.results, options.out, options.formats, pages)
-    say(f"{counted(len(paths), 'file')} in {quoted(options.out)}; open {quoted(paths[0])}")
+    found = (Store(options.results), read_timings(options.results), read_ppo(options.results))
+    if any(options.results.iterdir()) and not any(any(records) for records in found):
+        raise DamperError(
+            f"results must hold records, but {quoted(options.results)} holds none: damper reproduce makes them; damper "
+            "compare and damper evaluate write tables of their own."
+        )
+    paths = write_report(options.results, out, options.formats, pages)
+    say(f"{counted(len(paths), 'file')} in {quoted(out)}; open {quoted(paths[0])}")
 
 
-def _own_pages(options: Report) -> list[Path]:
+def _own_pages(results: Path, out: Path) -> list[Path]:
     """The project's own pages, which tell of its own results and of no others."""
-    own = (options.results, options.out) == (Report.results, Report.out)
+    own = (results, out) == (Report.results, OWN_OUT)
     return [page for page in PAGES if own and has_place(page)]

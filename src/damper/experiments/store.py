@@ -20,6 +20,7 @@ from damper.experiments.identity import digest
 from damper.experiments.timings import read_timings, timing_path
 
 FORMAT = 1
+_RECORD_NAME = re.compile(r"-[0-9a-f]{20}\.json$")
 _ADDED_FIELDS = ("sources", "origin")  # not in the first records
 _OPTIONAL_FIELDS = (*_ADDED_FIELDS, "policy")
 
@@ -90,7 +91,8 @@ def read_record(path: Path) -> Record:
         record = Record(**{name: content[name] for name in names})
         sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamperError(f"{path} is no whole record ({error}): delete it and run the experiment again.") from error
+        cure = "delete it and run the experiment again" if _RECORD_NAME.search(path.name) else "keep it elsewhere"
+        raise DamperError(f"{path} is no whole record ({error}): {cure}.") from error
     if not sound:
         raise DamperError(f"{path} does not hold what its name says: delete it and run the experiment again.")
     return record

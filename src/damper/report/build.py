@@ -126,7 +126,7 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         f"## {setup.title}\n",
         f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
     ]
-    parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "Nothing is left out.\n")
+    parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "No other setup is on record.\n")
     judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
     if any(verdict.known for own in judged.values() for verdict in own):
         parts += [claims_table(judged), comparisons_list(judged["the paper's η"])]
@@ -137,6 +137,9 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         parts.append("**TD3, fixed weights**\n\n" + markdown_table(rt.SWEEP_HEADER, rows))
     if rows := rt.eta_rows(setup):
         parts.append("**TD3, mean sm over η**\n\n" + markdown_table(["task", *(f"η={eta:g}" for eta in ETAS)], rows))
+    if rows := rt.other_rows(setup):
+        caption = "**Other methods and settings**, means with 95 % intervals"
+        parts.append(f"{caption}\n\n{markdown_table(rt.OTHER_HEADER, rows)}")
     if rows := _aggregate_rows(setup):
         header = ["method", "backbone", "measure", "tasks", "P(DAMPER better)", "change against plain (IQM)"]
         caption = "**Over tasks, with 95 % intervals**; P: that a seed of DAMPER beats one of the row's method"

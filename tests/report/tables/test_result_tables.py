@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from damper.experiments.paper import Printed
+from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.build import _section
 from damper.report.statistics.cells import Setup, setups
@@ -21,6 +22,7 @@ from damper.report.tables.result_tables import (
     cost_tables,
     eta_rows,
     main_tables,
+    other_rows,
     speed_rows,
     sweep_rows,
 )
@@ -53,6 +55,28 @@ def test_ablations_have_their_own_table() -> None:
     returns, smoothness = ablation_tables(world())
     assert [name for name, _ in returns.rows] == ["DAMPER", "PEGrad"]
     assert smoothness.rows[1][1][0].paper == Printed(0.636, 0.046)
+
+
+def test_methods_of_ones_own_and_other_settings_have_a_table_too() -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("damper",), seeds=2)
+
+    def changed(level: float, **identity: object) -> list[Record]:
+        records = (invented(agent, level) for agent in agents)
+        return [replace(record, identity={**record.identity, **identity}) for record in records]
+
+    mine = {"method": "mine", "method_settings": {"weight": 0.5}}
+    records = changed(7.0, **mine, custom_code={"actor": "before"})
+    records += changed(9.0, **mine, custom_code={"actor": "after"})
+    records += changed(5.0, method_settings={**agents[0].identity["method_settings"], "eta": 0.35}) + changed(1.0)
+    (setup,) = setups(records)
+    rows = other_rows(setup)
+    assert [(method, seeds, total) for _, method, _, seeds, total, *_ in rows] == [
+        ("DAMPER", "2", "5.45<br><small>5.45 to 5.45</small>"),
+        ("mine", "2", "7.45<br><small>7.45 to 7.45</small>"),
+        ("mine", "2", "9.45<br><small>9.45 to 9.45</small>"),
+    ]
+    assert "eta=0.35" in rows[0][2] and rows[1][2] == "weight=0.5"
+    assert "| Hopper, TD3 | mine | weight=0.5 | 2 |" in _section(setup, [setup], "")
 
 
 def test_ablations_on_other_tasks_and_backbones_are_not_left_out() -> None:

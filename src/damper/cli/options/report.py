@@ -15,7 +15,7 @@ class Report:
 
     results: Path = Path("results")
     """The store of records."""
-    out: Path = Path("docs/results")
+    out: Annotated[Path | None, default("docs/results for results/, otherwise report/ in the store")] = None
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; none draws none."""

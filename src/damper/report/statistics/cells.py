@@ -270,7 +270,8 @@ def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
     groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
         identity = record.identity
-        key = (identity["backbone"], identity["task"], identity["method"], digest(identity["method_settings"]))
+        own = [identity["method_settings"], identity.get("custom_code")]  # a user's loss before and after an edit
+        key = (identity["backbone"], identity["task"], identity["method"], digest(own))
         groups.setdefault(key, []).append(record)
     cells = [
         Cell(b, task, method, own[0].identity["method_settings"], tuple(sorted(own, key=_seed_order)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS
 from damper.experiments.timings import Timing, ratio_of_rounds
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, smoothest
-from damper.report.statistics.estimates import Summary, probability_of_improvement, relative_change
-from damper.report.statistics.numbers import counted, number
+from damper.report.statistics.estimates import Summary, mean_interval, probability_of_improvement, relative_change
+from damper.report.statistics.numbers import counted, number, with_interval
 from damper.tasks import PAPER_TASKS
 
 ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
@@ -179,6 +179,31 @@ def eta_rows(setup: Setup) -> list[list[str]]:
         if sum(cell is not None for cell in cells) > 1:
             rows.append([task, *map(_smoothness, cells)])
     return rows
+
+
+def other_rows(setup: Setup) -> list[list[str]]:
+    """Cells that no other table has: methods of one's own, and settings that nobody published."""
+    rows = []
+    for cell in setup.cells:
+        known = cell.published or cell.settings in _swept_settings(cell)
+        if not known:
+            words = ", ".join(f"{name}={value}" for name, value in cell.settings.items())
+            means = [with_interval(cell.mean(m), mean_interval(cell.means(m)), m) for m in COMPARED]
+            place = "<br>".join(filter(None, (cell.place, cell.constant_note)))
+            rows.append([place, title(cell.method, cell.backbone), words or "–", str(len(cell.seeds)), *means])
+    return rows
+
+
+OTHER_HEADER = ["task", "method", "settings", "seeds", *(MEASURES[measure] for measure in COMPARED)]
+
+
+def _swept_settings(cell: Cell) -> list[Mapping[str, Any]]:
+    """The settings of the paper's sweeps, which have tables of their own."""
+    values = {"damper": ("eta", ETAS), "scalarization": ("weight", WEIGHTS)}
+    if cell.method not in values:
+        return []
+    name, swept = values[cell.method]
+    return [{**published_settings(cell.method, cell.task, cell.backbone), name: value} for value in swept]
 
 
 def _smoothness(cell: Cell | None) -> str:
