@@ -36,11 +36,12 @@ def headline(found: Sequence[Setup]) -> str:
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
             numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
             words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
-            few = f"<br><small>n = {seeds}</small>" if (seeds := _seeds(plain, ours)) != usual else ""
-            rows.append([ours.place + few, *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words])
+            rows.append(
+                [_place(plain, ours, usual), *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words]
+            )
         if rows:
             said = [
-                (_how(setup, usual, any("n = " in row[0] for row in rows)), PERCENTAGES),
+                (_how(setup), PERCENTAGES),
                 (return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION)),
             ]
             paragraphs = (" ".join(filter(None, sentences)) for sentences in said)
@@ -48,12 +49,22 @@ def headline(found: Sequence[Setup]) -> str:
     return "No records yet.\n"
 
 
-def _how(setup: Setup, usual: str, some_differ: bool) -> str:
+def _how(setup: Setup) -> str:
     """What the table's numbers are."""
     made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
+    return f"{made} {means_of(setup)} Bold: changes whose 95 % interval excludes zero."
+
+
+def means_of(setup: Setup) -> str:
+    """How many seeds the means are of."""
+    usual = usual_seeds(setup)
     means = f"Means of {usual} seeds" if usual != "1" else "One seed"
-    unless = ", unless a row says n" if some_differ else ""
-    return f"{made} {means}{unless}. Bold: changes whose 95 % interval excludes zero."
+    return means + (", unless a row says n." if any(_seeds(*pair) != usual for pair in pairs(setup)) else ".")
+
+
+def _place(plain: Cell, ours: Cell, usual: str) -> str:
+    """Task and backbone, and the number of seeds where it is not the usual one."""
+    return ours.place + (f"<br><small>n = {seeds}</small>" if (seeds := _seeds(plain, ours)) != usual else "")
 
 
 def usual_seeds(setup: Setup) -> str:
@@ -147,22 +158,22 @@ def _counts(setup: Setup, eta: float | None = None) -> str:
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
     """All numbers: a row for every task and backbone that has both, and one for η = 1 where the paper's is another."""
-    header = ["task", "η", "seeds", *(f"{MEASURES[name]}: plain → DAMPER" for name in measures)]
-    rows = []
+    header = ["plain → DAMPER", "η", *(MEASURES[name] for name in measures)]
+    rows, usual = [], usual_seeds(setup)
     for plain, ours in pairs(setup):
         one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
         for cell in (ours,) if one is None or one is ours else (ours, one):
-            place = "<br>".join([cell.place, *(f"<small>{note}</small>" for note in _constant_notes(plain, cell))])
+            notes = (f"<small>{note}</small>" for note in _constant_notes(plain, cell))
+            place = "<br>".join([_place(plain, cell, usual), *notes])
             numbers = [_numbers(plain, cell, measure) for measure in measures]
-            rows.append([place, f"{cell.settings['eta']:g}", _seeds(plain, cell), *numbers])
+            rows.append([place, f"{cell.settings['eta']:g}", *numbers])
     return markdown_table(header, rows) if rows else ""
 
 
 def _numbers(plain: Cell, ours: Cell, measure: str) -> str:
-    """Means, change, medians and what the paper prints, a line each; of a length the first two, or the one it has."""
+    """Means, change, medians and what the paper prints, a line each; of a length the means, or the one it has."""
     if measure == "length":
-        means = [number(cell.mean(measure), measure) for cell in (plain, ours)]
-        lines = [means[0] if means[0] == means[1] else _arrow(plain, ours, measure)]
+        lines = [" → ".join(dict.fromkeys(number(cell.mean(measure), measure) for cell in (plain, ours)))]
     else:
         lines = [_arrow(plain, ours, measure), _without_constant(plain, ours, measure)]
         lines += [_medians(plain, ours, measure), _paper(ours, measure)]

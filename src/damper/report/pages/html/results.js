@@ -121,7 +121,7 @@ function tableSection() {
   const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
   const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));
   return section("table", `${state.backbone.toUpperCase()} results`,
-    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed, "constant" one with agents that act alike in all episodes, which is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
+    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed, "constant" one with agents that hold one action throughout an episode, which is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
       segments("Measures", "pair", [["return,smoothness", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),
