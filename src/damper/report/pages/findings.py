@@ -199,7 +199,8 @@ def pairs_section(setup: Setup, said: str = "") -> str:
     table = comparison_table(setup, (*COMPARED, "length")) or "Nothing to compare yet.\n"
     how = (
         f"{said} {means_of(setup)} Changes are of plain's mean, with 95 % intervals, not corrected over the "
-        f"comparisons; bold ones exclude zero. {PERCENTAGES} The first row of a task has the paper's η. Settings: `{setup.title}`."
+        f"comparisons; bold ones exclude zero. {PERCENTAGES} The first row of a task has the "
+        f"paper's η. Settings: `{setup.title}`."
     ).strip()
     return f"## DAMPER beside plain, `{setup.protocol}`\n\n{how}\n\n{table}"
 
