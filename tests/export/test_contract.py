@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -188,6 +189,22 @@ def test_a_policy_is_measured_in_exactly_the_environment_it_was_trained_in(name,
         assert found["length"] == expected["length"]
     bare = gymnasium.make("Pendulum-v1").spec
     assert EnvSpec.from_json(contract["env_spec"]) != bare
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_zip_s_actions_are_not_rescaled_to_another_environment_s_range(trust, tmp_path, caplog):
+    env = gymnasium.wrappers.RescaleAction(pendulum(), np.float32(-1), np.float32(1))
+    model = save(tmp_path / "model.zip", env=env)
+    obs = np.linspace(-1, 1, 30, dtype=np.float32).reshape(10, 3)
+    named: dict = {"env": "Pendulum-v1", "trust": trust, "episodes": 1}
+    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", **named)
+    assert contract["action"]["high"] == [1.0]
+    assert caplog.text.count("acts from [-1.0] to [1.0], but Pendulum-v1 takes actions from [-2.0] to [2.0]") == 1
+    exported, expected = open_source(tmp_path / "p.onnx").act(obs), model.predict(obs, deterministic=True)[0]
+    np.testing.assert_allclose(exported, expected, atol=1e-5)
+    own, theirs = (damper.evaluate(source, **named).episodes[0][0].raw for source in (tmp_path / "model.zip", model))
+    np.testing.assert_allclose(own, theirs, atol=1e-3)
+    assert caplog.text.count("not rescaled") == 3
 
 
 UNDESCRIBED = {

@@ -19,7 +19,7 @@ from damper.engine.device.threads import threads
 from damper.engine.envs import EnvLike
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.rollout import Act, Episode, evaluation_seeds, rollout
-from damper.engine.envs.spec import Spec, unscale_action
+from damper.engine.envs.spec import unscale_action
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_bytes, write_json
 from damper.engine.run.folder import Run
@@ -27,6 +27,7 @@ from damper.engine.run.policy import Policy
 from damper.engine.run.provenance import versions
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
+from damper.export.measure import compare_ranges
 from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter, parse_filter
 from damper.metrics import is_constant, mean_change
@@ -141,7 +142,7 @@ def evaluate(
     with threads(1):  # a product per step is too small to share
         every = [seed for _ in actor.agents for seed in seeds]
         found, spec = rollout(actor.act, env, every, backend, env_threads, chosen, actor.sizes)
-    _compare_ranges(actor.bounds, spec)
+    compare_ranges(actor.bounds, spec)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
     _warn_of_constant_actions(actor.agents, table)
     return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
@@ -177,19 +178,6 @@ class Actor(NamedTuple):
     steps: int | None = None
     method: str | None = None
     bounds: tuple[ArrayLike, ArrayLike] | None = None
-
-
-def _compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> None:
-    """Warn where the policy acts in another range than the environment's: the same number means another force there."""
-    if bounds is None:
-        return
-    own, its = np.array([np.ravel(bound) for bound in bounds], float), np.array([spec.low, spec.high])
-    if own.shape == its.shape and np.isfinite(own).all() and not np.allclose(own, its):
-        logging.getLogger("damper").warning(
-            "the policy acts from %s to %s, but %s takes actions from %s to %s: they were cut to that range, not "
-            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to take that range.",
-            *(*own.tolist(), spec.id, *its.tolist()),
-        )
 
 
 def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool) -> Actor:

@@ -59,7 +59,7 @@ def export(
     network = opened.network
     check_finite(network)
     check_statistics(opened)
-    measured = opened.smoothness or roll_out(opened.act, opened.env, episodes)
+    measured = opened.smoothness or roll_out(opened.act, opened.env, episodes, (opened.low, opened.high))
     contract = make_contract(opened, network, measured)
     # Under other names until all is well: nobody must find a wrong policy under a good name, or miss the old one.
     file, beside = (path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from numpy.typing import ArrayLike
 
 from damper.engine.device.threads import threads
-from damper.engine.envs import EnvLike, spec_from_id, spec_of
+from damper.engine.envs import EnvLike, Spec, spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import same_task
 from damper.engine.envs.rollout import Act, evaluation_seeds, rollout
 from damper.errors import DamperError
@@ -22,19 +24,36 @@ _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness"
 _MEASURES = ("return", "length", "smoothness", *_CHANGES)
 
 
-def roll_out(act: Act, env: EnvLike | None, episodes: int) -> dict[str, Any] | None:
+def roll_out(
+    act: Act, env: EnvLike | None, episodes: int, bounds: tuple[ArrayLike, ArrayLike] | None = None
+) -> dict[str, Any] | None:
     """Means over deterministic episodes on the protocol's seeds; None where no environment can be made.
 
     Args:
         act: the policy, from observations ``[N, d]`` to actions ``[N, A]``.
         env: the environment, if known.
         episodes: how many; 0 for none.
+        bounds: the policy's own range of actions, for a warning where the environment's is another.
     """
     if env is None or episodes == 0 or sizes_of(env) is None:
         return None
     with threads(1):
         found, spec = rollout(act, env, evaluation_seeds(episodes))
+    compare_ranges(bounds, spec)
     return _means(spec.id, [episode.record() for episode in found])
+
+
+def compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> None:
+    """Warn where the policy acts in another range than the environment's: the same number means another force there."""
+    if bounds is None:
+        return
+    own, its = np.array([np.ravel(bound) for bound in bounds], float), np.array([spec.low, spec.high])
+    if own.shape == its.shape and np.isfinite(own).all() and not np.allclose(own, its):
+        logging.getLogger("damper").warning(
+            "the policy acts from %s to %s, but %s takes actions from %s to %s: they were cut to that range, not "
+            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to take that range.",
+            *(*own.tolist(), spec.id, *its.tolist()),
+        )
 
 
 def sizes_of(env: EnvLike) -> tuple[int, int] | None:

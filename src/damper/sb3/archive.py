@@ -34,14 +34,14 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
 
     Args:
         path: the zip.
-        bounds: the action space's low and high; by default those that the zip's text gives.
+        bounds: the action space's low and high, where the zip's text does not tell its own exactly.
     """
     archive = _open(path)
     data = json.loads(archive.read("data"))
     algorithm = _algorithm(path, data)
     squash = algorithm != "PPO" or _described(data["policy_kwargs"]).get("squash_output") is True
     actor = Actor(_layers(archive, path, data), _activation(path, data, algorithm), squash=squash)
-    low, high = bounds or (_bound(path, data, "low"), _bound(path, data, "high"))
+    low, high = _bounds(path, data, bounds)
     recorded = _plain(data.get("env_spec"), None)
     facts = {
         "backbone": algorithm.lower(),
@@ -167,12 +167,22 @@ def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
     raise _needs_trust(path, f"has another activation than {known_modules()} ({text})")
 
 
-def _bound(path: Path | str, data: dict[str, Any], side: str) -> NDArray[np.float32]:
-    """A bound of the action space as its text tells it; text that may have been rounded is not believed."""
+def _bounds(path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] | None) -> tuple[Any, Any]:
+    """The action space's low and high by its text, or else those given: another environment's range is not its own."""
+    low, high = _bound(data, "low"), _bound(data, "high")
+    if low is not None and high is not None:
+        return low, high
+    if otherwise is None:
+        raise DamperError(f"{path} does not tell the action space's bounds exactly: name its environment with --env.")
+    return otherwise
+
+
+def _bound(data: dict[str, Any], side: str) -> NDArray[np.float32] | None:
+    """A bound of the action space as its text tells it; None where that is missing or may have been rounded."""
     numbers = re.findall(r"[-+.\deinf]+", str(_described(data["action_space"]).get(side, "")))
     digits = [len(re.sub(r"e.*|\D", "", number).strip("0")) for number in numbers]
     if not numbers or max(digits) > 7 or "..." in numbers:
-        raise DamperError(f"{path} does not tell the action space's bounds exactly: name its environment with --env.")
+        return None
     return np.array([float(number) for number in numbers], np.float32)
 
 
