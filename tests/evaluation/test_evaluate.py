@@ -47,6 +47,13 @@ def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
             assert episode.record()["smoothness"] == pytest.approx(damper.smoothness(actions), rel=1e-4)
 
 
+def test_a_swept_setting_is_no_measure(run, tmp_path):
+    mixed = tiny.train(tmp_path / "r", eta=[0.5, "linear:0:1"])
+    for own in (run, mixed):
+        for measures in damper.evaluate(own, episodes=1).summary().values():
+            assert "eta" not in measures and {"return", "length", "smoothness", "mean_change"} <= set(measures)
+
+
 def test_an_episode_is_over_when_it_ends_though_others_go_on():
     """Episodes of 1 to 8 steps: those that ran out of time are reset, and fall while longer ones still run."""
 

@@ -67,7 +67,7 @@ class Evaluation:
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
         """For each group and measure: mean, spread over seeds, pooled spread (sample deviations; of one value nan)."""
         records = self.records()
-        names = [name for name, value in records[0].items() if isinstance(value, float) and name != "training_seed"]
+        names = [name for name, value in self.episodes[0][0].record().items() if isinstance(value, float)]
         out = {}
         for label, members in group_by_settings(self.agents).items():
             tables = {
