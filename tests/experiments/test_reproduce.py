@@ -87,6 +87,17 @@ def test_an_edited_loss_is_trained_anew_and_an_unedited_one_is_not(
     assert [job[1] for job in plan(expand_request(request), tmp_path / "runs")] == [run.path]
 
 
+def test_runs_of_a_method_that_is_not_known_here_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, places = tiny(methods=("quiet",), seeds=1, steps=60, episodes=1), (tmp_path / "results", tmp_path / "runs")
+    loss = Loss(lambda policy, batch, noise: policy(batch.obs).square().mean((-2, -1)))
+    monkeypatch.setitem(METHODS, "quiet", Method("quiet", actor=loss))
+    reproduce(request, *places, progress=False)
+    monkeypatch.delitem(METHODS, "quiet")
+    assert reproduce(replace(request, methods=("damper",)), *places, progress=False).added == 1
+
+
 def test_each_record_holds_its_own_agent(done: Path, tmp_path: Path) -> None:
     shutil.copytree(done / "runs", tmp_path / "runs")
     (run,) = (Run(path.parent) for path in tmp_path.rglob("manifest.json"))
