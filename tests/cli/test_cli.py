@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import damper
@@ -80,6 +81,45 @@ def test_evaluate_with_a_filter_shows_raw_smoothness(run, capsys):
     call("evaluate", run, "--episodes", "1", "--filter", "slew-rate:0.01")
     assert "raw sm" in capsys.readouterr().out
     assert (run / "evaluation-slew-rate-0.01" / "episodes.json").exists()
+
+
+@pytest.fixture
+def filmed(monkeypatch):
+    """What a video would show, by name."""
+    shown: dict[str, damper.evaluation.Evaluation] = {}
+    monkeypatch.setattr("damper.cli.evaluate.film_evaluations", lambda named, path, steps: shown.update(named) or path)
+    return shown
+
+
+def test_sources_beside_it_have_names_that_differ(run, tmp_path, capsys, filmed):
+    policy = run / "policies" / "agent-0000.safetensors"
+    others = [tmp_path / folder / policy.name for folder in ("a/x", "b/x")]
+    for other in others:
+        other.parent.mkdir(parents=True)
+        shutil.copy(policy, other)
+    words = ("evaluate", policy, "--episodes", "1", "--out", tmp_path / "e", "--video", tmp_path / "film.gif")
+    call(*words, "--beside", *others)
+    name = policy.name
+    assert list(filmed) == [f"run/policies/{name}", f"a/x/{name}", f"b/x/{name}"]
+    assert f"but {policy} was given twice: leave one out" in failure(capsys, *words, "--beside", policy)
+
+
+def test_statistics_and_trust_are_for_the_first_source_alone(run, tmp_path, capsys, filmed):
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    from damper.sb3 import TD3
+
+    arguments = {"policy_kwargs": {"net_arch": [8]}, "buffer_size": 100, "learning_starts": 5, "seed": 0}
+    env = vec_env.VecNormalize(vec_env.DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
+    TD3("MlpPolicy", env, **arguments).learn(10).save(tmp_path / "normalised.zip")
+    env.save(tmp_path / "statistics.pkl")
+    TD3("MlpPolicy", "Pendulum-v1", **arguments).save(tmp_path / "bare.zip")
+    given = ("--vecnormalize", tmp_path / "statistics.pkl", "--trust", "--video", tmp_path / "film.gif")
+    words = ("evaluate", tmp_path / "normalised.zip", "--episodes", "1", "--out", tmp_path / "e", *given, "--beside")
+    call(*words, tmp_path / "bare.zip")
+    alone = damper.evaluate(tmp_path / "bare.zip", episodes=1).records()
+    assert filmed["bare"].records() == alone
+    shutil.copy(tmp_path / "normalised.zip", tmp_path / "other.zip")
+    assert "other.zip does: export it to ONNX first" in failure(capsys, *words, tmp_path / "other.zip")
 
 
 def test_compare_gives_each_method_its_own_settings(tmp_path, capsys):
@@ -154,6 +194,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--overlap"), "--overlap must be left out: it was removed, since updates run while"),
         (("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"), "seeds must be left out where --seed names them"),
         (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),
+        (("evaluate", "run", "--out", "e", "--beside", "other"), "beside must come with --video, which shows them side"),
         (("evaluate", "."), ". is no run: it has no manifest.json"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from damper.cli.options.evaluate import Evaluate
+from damper.engine.envs.rollout import evaluation_seeds
 from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
 from damper.engine.settings import current_names
@@ -13,7 +15,7 @@ from damper.errors import DamperError, MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
-from damper.filters import parse_filter
+from damper.filters import Filter, parse_filter
 from damper.report.figures.episodes import film_evaluations, first_episodes
 from damper.report.figures.traces import draw_traces
 from damper.report.figures.video import check_video
@@ -28,7 +30,13 @@ def run(options: Evaluate) -> None:
     check_folder("out", out)
     if options.video is not None:
         _check_video(options)
+    elif options.beside:
+        raise DamperError(
+            "beside must come with --video, which shows them side by side, but that was not given: add --video film.gif."
+        )
     seeds = options.seed_list or None
+    first = options.seed_list[:1] or evaluation_seeds(1)
+    others = [_evaluate_beside(source, options, first, chosen) for source in options.beside]
     trusted: dict[str, Any] = {"vecnormalize": options.vecnormalize, "trust": options.trust}
     evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted)
     evaluation.save(out)
@@ -43,13 +51,33 @@ def run(options: Evaluate) -> None:
     else:
         say(f"records, traces and picture in {quoted(out)} ({picture.name})")
     if options.video is not None:
-        seed = (evaluation.episodes[0][0].seed,)
-        others = [evaluate(source, options.env, 1, seed, chosen, **trusted) for source in options.beside]
-        sources = [options.source, *options.beside]
-        named = {own.method or source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
-        if len(named) < len(sources):
-            named = {source.stem: own for source, own in zip(sources, [evaluation, *others], strict=True)}
+        shown = [evaluation, *others]
+        named = dict(zip(_names([options.source, *options.beside], shown), shown, strict=True))
         say(f"video: {quoted(film_evaluations(named, options.video, steps=options.video_steps))}")
+
+
+def _evaluate_beside(source: Path, options: Evaluate, seed: tuple[int, ...], chosen: Filter | None) -> Evaluation:
+    """One episode of another source, with neither the statistics nor the trust that were given for the first one."""
+    try:
+        return evaluate(source, options.env, 1, seed, chosen)
+    except DamperError as error:
+        if "--vecnormalize" not in str(error) and "--trust" not in str(error):
+            raise
+        raise DamperError(
+            f"beside must name sources that need no --vecnormalize and no --trust, which are for the first source "
+            f"alone, but {source} does: export it to ONNX first (damper export) and give that file."
+        ) from error
+
+
+def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[str]:
+    """What tells them apart: methods, or else files' names, with as many folders before them as that takes."""
+    paths = [find_path(source).absolute() for source in sources]
+    choices = [
+        [own.method or path.stem for path, own in zip(paths, evaluations, strict=True)],
+        [path.stem for path in paths],
+        *(["/".join(path.parts[-n:]) for path in paths] for n in range(1, max(len(path.parts) for path in paths))),
+    ]
+    return next((names for names in choices if len(set(names)) == len(names)), [str(path) for path in paths])
 
 
 def _say_of_run(run: Run, evaluation: Evaluation, options: Evaluate) -> None:
@@ -68,6 +96,9 @@ def _say_of_run(run: Run, evaluation: Evaluation, options: Evaluate) -> None:
 
 def _check_video(options: Evaluate) -> None:
     assert options.video is not None
+    sources = [find_path(source).absolute() for source in (options.source, *options.beside)]
+    if twice := [path for path in sources if sources.count(path) > 1]:
+        raise DamperError(f"beside must name other sources, but {twice[0]} was given twice: leave one out.")
     check_video(options.video)
     check_folder("video", options.video.parent)
     if options.backend != "gymnasium":

@@ -32,7 +32,7 @@ class Evaluate:
     video: Annotated[Path | None, default("none")] = None
     """Film the first episode of each setting's first agent, the action trace below: a .gif, or an .mp4."""
     beside: Annotated[tuple[Path, ...], default("nothing")] = LEFT_OUT
-    """Other sources to show beside it in the video."""
+    """Other sources to show beside it in the video; --vecnormalize and --trust are not for them."""
     video_steps: int = 500
     """The most steps that a video shows."""
     vecnormalize: Annotated[Path | None, default("none")] = None
