@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -61,8 +62,18 @@ def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
 
 def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, capsys):
     pytest.importorskip("envpool")
-    call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
-    assert "evaluated with envpool, where the same seeds are other starts" in " ".join(capsys.readouterr().out.split())
+    policy = run / "policies" / "agent-0000.safetensors"
+    for source in (run, policy):
+        call("evaluate", source, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "evaluated with envpool, where the same seeds are other starts" in printed
+    call("evaluate", policy, "--episodes", "1", "--out", tmp_path / "e")
+    assert "other starts" not in " ".join(capsys.readouterr().out.split())
+    old = damper.Policy.load(policy)
+    damper.Policy(replace(old.info, backend=None), old.flat_params).save(tmp_path / "old.safetensors")
+    assert b"backend" not in (tmp_path / "old.safetensors").read_bytes(), "as files were before it was recorded"
+    call("evaluate", tmp_path / "old.safetensors", "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
+    assert "other starts" not in " ".join(capsys.readouterr().out.split())
     call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool", "--env", "Pendulum-v1")
     assert "other starts" not in " ".join(capsys.readouterr().out.split()), "the environment was chosen anew"
 

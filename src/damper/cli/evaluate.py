@@ -10,11 +10,13 @@ from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs.rollout import evaluation_seeds
 from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
+from damper.engine.run.policy import Policy
 from damper.engine.settings import current_names
 from damper.errors import DamperError, MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, spread_cell
 from damper.export import find_path
+from damper.export.sources import find_source
 from damper.filters import Filter, parse_filter
 from damper.report.figures.episodes import film_evaluations, first_episodes
 from damper.report.figures.traces import draw_traces
@@ -41,8 +43,7 @@ def run(options: Evaluate) -> None:
     evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted)
     evaluation.save(out)
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
-    if options.source.is_dir():
-        _say_of_run(Run(options.source), evaluation, options)
+    _say_of_training(evaluation, options)
     try:
         name = evaluation.method or options.source.stem
         picture = draw_first_episodes(evaluation, out / "traces.png", name, options.filter)
@@ -80,14 +81,17 @@ def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[s
     return next((names for names in choices if len(set(names)) == len(names)), [str(path) for path in paths])
 
 
-def _say_of_run(run: Run, evaluation: Evaluation, options: Evaluate) -> None:
-    """What a reader of the table should know of the run behind it; its method may be one that only its author has."""
-    settings = current_names(run.manifest["settings"])
-    trained, backend = settings.get("backend", "gymnasium"), options.backend
-    if not run.finished:
-        of = f"{evaluation.steps:,} of {settings['steps']:,}"
-        say(f"{run.path} is not finished: policies of step {of}", "yellow")
-    if trained != backend and options.env is None:
+def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
+    """What a reader of the table should know of the training behind it; a run's method may be its author's own."""
+    source, backend = find_source(options.source), options.backend
+    trained = source.info.backend if isinstance(source, Policy) else None
+    if isinstance(source, Run):
+        settings = current_names(source.manifest["settings"])
+        trained = settings.get("backend", "gymnasium")
+        if not source.finished:
+            of = f"{evaluation.steps:,} of {settings['steps']:,}"
+            say(f"{source.path} is not finished: policies of step {of}", "yellow")
+    if trained not in (None, backend) and options.env is None:
         say(
             f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds are other starts: "
             f"--backend {trained} has the starts that its records, if it has any, were made with."

@@ -36,6 +36,7 @@ def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor
             activation=settings.activation,
             settings=method.settings(given),
             normaliser=normaliser,
+            backend=settings.backend,
             **shared,
         )
         infos.append(info)

@@ -34,7 +34,8 @@ class PolicyInfo:
     ``env_spec`` is Gymnasium's ``EnvSpec`` of the environment it was trained in, as JSON; None in files of earlier
     versions, which know only the id ``env``. ``squash`` tells how the actor's output becomes an action: by tanh and the
     action's range (TD3, SAC), or cut to the range (PPO's Gaussian). ``normaliser`` has the fields of ``Normaliser``
-    where the actor sees normalised observations.
+    where the actor sees normalised observations. ``backend`` stepped the environments of its training; None where that
+    is not known, as in earlier files.
     """
 
     env: str
@@ -51,6 +52,7 @@ class PolicyInfo:
     env_spec: str | None = None
     squash: bool = True
     normaliser: dict[str, Any] | None = None
+    backend: str | None = None
 
 
 class Predictor(ABC):
@@ -184,7 +186,7 @@ class Policy(Predictor):
     def save(self, path: Path | str) -> None:
         """Write the file, whole or not at all."""
         # Only where it says something, so that earlier versions read all other files.
-        usual = {"squash": True, "normaliser": None}
+        usual = {"squash": True, "normaliser": None, "backend": None}
         info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
         write_tensors(Path(path), {"actor": self.flat_params}, {"damper_policy": json.dumps(info, sort_keys=True)})
 
