@@ -27,6 +27,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 
 from damper.sb3 import SAC, TD3
 from damper.sb3.archive import saved_versions
+from tests import tiny
 from tests.wrappers import Flip, Silent
 
 MEASURES = ("return", "smoothness", "mean_change")
@@ -205,6 +206,21 @@ def test_a_zip_s_actions_are_not_rescaled_to_another_environment_s_range(trust, 
     own, theirs = (damper.evaluate(source, **named).episodes[0][0].raw for source in (tmp_path / "model.zip", model))
     np.testing.assert_allclose(own, theirs, atol=1e-3)
     assert caplog.text.count("not rescaled") == 3
+
+
+@pytest.mark.parametrize("still", [False, True])
+def test_a_policy_that_holds_one_action_is_told(still, tmp_path, caplog):
+    run = tiny.train(tmp_path / "run", seeds=(3,), steps=60)
+    policy = run.policy()
+    if still:
+        policy.flat_params.zero_()
+        policy.save(run.policy_path(0))
+    for episodes in (1, 2):  # rolled out; then read from the run's own evaluation
+        caplog.clear()
+        contract = export(run, tmp_path / "p.onnx", episodes=1)
+        assert contract["smoothness"]["constant_action"] is still and contract["smoothness"]["episodes"] == episodes
+        assert ("the agent of damper, seed 3 holds one action throughout each episode" in caplog.text) is still
+        damper.evaluate(run, episodes=2).save(run.path / "evaluation")
 
 
 UNDESCRIBED = {

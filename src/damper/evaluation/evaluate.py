@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import operator
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from damper.engine.run.policy import Policy
 from damper.engine.run.provenance import versions
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
-from damper.export.measure import compare_ranges
+from damper.export.measure import compare_ranges, warn_of_constant_action
 from damper.export.sources import Source, find_source, is_model, open_source
 from damper.filters import Filter, parse_filter
 from damper.metrics import is_constant, mean_change
@@ -76,6 +75,14 @@ class Evaluation:
             }
             out[label] = {name: _spreads(table) for name, table in tables.items()}
         return out
+
+    def constant_agents(self) -> list[int]:
+        """The agents that hold one action throughout each episode, whose smoothness says nothing."""
+        return [
+            index
+            for index, episodes in enumerate(self.episodes)
+            if is_constant([mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes])
+        ]
 
     def save(self, folder: Path | str) -> None:
         """``episodes.json`` with every episode's numbers, ``traces.safetensors`` with its actions."""
@@ -144,19 +151,11 @@ def evaluate(
         found, spec = rollout(actor.act, env, every, backend, env_threads, chosen, actor.sizes)
     compare_ranges(actor.bounds, spec)
     table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
-    _warn_of_constant_actions(actor.agents, table)
-    return Evaluation(spec.id, actor.agents, table, versions(), to_json(spec.env_spec), actor.steps, actor.method)
-
-
-def _warn_of_constant_actions(agents: list[dict[str, Any]], table: list[list[Episode]]) -> None:
-    """A policy that does nothing is perfectly smooth: say so before somebody is glad of its score."""
-    for agent, episodes in zip(agents, table, strict=True):
-        if is_constant([mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes]):
-            logging.getLogger("damper").warning(
-                "the agent of seed %s holds one action throughout each episode, so its smoothness says nothing: "
-                "a smaller eta (or weight of the smoothing loss) is the usual fix.",
-                agent["seed"],
-            )
+    facts = versions(), to_json(spec.env_spec), actor.steps, actor.method
+    evaluation = Evaluation(spec.id, actor.agents, table, *facts)
+    for agent in evaluation.constant_agents():
+        warn_of_constant_action(actor.agents[agent], actor.method)
+    return evaluation
 
 
 def _check_seeds(seeds: Any) -> tuple[int, ...]:

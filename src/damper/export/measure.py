@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from damper.engine.envs import EnvLike, Spec, spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import same_task
 from damper.engine.envs.rollout import Act, evaluation_seeds, rollout
 from damper.errors import DamperError
+from damper.metrics import is_constant
 
 EPISODES = 3  # enough to tell a smooth policy from a shaking one; `damper evaluate` has the protocol's ten
 _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness", "saturation")
@@ -56,6 +57,23 @@ def compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> No
         )
 
 
+def warn_of_constant_action(agent: Mapping[str, Any], method: str | None) -> None:
+    """A policy that does nothing is perfectly smooth: say so before somebody is glad of its score.
+
+    Args:
+        agent: its row: seed (None or -1 where it is not known), and whatever else tells it from others.
+        method: its method, where the row has none.
+    """
+    named = {"method": method, **agent}
+    known = {name: value for name, value in named.items() if value is not None and (name, value) != ("seed", -1)}
+    words = (str(value) if name == "method" else f"{name} {value}" for name, value in known.items())
+    logging.getLogger("damper").warning(
+        "%s holds one action throughout each episode, so its smoothness says nothing: a smaller eta (or weight of the "
+        "smoothing loss) is the usual fix.",
+        f"the agent of {', '.join(words)}" if known else "the policy",
+    )
+
+
 def sizes_of(env: EnvLike) -> tuple[int, int] | None:
     """How many numbers an environment gives and takes; None where it cannot be made here."""
     try:
@@ -82,6 +100,8 @@ def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any]
 
 
 def _means(env: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The environment, its seeds, and every measure's mean over the episodes."""
+    """The environment, its seeds, every measure's mean over the episodes, and whether one action was all."""
     facts = {"env": env, "episodes": len(rows), "seeds": [row["seed"] for row in rows]}
-    return {**facts, **{name: float(np.mean([row[name] for row in rows])) for name in _MEASURES}}
+    means = {name: float(np.mean([row[name] for row in rows])) for name in _MEASURES}
+    constant = is_constant([row["mean_change"] for row in rows], [row["length"] for row in rows])
+    return {**facts, **means, "constant_action": constant}
