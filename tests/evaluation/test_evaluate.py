@@ -12,7 +12,9 @@ import torch
 from safetensors.numpy import load_file
 
 import damper
+from damper.cli.evaluate import table
 from damper.evaluation.evaluate import evaluation_seeds
+from damper.experiments import Comparison
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary
@@ -269,3 +271,18 @@ def test_a_policy_that_does_nothing_is_told(caplog):
     assert not caplog.text, "one that hardly moves still reacts"
     damper.evaluate(lambda obs: np.zeros((len(obs), 1)), "Pendulum-v1", episodes=2)
     assert caplog.text.count("holds one action throughout each episode") == 1 and "smaller eta" in caplog.text
+
+
+def test_agents_that_hold_one_action_are_named_and_marked(run, caplog, tmp_path):
+    shutil.copytree(run.path, tmp_path / "run")
+    copied = damper.Run(tmp_path / "run")
+    still = copied.policy(3)
+    still.flat_params.zero_()
+    still.save(copied.policy_path(3))
+    evaluation = damper.evaluate(copied, episodes=1)
+    assert evaluation.constant_agents() == [3]
+    assert caplog.text.count("holds one action") == 1 and "the agent of damper, eta 1.0, seed 1 holds" in caplog.text
+    both = {"plain": damper.evaluate(run, episodes=1), "damper": evaluation}
+    marked = ["plain eta=0", "plain eta=1", "damper eta=0", "damper eta=1\n(constant action, 1 of 2)"]
+    assert [row[0] for row in Comparison("", "td3", tmp_path, {}, both).table()[1]] == marked
+    assert [row[0] for row in table(evaluation)[1]] == ["eta=0", "eta=1\n(constant action, 1 of 2)"]

@@ -11,10 +11,11 @@ from damper.engine.envs.rollout import evaluation_seeds
 from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy
+from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import current_names
 from damper.errors import DamperError, MissingExtraError
 from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.experiments.compare import MEASURES, spread_cell
+from damper.experiments.compare import MEASURES, constant_mark, spread_cell
 from damper.export import find_path
 from damper.export.sources import find_source
 from damper.filters import Filter, parse_filter
@@ -124,9 +125,10 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     measures = dict(MEASURES)
     if any("raw_smoothness" in values for values in summary.values()):
         measures |= {"raw_smoothness": ("raw sm", "{:.3f}"), "saturation": ("saturated", "{:.1%}")}
-    rows = []
-    for label, values in summary.items():
-        rows.append([label, *(spread_cell(values[name], form) for name, (_, form) in measures.items())])
+    rows, constant = [], evaluation.constant_agents()
+    for label, members in group_by_settings(evaluation.agents).items():
+        cells = (spread_cell(summary[label][name], form) for name, (_, form) in measures.items())
+        rows.append([label + constant_mark(members, constant), *cells])
     return ["agents", *(title for title, _ in measures.values())], rows
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from damper.engine.device.precision import check_tf32
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
+from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import Settings, accept_sb3_names, resolve
 from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
@@ -51,11 +52,11 @@ class Comparison:
         header = ["method", "seeds", *(title for title, _ in MEASURES.values())]
         rows = []
         for method, evaluation in self.evaluations.items():
-            summaries = evaluation.summary()
-            seeds = len(evaluation.agents) // len(summaries)
-            for label, summary in summaries.items():
-                cells = [spread_cell(summary[name], form) for name, (_, form) in MEASURES.items()]
-                rows.append([method if label == "all" else f"{method} {label}", str(seeds), *cells])
+            summaries, constant = evaluation.summary(), evaluation.constant_agents()
+            for label, members in group_by_settings(evaluation.agents).items():
+                name = method if label == "all" else f"{method} {label}"
+                cells = [spread_cell(summaries[label][measure], form) for measure, (_, form) in MEASURES.items()]
+                rows.append([name + constant_mark(members, constant), str(len(members)), *cells])
         return header, rows
 
 
@@ -64,6 +65,12 @@ def spread_cell(value: dict[str, float], form: str) -> str:
     numbers = (value[name] for name in ("mean", "over_seeds", "pooled"))
     mean, over_seeds, pooled = ("–" if math.isnan(number) else form.format(number) for number in numbers)
     return f"{mean}\n({over_seeds}; {pooled})"
+
+
+def constant_mark(members: Sequence[int], constant: Collection[int]) -> str:
+    """A line below a group's name where some of its agents hold one action, so that its smoothness says little."""
+    still = len(set(members) & set(constant))
+    return f"\n(constant action, {still} of {len(members)})" if still else ""
 
 
 def compare(
