@@ -205,7 +205,10 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--overlap"), "--overlap must be left out: it was removed, since updates run while"),
         (("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"), "seeds must be left out where --seed names them"),
         (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),
-        (("evaluate", "run", "--out", "e", "--beside", "other"), "beside must come with --video, which shows them side"),
+        (
+            ("evaluate", "run", "--out", "e", "--beside", "other"),
+            "beside must come with --video, which shows sources",
+        ),
         (("evaluate", "."), ". is no run: it has no manifest.json"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),

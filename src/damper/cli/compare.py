@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.compare import Compare
 from damper.engine.run.files import check_folder, write_bytes
-from damper.errors import MissingExtraError
-from damper.experiments.compare import Comparison, compare
+from damper.engine.run.seed_groups import group_by_settings
+from damper.errors import DamperError, MissingExtraError
+from damper.evaluation.evaluate import Evaluation
+from damper.experiments.compare import MEASURES, Comparison, compare
 from damper.report.figures.curves import draw_curves
 from damper.report.figures.episodes import film_evaluations, first_episodes
 from damper.report.figures.traces import draw_traces
 from damper.report.figures.video import check_video
+from damper.report.statistics.cells import NEVER_NEGATIVE, SMOOTHNESS
+from damper.report.statistics.estimates import Array, ratio_change, relative_change
+from damper.report.statistics.numbers import signed
 from damper.report.tables.markup import markdown_table
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
+
+MIN_SEEDS = 3  # of two an interval is too wide to say anything
+LEGEND = (
+    "Spread is the sample standard deviation of the seeds' means, pooled that of all episodes of all seeds. A change "
+    "is that of the mean in per cent of plain's, its interval over seeds; it is left out below three seeds, and for "
+    "smoothness where most agents hold one action."
+)
 
 
 def run(options: Compare) -> None:
@@ -42,12 +57,74 @@ def run(options: Compare) -> None:
         say(f"video: {quoted(films)}")
 
 
+def changes_against_plain(comparison: Comparison) -> list[list[str]]:
+    """For each row of the table and measure the change of the mean against plain's, with its interval over seeds.
+
+    Empty for plain itself, where either side has fewer than ``MIN_SEEDS`` seeds, and for smoothness where most agents
+    of a side hold one action.
+    """
+    cells = {method: _cells(evaluation) for method, evaluation in comparison.evaluations.items()}
+    found = []
+    for own in cells.values():
+        for cell in own:
+            # Plain has only the settings that all share, as a swept learning_rate.
+            base = next((one for one in cells.get("plain", ()) if one.settings.items() <= cell.settings.items()), None)
+            found.append(["" if base is None or base is cell else _change(cell, base, name) for name in MEASURES])
+    return found
+
+
+class _Cell(NamedTuple):
+    """Agents that differ by seed only: what they share, each measure's means by seed, and whether most do nothing."""
+
+    settings: dict[str, Any]
+    means: dict[str, Array]
+    mostly_constant: bool
+
+
+def _cells(evaluation: Evaluation) -> list[_Cell]:
+    records, constant = evaluation.records(), set(evaluation.constant_agents())
+    found = []
+    for members in group_by_settings(evaluation.agents).values():
+        settings = {name: value for name, value in evaluation.agents[members[0]].items() if name != "seed"}
+        means = {
+            name: np.array([np.mean([row[name] for row in records if row["agent"] == agent]) for agent in members])
+            for name in MEASURES
+        }
+        found.append(_Cell(settings, means, 2 * len(constant & set(members)) > len(members)))
+    return found
+
+
+def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
+    own, base = ours.means[measure], plain.means[measure]
+    if min(len(own), len(base)) < MIN_SEEDS or not base.mean():
+        return ""
+    if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
+        return ""
+    if measure in NEVER_NEGATIVE:
+        value, interval = ratio_change(own, base)
+    else:
+        value, interval = relative_change({"": own}, {"": base}, np.mean)
+    bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""
+    return signed(value) + bounds
+
+
 def present(comparison: Comparison, out: Path) -> None:
     """Print the table and write it with the pictures, where matplotlib is there."""
     title = f"{comparison.env} {comparison.backbone}: mean (spread over seeds; pooled over episodes)"
     header, rows = comparison.table()
+    try:
+        changes = changes_against_plain(comparison)
+    except DamperError as error:  # without scipy
+        say(f"no change against plain is shown: {error}")
+        changes = [[""] * len(MEASURES)] * len(rows)
+    if any(map(any, changes)):
+        title += ", change against plain [95 % interval]"
+    rows = [
+        [*row[:2], *(f"{cell}\n{change}".rstrip() for cell, change in zip(row[2:], own, strict=True))]
+        for row, own in zip(rows, changes, strict=True)
+    ]
     show(title, header, rows)
-    write_bytes(out / "table.md", markdown_table(header, rows).encode())
+    write_bytes(out / "table.md", f"**{title}**\n\n{markdown_table(header, rows)}\n{LEGEND}\n".encode())
     traces = {
         f"{method} {label}".removesuffix(" all"): trace
         for method, evaluation in comparison.evaluations.items()
