@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,9 @@ from damper.engine.custom_code import has_stable_name, identify, is_shipped
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
+from damper.experiments.compare import _default_folder as compare_folder
 from damper.experiments.compare import compare
+from damper.experiments.population_plan import Job
 from damper.interface import Loss
 from damper.methods import METHODS, Method, find_method
 from damper.rules import RULES
@@ -149,6 +152,23 @@ def test_a_name_registered_anew_is_another_run(tmp_path: Path, monkeypatch: pyte
     first = default_folder(resolve("Pendulum", method="mine"))
     monkeypatch.setitem(METHODS, "mine", Method("mine", actor=METHODS["grad-caps"].actor))
     assert default_folder(resolve("Pendulum", method="mine")) != first
+
+
+def test_a_folder_s_name_has_no_colon_unless_it_is_there_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arm = replace(resolve("Pendulum"), env="armenv:Arm-v0")
+    for choose in (
+        lambda: default_folder(arm),
+        lambda: compare_folder([arm], ()),
+        lambda: Job(arm, ()).folder(Path("runs")),
+    ):
+        folder = choose()
+        assert ":" not in str(folder) and "armenv_Arm-v0-td3-" in folder.name
+        old = folder.with_name(folder.name.replace("armenv_", "armenv:"))
+        old.mkdir(parents=True)
+        assert choose() == old
 
 
 def test_old_runs_keep_their_folder_and_their_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

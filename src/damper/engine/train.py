@@ -126,6 +126,16 @@ def _warn(settings: Settings) -> None:
 
 def default_folder(settings: Settings) -> Path:
     """``runs/<env>-<backbone>-<method>-<digest>``: the same settings and code always lead to the same folder."""
+    return without_colon(Path("runs") / default_name(settings))
+
+
+def without_colon(folder: Path) -> Path:
+    """The folder with no colon in its name, before which scp expects a host; one that has one already is kept."""
+    return folder if folder.exists() else folder.with_name(folder.name.replace(":", "_"))
+
+
+def default_name(settings: Settings) -> str:
+    """The last part of ``default_folder``, with a colon where the environment's id has one."""
     check_named(settings)
     # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
@@ -142,7 +152,7 @@ def default_folder(settings: Settings) -> Path:
     record["overlap"] = False  # a setting of before
     text = json.dumps(record, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    return Path("runs") / f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"
+    return f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"
 
 
 def check_named(settings: Settings) -> None:

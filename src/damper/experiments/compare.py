@@ -13,7 +13,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import Settings, accept_sb3_names, resolve
-from damper.engine.train import default_folder, run_settings
+from damper.engine.train import default_name, run_settings, without_colon
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.identity import digest
@@ -114,10 +114,10 @@ def compare(
 
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
     """``runs/compare-<env>-<backbone>-<digest>``: one per environment and settings, so that methods can join later."""
-    shared = default_folder(replace(methods[0], method="plain", method_settings={}))
+    shared = default_name(replace(methods[0], method="plain", method_settings={}))
     own = {name: value for m in methods for name, value in m.method_settings.items() if name in given}
-    name = f"compare-{methods[0].env_id}-{methods[0].backbone}-{digest([shared.name, own])[:8]}"
-    return shared.with_name(name.replace("/", "_"))
+    name = f"compare-{methods[0].env_id}-{methods[0].backbone}-{digest([shared, own])[:8]}"
+    return without_colon(Path("runs") / name.replace("/", "_"))
 
 
 def _without_others(given: dict[str, Any], method: str, methods: Sequence[str]) -> dict[str, Any]:

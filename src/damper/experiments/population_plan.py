@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from damper.engine.settings import Settings, is_number, population_settings
+from damper.engine.train import without_colon
 from damper.errors import DamperError
 from damper.experiments.identity import canonical, digest
 from damper.experiments.paper_experiments import AgentSpec
@@ -33,7 +34,7 @@ class Job:
 
     def folder(self, out: Path) -> Path:
         """Where its run lives; protocols side by side."""
-        return out / str(recorded_protocol(self.settings.protocol)) / self.name
+        return without_colon(out / str(recorded_protocol(self.settings.protocol)) / self.name)
 
 
 def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Job]:

@@ -51,6 +51,12 @@ def test_any_leading_shape_will_do(policy: Policy) -> None:
             policy(wrong)
 
 
+def test_it_says_what_it_is(policy: Policy) -> None:
+    assert repr(policy) == "<Policy of Pendulum-v1: 3 in, 1 out; td3 damper, seed 4, 30 steps>"
+    unknown = Policy(replace(policy.info, seed=-1), policy.flat_params)
+    assert repr(unknown) == "<Policy of Pendulum-v1: 3 in, 1 out; td3 damper, 30 steps>"
+
+
 def test_it_predicts_as_sb3_s_models_do(policy: Policy) -> None:
     for obs, shape in ((OBS[0, 0], (1,)), (OBS[0], (5, 1))):
         action, state = policy.predict(obs)

@@ -134,6 +134,12 @@ class Policy(Predictor):
         self.weights = self.layout.unflatten(flat_params.unsqueeze(0))
         self.normaliser = Normaliser.read(info.normaliser) if info.normaliser else None
 
+    def __repr__(self) -> str:
+        """Environment, sizes and agent in a line."""
+        info, (observations, actions) = self.info, self.sizes
+        agent = f"{info.backbone} {info.method}" + (f", seed {info.seed}" if info.seed >= 0 else "")
+        return f"<Policy of {info.env}: {observations} in, {actions} out; {agent}, {info.steps:,} steps>"
+
     @property
     def env_spec(self) -> EnvSpec:
         """The environment it was trained in, for ``gymnasium.make``."""
