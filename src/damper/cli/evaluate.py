@@ -35,7 +35,7 @@ def run(options: Evaluate) -> None:
         _check_video(options)
     elif options.beside:
         raise DamperError(
-            "beside must come with --video, which shows sources side by side, but that is missing: add --video film.gif."
+            "beside must come with --video, which shows sources side by side, but none is given: add --video film.gif."
         )
     seeds = options.seed_list or None
     first = options.seed_list[:1] or evaluation_seeds(1)
