@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
-CORE_EXTRAS := plot
+CORE_EXTRAS := report
 ALL_EXTRAS := plot,video,mujoco,box2d,envpool,sb3,sb3-contrib,rsl-rl,report,onnx,ray,tensorboard,dev,docs
 
 # What `make demo` runs: plain TD3 against DAMPER on Pendulum-v1 with small networks, so that two CPU cores are enough.
