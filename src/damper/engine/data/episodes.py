@@ -43,6 +43,11 @@ class Episodes:
         first: NDArray[np.bool_] = self._began == self._steps
         return first
 
+    @property
+    def steps_since_an_end(self) -> int:
+        """Steps since an episode of any agent ended, or since the first began."""
+        return self._steps - int(self._began.max())
+
     def step(
         self, deterministic_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
     ) -> list[EpisodeStats]:

@@ -19,6 +19,8 @@ from damper.filters import Filter
 from damper.protocols import EVALUATION_SEEDS
 
 WARN_AFTER_STEPS = 10_000  # an episode of so many may have no end at all
+GIVE_UP_AFTER_STEPS = 100_000  # and one of so many is taken to have none, unless the environment tells a longer limit
+TIME_LIMIT_FIX = "gymnasium.wrappers.TimeLimit, or max_episode_steps where it is registered, gives it one"
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -137,12 +139,17 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
     running, terminated = np.ones(count, bool), np.zeros(count, bool)
     raw: list[NDArray[np.float32]] = []
     executed: list[NDArray[np.float32]] = []
+    give_up_after = max(GIVE_UP_AFTER_STEPS, spec.max_episode_steps or 0)
     while running.any():
         if len(executed) == WARN_AFTER_STEPS:
             logging.getLogger("damper").warning(
-                "an episode of %s has no end after %s steps: if it never ends, give the environment a time limit, by "
-                "max_episode_steps or gymnasium.wrappers.TimeLimit.",
-                *(spec.id, f"{WARN_AFTER_STEPS:,}"),
+                "an episode of %s has no end after %s steps: if it needs a time limit, %s.",
+                *(spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX),
+            )
+        if len(executed) == give_up_after:
+            raise DamperError(
+                f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had no end after "
+                f"{give_up_after:,} steps and no time limit: {TIME_LIMIT_FIX}."
             )
         actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):

@@ -18,6 +18,7 @@ from damper.engine.data.episodes import Episodes, EpisodeStats
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool, spec_of
 from damper.engine.envs.env_spec_json import to_json
+from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
@@ -90,6 +91,7 @@ class Trainer:
         begun = (out, self.learner.n_agents, self.step, settings.steps)
         LOG.info("%s: %d agents train from step %d to %d", *begun)
         self._logged_frozen: set[int] = set()
+        self._warned_of_no_end = False
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
@@ -216,6 +218,14 @@ class Trainer:
         if self._pending_stats is not None:
             self.recent += self.episodes.step(*self._pending_stats)
             self._pending_stats = None
+            if self.episodes.steps_since_an_end == WARN_AFTER_STEPS and not self._warned_of_no_end:
+                self._warn_of_no_end()
+
+    def _warn_of_no_end(self) -> None:
+        self._warned_of_no_end = True
+        if self.spec.max_episode_steps is None:
+            told = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
+            LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *told)
 
     def _seconds(self) -> float:
         """Spent on this run, including before it was resumed."""
