@@ -12,8 +12,9 @@ import damper
 from damper.rules import RULES
 
 
-def agreement(primary: Tensor, auxiliary: Tensor, *, cap: float = 1.0) -> Tensor:
+def agreement(primary: Tensor, auxiliary: Tensor, *, cap: float | Tensor = 1.0) -> Tensor:
     """``g = g_R + 1[g_R g_T > 0] · clip(g_T, ±cap |g_R|)``, batched over leading axes as all rules are."""
+    cap = cap.unsqueeze(-1) if isinstance(cap, Tensor) else cap  # in a sweep of damper.train: one value per agent
     limit = cap * primary.abs()
     return primary + torch.where(primary * auxiliary > 0, auxiliary.clamp(-limit, limit), 0.0)
 

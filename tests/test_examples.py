@@ -111,6 +111,13 @@ def test_the_second_loss_gives_way_to_the_fit():
     assert ours["fit"] < 0.2 * weighted["fit"]
 
 
+def test_a_custom_rule_can_be_swept(monkeypatch, tmp_path):
+    monkeypatch.setitem(damper.rules.RULES, "agreement", load("custom_rule").agreement)
+    small = {**SMALL, "steps": 120, "learning_starts": 20}
+    run = damper.train("Pendulum-v1", rule="agreement", cap=[0.5, 1.0], seeds=3, **small, out=tmp_path / "run")
+    assert [agent["cap"] for agent in run.agents] == [0.5] * 3 + [1.0] * 3
+
+
 def test_a_custom_rule_is_left_out_of_the_registry_again():
     from damper.rules import RULES
 

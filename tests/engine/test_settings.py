@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from damper.activations import ACTIVATIONS
 from damper.engine.settings import PER_AGENT, Settings, checks, complete_record, devices, resolve, resolving
@@ -20,6 +21,7 @@ from damper.errors import DamperError
 from damper.losses.caps import caps
 from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method, compose
+from damper.rules import RULES, settings_of
 
 TASKS = {
     "LunarLander": 500_000,
@@ -275,6 +277,84 @@ def test_every_field_is_a_setting() -> None:
     made = resolve("Pendulum")
     for name in fields - {"backbone", "seeds", "steps", "protocol"}:
         assert getattr(resolve("Pendulum", **{name: getattr(made, name)}), name) == getattr(made, name)
+
+
+# --- rules of one's own --------------------------------------------------------------------------------------------
+
+
+def _by_norm(primary: Tensor, auxiliary: Tensor, *, share: Any = 1.0) -> Tensor:
+    share = share.unsqueeze(-1) if isinstance(share, Tensor) else share
+    return primary + share * auxiliary * (primary.norm(dim=-1, keepdim=True) / auxiliary.norm(dim=-1, keepdim=True))
+
+
+def _noisy(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary + torch.rand_like(auxiliary) * auxiliary
+
+
+def _noisy_by_itself(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary + torch.as_tensor(np.random.default_rng().random(auxiliary.shape)) * auxiliary
+
+
+def _remembers(primary: Tensor, auxiliary: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    state = 0.9 * (torch.zeros_like(primary) if state is None else state) + 0.1 * auxiliary
+    return primary + state, state
+
+
+def _mixes(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary + auxiliary * primary.norm() / auxiliary.norm()
+
+
+def _mixes_with_noise(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary + torch.rand_like(auxiliary) * auxiliary.mean()
+
+
+def _mixes_its_memory(primary: Tensor, auxiliary: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    state = torch.zeros_like(primary) if state is None else state
+    return primary + state, 0.9 * state + 0.1 * auxiliary.mean(0, keepdim=True)
+
+
+def _branches(primary: Tensor, auxiliary: Tensor) -> Tensor:
+    return primary + auxiliary if (primary * auxiliary).sum(-1) > 0 else primary
+
+
+def _forgets_the_agents(primary: Tensor, auxiliary: Tensor, *, cap: Any = 1.0) -> Tensor:
+    return primary + cap * auxiliary
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [(_by_norm, {}), (_by_norm, {"share": [0.5, 1.0]}), (_noisy, {}), (_noisy_by_itself, {}), (_remembers, {})],
+)
+def test_a_batched_rule_of_one_s_own_is_taken(monkeypatch: pytest.MonkeyPatch, rule: Any, given: Any) -> None:
+    monkeypatch.setitem(RULES, "mine", rule)
+    assert resolve("Pendulum", rule="mine", seeds=3, **given).method == "mine"
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "told"),
+    [
+        (
+            _mixes,
+            {},
+            "must be batched over leading axes, .*, but what one agent gets depends on .*: reduce with dim=-1",
+        ),
+        (_mixes_with_noise, {}, "what one agent gets depends on another's"),
+        (_mixes_its_memory, {}, "what one agent gets depends on another's"),
+        (_branches, {}, r"fails for two agents \(Boolean value of Tensor"),
+        (_forgets_the_agents, {"cap": [0.5, 1.0]}, r"fails for two agents .* unsqueeze\(-1\) a setting .* is \[P\]"),
+    ],
+)
+def test_a_rule_that_mixes_agents_is_refused(monkeypatch: pytest.MonkeyPatch, rule: Any, given: Any, told: str) -> None:
+    monkeypatch.setitem(RULES, "mine", rule)
+    with pytest.raises(DamperError, match=told) as error:
+        resolve("Pendulum", rule="mine", seeds=2, **given)
+    assert "\n" not in str(error.value)
+    assert given or resolve("Pendulum", rule="mine", seeds=1).method == "mine", "one agent has none to be mixed with"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_shipped_rule_mixes_agents(rule: str) -> None:
+    checks._check_batched(rule, settings_of(rule))
 
 
 # --- how to run ----------------------------------------------------------------------------------------------------

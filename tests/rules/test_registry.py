@@ -229,3 +229,9 @@ def test_a_built_in_function_is_a_rule_without_settings() -> None:
     assert g.tolist() == [2.0, 2.0, 2.0]
     with pytest.raises(DamperError, match=r"^settings of add must be its own, but 'alpha' was given: it has none"):
         combine_reported(torch.add, torch.ones(3), torch.ones(3), alpha=2.0)
+
+
+def test_a_rule_that_forgets_a_swept_setting_s_axis_is_told():
+    ones = torch.ones(6, 1)
+    with pytest.raises(DamperError, match=r"shape \(6, 1\), but returned shape \(6, 6\): .* is \[P\]: unsqueeze\(-1\)"):
+        combine_reported(lambda primary, auxiliary, cap: primary + cap * auxiliary, ones, ones, cap=torch.ones(6))

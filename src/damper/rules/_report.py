@@ -69,7 +69,8 @@ def apply_reported(
         given = f"shape {tuple(combined.shape)}" if isinstance(combined, Tensor) else f"a {type(combined).__name__}"
         raise DamperError(
             f"rule must return a gradient of primary's shape {tuple(primary.shape)}, but returned {given}: "
-            "combine the two entry by entry; only a rule with a state argument returns (combined, state)."
+            "combine the two entry by entry (a swept setting is [P]: unsqueeze(-1) it); only a rule with a state "
+            "argument returns (combined, state)."
         )
     if not combined.is_floating_point() or combined.device != primary.device:
         raise DamperError(

@@ -14,7 +14,7 @@ from damper.engine.settings.devices import device_name
 from damper.engine.settings.settings import PER_AGENT, Settings, is_number
 from damper.errors import DamperError
 from damper.methods import find_method
-from damper.rules import combine_reported
+from damper.rules import combine_reported, initial_state
 from damper.schedules import POINTS, Schedule, check_number
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -128,8 +128,41 @@ def _check_method(settings: Settings) -> None:
     # The losses' checks and the rule's own: both are run for what they refuse, and what they return is dropped.
     method_kwargs = settings.method_kwargs(torch.device("cpu"), torch.float64)
     if method.rule:
+        if not method.is_shipped and len(settings.agents()) > 1:
+            _check_batched(method.rule, method_kwargs["rule"])
         ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
         combine_reported(method.rule, ones, ones, None, **method_kwargs["rule"])
+
+
+def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
+    """Refuse a rule of the user's own that mixes agents: what one of two gets must not depend on the other."""
+    own = {name: value[[0, -1]] if isinstance(value, torch.Tensor) else value for name, value in settings.items()}
+    shape = (4, 2, 2, 5)  # steps, the two gradients, agents, parameters
+    gradients = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def answers(first: int, second: int) -> torch.Tensor:
+        """``[steps, 2, n]`` for these two of the agents, by the same random numbers in every call."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            kwargs = {k: v[[first, second]] if isinstance(v, torch.Tensor) else v for k, v in own.items()}
+            state, combined = initial_state(rule, gradients[0, 0], **kwargs), []
+            for primary, auxiliary in gradients[:, :, [first, second]]:
+                answer, report = combine_reported(rule, primary, auxiliary, state, **kwargs)
+                state = report.state
+                combined.append(answer)
+        return torch.stack(combined)
+
+    must = f"rule {rule!r} must be batched over leading axes, since a population's gradients are [P, n], but"
+    fix = "reduce with dim=-1, keepdim=True, and unsqueeze(-1) a setting that differs between agents, which is [P]."
+    try:
+        together, again = answers(0, 1), answers(0, 1)
+        alone = torch.stack((answers(0, 0)[:, 0], answers(1, 1)[:, 1]), 1)
+    except (RuntimeError, IndexError) as error:
+        raise DamperError(f"{must} fails for two agents ({str(error).splitlines()[0]}): {fix}") from error
+    same = {"rtol": 1e-4, "atol": 1e-4, "equal_nan": True}
+    # Where two equal calls differ, it draws random numbers of its own, and nothing can be told.
+    if torch.allclose(together, again, **same) and not torch.allclose(together, alone, **same):
+        raise DamperError(f"{must} what one agent gets depends on another's gradients: {fix}")
 
 
 def _with_schedules_sampled(settings: Settings) -> Settings:
