@@ -72,3 +72,45 @@ def test_any_rule_steers_it(toy, tmp_path):
     run = tiny.train(tmp_path / "run", "damper+quiet", seeds=(0,), steps=200, eta=0.5)
     assert run.manifest["settings"]["method"] == "damper+quiet"
     assert run.manifest["frozen"] == {}
+
+
+def _no_agents_left(policy, batch, noise):
+    return policy(batch.obs).square().mean()
+
+
+def _per_sample(policy, batch, noise):
+    return policy(batch.obs).square()
+
+
+def _no_tensor(policy, batch, noise):
+    return 0.0
+
+
+def _unasked(policy, batch, noise):
+    return (policy(batch.obs) - noise["nudge"]).square().mean((-2, -1))
+
+
+def _critic_without_agents(critic, policy, batch, noise):
+    return critic(batch.obs, batch.action).square().mean()
+
+
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("rule", [None, "damper"])
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        (
+            {"actor": _no_agents_left},
+            r"actor's loss .* one value per agent, .*, but returned shape \(\): end it in mean",
+        ),
+        ({"actor": _per_sample}, r"one value per agent, .*, but returned shape \(\d, \d+, 1\)"),
+        ({"actor": _no_tensor}, "one value per agent, .*, but returned a float"),
+        ({"actor": _unasked}, r"but 'nudge' is not among .*: name it in Loss\(function, noise="),
+        ({"actor": Loss(quiet), "critic": _critic_without_agents}, r"critic's loss .*, but returned shape \(\)"),
+    ],
+)
+def test_a_loss_that_is_none_is_told_in_a_sentence(monkeypatch, tmp_path, losses, told, rule, compile):
+    losses = {part: loss if isinstance(loss, Loss) else Loss(loss) for part, loss in losses.items()}
+    monkeypatch.setitem(damper.METHODS, "wrong", damper.Method("wrong", rule=rule, **losses))
+    with pytest.raises(DamperError, match=told):
+        tiny.train(tmp_path / "run", "wrong", steps=60, seeds=(0, 1), compile=compile)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from damper.interface import Batch, Critic, NoiseDraws, Policy
+from damper.errors import DamperError
+from damper.interface import Batch, Critic, Loss, NoiseDraws, Policy
 from damper.methods import Method
 
 Logs = dict[str, Tensor]  # what the log shows of a loss, [P] by name
@@ -38,8 +40,7 @@ class Objectives:
 
     def critic_smoothness(self, critic: Critic, policy: Policy) -> LossAndLogs:
         """The method's loss of the critics."""
-        assert self.method.critic is not None
-        value = self.method.critic(critic, policy, self.batch, self.noise, **self.method_kwargs["critic"])
+        value = self._smoothness("critic", self.method.critic, critic, policy)
         return value, {"critic_loss": value}  # the name of the backbone's, which it is added to: the log has their sum
 
     def primary(self, policy: Policy, critic: Critic) -> LossAndLogs:
@@ -49,13 +50,35 @@ class Objectives:
 
     def auxiliary(self, policy: Policy) -> LossAndLogs:
         """The method's loss of the actor."""
-        assert self.method.actor is not None
-        value = self.method.actor(policy, self.batch, self.noise, **self.method_kwargs["actor"])
+        value = self._smoothness("actor", self.method.actor, policy)
         return value, {"auxiliary_loss": value}
+
+    def _smoothness(self, part: str, loss: Loss | None, *networks: Policy | Critic) -> Tensor:
+        """A loss of the method, one value per agent: those of one's own are checked here, where a shape is known."""
+        assert loss is not None
+        # Not while it is traced: before anything is compiled, losses of one's own are tried (`check_loss_claims`).
+        noise = self.noise if torch.compiler.is_compiling() else _Draws(self.noise)
+        value = loss(*networks, self.batch, noise, **self.method_kwargs[part])
+        agents = self.batch.reward.shape[:-1]
+        if not isinstance(value, Tensor) or value.shape != agents:
+            given = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise DamperError(
+                f"the {part}'s loss of method {self.method.name!r} must return one value per agent, shape "
+                f"{tuple(agents)}, but returned {given}: end it in mean((-2, -1)) of [P, B, A], or mean(-1) of [P, B]."
+            )
+        return value
 
     def primary_plus_auxiliary(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """``primary`` plus ``auxiliary``, for methods without a rule."""
         return add_losses(self.primary(policy, critic), self.auxiliary(policy))
+
+
+class _Draws(dict[str, Tensor]):
+    def __missing__(self, name: str) -> Tensor:
+        raise DamperError(
+            f"a loss must read noise that it asked for, but {name!r} is not among {', '.join(self) or 'none'}: name it "
+            f"in Loss(function, noise={{{name!r}: Noise('normal', like='action')}})."
+        )
 
 
 def add_losses(first: LossAndLogs, second: LossAndLogs) -> LossAndLogs:

@@ -1,4 +1,4 @@
-"""Check that losses read no more than they claim: otherwise gradients would be silently wrong."""
+"""Check losses before they are compiled: that they read no more than they claim, and return one value per agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
+from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.objectives import Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
@@ -41,7 +42,7 @@ def check_loss_claims(
         method_kwargs: likewise.
     """
     claims = {network: _claim(loss) for network, loss in (("critic", method.critic), ("actor", method.actor))}
-    if not any(claims.values()):
+    if not any(claims.values()) and method.is_shipped:
         return
     kwargs = {part: {name: _first(value) for name, value in own.items()} for part, own in method_kwargs.items()}
     small = NetworkSizes(sizes.obs_dim, sizes.act_dim, HIDDEN, sizes.activation)
@@ -53,13 +54,15 @@ def check_loss_claims(
         backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, method_kwargs=kwargs
     )
     objectives = Objectives(agent.backbone, method, kwargs, *_draw_batch(agent, streams), agent.hparams)
+
+    def gradients(backend: GradientBackend, network: str) -> list[Tensor]:
+        return [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]
+
     for network, claim in claims.items():
+        theirs = gradients(autograd, network)  # without a claim too: a loss of the user's own is checked on the way
         if claim is None:
             continue
-        ours, theirs = (
-            [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]
-            for backend in (shared, autograd)
-        )
+        ours = gradients(shared, network)
         if any(not bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in zip(ours, theirs, strict=True)):
             raise DamperError(
                 f"{claim} must be left out of the {network}'s loss of method {method.name!r}, which reads more than "
