@@ -1,5 +1,6 @@
-"""A rule of your own: any function of two flat gradients works wherever a rule's name does.
+"""A rule of your own: any function of two flat gradients, which ``damper.backward`` and ``damper.sb3`` take as it is.
 
+``damper.train`` and the command line take its name in ``damper.rules.RULES``, by which a run's files tell it.
 This one adds the auxiliary gradient only where both agree in sign, entry by entry, and never more than the primary has.
 """
 

@@ -225,9 +225,10 @@ def find_method(method: str | Method) -> Method:
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
+        own = "name a rule of your own in damper.rules.RULES, or make a damper.Method of a loss"
+        fix = own if callable(method) else "'plain' trains without smoothing"
         raise DamperError(
-            f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was given: 'plain' trains "
-            "without smoothing."
+            f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was given: {fix}."
         )
     if "," in method:
         return per_agent(method.split(","))

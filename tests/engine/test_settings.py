@@ -246,7 +246,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
     ({"device": "cuda:99"}, "device must be one that this machine has"),
     ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'"),
-    ({"rule": max}, "method 'max' must be known by its name, but is not: set damper.METHODS"),
+    ({"rule": max}, r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max, then give"),
+    ({"method": Method("own", temporal, max)}, r"rule must be a name in .*: set damper.rules.RULES\['max'\] = max"),  # type: ignore[arg-type]
+    ({"method": max}, "method must be a name .*: name a rule of your own in damper.rules.RULES, or make a damper.Meth"),
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given: damper.sb3 has PPO"),
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),
@@ -328,6 +330,13 @@ def _forgets_the_agents(primary: Tensor, auxiliary: Tensor, *, cap: Any = 1.0) -
 def test_a_batched_rule_of_one_s_own_is_taken(monkeypatch: pytest.MonkeyPatch, rule: Any, given: Any) -> None:
     monkeypatch.setitem(RULES, "mine", rule)
     assert resolve("Pendulum", rule="mine", seeds=3, **given).method == "mine"
+
+
+def test_a_registered_rule_may_be_given_as_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "mine", _by_norm)
+    assert resolve("Pendulum", rule=_by_norm) == resolve("Pendulum", rule="mine")
+    with pytest.raises(DamperError, match="the rule of method 'own' must be its name"):
+        resolve("Pendulum", method=Method("own", temporal, _by_norm))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

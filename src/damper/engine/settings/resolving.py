@@ -19,6 +19,7 @@ from damper.method_args import choose
 from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset
 from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
+from damper.rules import RULES
 from damper.tasks import TASKS, find_task, task_name
 
 METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that exchange a part of the method
@@ -49,6 +50,8 @@ def resolve(
     if backbone not in BACKBONE_ONLY:
         others = ": damper.sb3 has PPO, DDPG and TQC" if str(backbone).lower() in ("ppo", "ddpg", "tqc") else ""
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
+    if callable(given.get("rule")):
+        given["rule"] = _rule_name(given["rule"])
     chosen = _registered(choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given}))
     task = task_name(env) if isinstance(env, str) else None
     if steps is None:
@@ -135,9 +138,25 @@ def _check_names(given: Iterable[str], method: Method) -> None:
             raise DamperError(f"{name} is no setting of the run or of method {method.name!r}: {hint}")
 
 
+def _rule_name(rule: Callable[..., Any]) -> str:
+    """The name that a run's files can tell of a rule given as a function: it must be registered."""
+    if (known := next((name for name, other in RULES.items() if other is rule), None)) is not None:
+        return known
+    name = getattr(rule, "__name__", "mine")
+    raise DamperError(
+        f"rule must be a name in damper.rules.RULES, since a run's files tell it by that, but the function {name} was "
+        f"given: set damper.rules.RULES[{name!r}] = {name}, then give rule={name!r}."
+    )
+
+
 def _registered(method: str | Method) -> Method:
     """The method that a run's files can name: an object must be the one that its name stands for."""
     chosen = find_method(method)
+    if callable(chosen.rule):
+        _rule_name(chosen.rule)
+        raise DamperError(
+            f"the rule of method {chosen.name!r} must be its name in damper.rules.RULES, but is a function."
+        )
     if isinstance(method, Method) and chosen.name not in METHODS and "+" not in chosen.name:
         raise DamperError(
             f"method {chosen.name!r} must be known by its name, but is not: set damper.METHODS[{chosen.name!r}] first."
