@@ -242,7 +242,7 @@ def test_a_run_that_cannot_begin_is_not_told_that_nothing_is_learned(caplog, tmp
 
 
 @pytest.mark.parametrize(
-    "words", [("Walker2d-v4",), ("HalfCheetah",), ("own.module:Mass-v0",), ("Own", "--backend", "envpool")]
+    "words", [("Walker2d-v4",), ("HalfCheetah",), ("json:Mass-v0",), ("Own", "--backend", "envpool")]
 )
 def test_an_id_that_may_exist_is_left_to_whoever_makes_it(monkeypatch, words):
     seen = []

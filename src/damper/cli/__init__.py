@@ -91,11 +91,14 @@ def _run_command(name: str, arguments: tuple[str, ...]) -> None:
 
 
 def _check_env(env: str, backend: str | None) -> None:
-    """Refuse an unknown id before torch is imported, which takes seconds; EnvPool and modules have ids of their own."""
-    if backend != "envpool" and ":" not in env:
-        from damper.engine.envs.gymnasium_pool import check_registered
+    """Refuse an unknown id before torch is imported, which takes seconds; EnvPool and modules have ids of their own.
 
-        check_registered(env)
+    A module is imported here: it may register the methods that the other options name.
+    """
+    if backend != "envpool" or ":" in env:
+        from damper.engine.envs.gymnasium_pool import check_registered, import_module_of
+
+        import_module_of(env) if ":" in env else check_registered(env)
 
 
 def _stop(sentence: str, code: int) -> NoReturn:

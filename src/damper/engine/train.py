@@ -14,6 +14,7 @@ from typing import Any
 from damper.engine.custom_code import has_stable_name
 from damper.engine.device.precision import check_tf32, device_context
 from damper.engine.device.threads import fitting_threads, threads
+from damper.engine.envs.gymnasium_pool import import_module_of
 from damper.engine.loop.callbacks import Callback, as_callbacks
 from damper.engine.loop.trainer import MetricsWriter, Trainer
 from damper.engine.run.folder import Run, left_to_train, open_finished
@@ -69,6 +70,8 @@ def train(
             compile time.
     """
     called = as_callbacks(callbacks)
+    if isinstance(env, str):
+        import_module_of(env)  # before the method is looked up, which it may register
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
     check_tf32(resolved.device, resolved.tf32)
     folder = Path(out) if out else default_folder(resolved)

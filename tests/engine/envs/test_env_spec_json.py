@@ -154,6 +154,36 @@ def test_an_environment_of_a_module_is_trained_and_then_evaluated(
     assert evaluation["env"] == f"envs_of_a_user:{name}" and evaluation["episodes"][0]["length"] == 7
 
 
+@pytest.mark.parametrize(
+    "command", [["train", "--method", "of-a-user"], ["compare", "--methods", "plain", "of-a-user", "--episodes", "1"]]
+)
+def test_the_module_of_an_environment_may_register_its_methods(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = (
+        "import damper\n\ndamper.rules.RULES['of-a-user'] = lambda primary, auxiliary: primary - 0.1 * auxiliary\n"
+    )
+    (tmp_path / "envs_and_rules.py").write_text(MODULE.replace("envs_of_a_user", "envs_and_rules") + register)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", ".")])
+    tiny = ["--steps", "55", "--net-arch", "8", "--learning-starts", "50", "--batch-size", "8", "--seeds", "1"]
+
+    def forget() -> None:
+        sys.modules.pop("envs_and_rules", None)
+        damper.rules.RULES.pop("of-a-user", None)
+        gymnasium.registry.pop("Text-v0", None)
+        gymnasium.registry.pop("Class-v0", None)
+
+    try:
+        main([*command[:1], "envs_and_rules:Text-v0", *command[1:], "--out", "run", *tiny])
+        forget()
+        main(["evaluate", "run" if command[0] == "train" else "run/of-a-user", "--episodes", "1"])
+        forget()
+        damper.train("envs_and_rules:Text-v0", rule="of-a-user", out="python", **SMALL)
+    finally:
+        forget()
+
+
 class Pendulum(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Merely called so."""
 

@@ -10,6 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 import gymnasium
@@ -45,6 +46,16 @@ def check_registered(env: str) -> None:
         raise_unknown(env, gymnasium.registry, "Gymnasium")
     except gymnasium.error.Error:
         return  # an id without a version: Gymnasium's make takes the latest
+
+
+def import_module_of(env: str) -> None:
+    """Import the module that an id names (``module:Id-v0``), as Gymnasium does: methods may be registered there too."""
+    module, colon, _ = env.partition(":")
+    if colon and all(part.isidentifier() for part in module.split(".")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise MissingExtraError(_explain_import(env, env, error)) from error
 
 
 def make_env(env: EnvLike, **env_kwargs: Any) -> Env:

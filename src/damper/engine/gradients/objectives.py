@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from damper.errors import DamperError
@@ -56,9 +55,7 @@ class Objectives:
     def _smoothness(self, part: str, loss: Loss | None, *networks: Policy | Critic) -> Tensor:
         """A loss of the method, one value per agent: those of one's own are checked here, where a shape is known."""
         assert loss is not None
-        # Not while it is traced: before anything is compiled, losses of one's own are tried (`check_loss_claims`).
-        noise = self.noise if torch.compiler.is_compiling() else _Draws(self.noise)
-        value = loss(*networks, self.batch, noise, **self.method_kwargs[part])
+        value = loss(*networks, self.batch, self.noise, **self.method_kwargs[part])
         agents = self.batch.reward.shape[:-1]
         if not isinstance(value, Tensor) or value.shape != agents:
             given = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
@@ -73,7 +70,9 @@ class Objectives:
         return add_losses(self.primary(policy, critic), self.auxiliary(policy))
 
 
-class _Draws(dict[str, Tensor]):
+class CheckedNoise(dict[str, Tensor]):
+    """Noise for a loss that is no trace: a name that was not asked for is told."""
+
     def __missing__(self, name: str) -> Tensor:
         raise DamperError(
             f"a loss must read noise that it asked for, but {name!r} is not among {', '.join(self) or 'none'}: name it "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -159,9 +160,9 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
         alone = torch.stack((answers(0, 0)[:, 0], answers(1, 1)[:, 1]), 1)
     except (RuntimeError, IndexError) as error:
         raise DamperError(f"{must} fails for two agents ({str(error).splitlines()[0]}): {fix}") from error
-    same = {"rtol": 1e-4, "atol": 1e-4, "equal_nan": True}
+    same = partial(torch.allclose, rtol=1e-4, atol=1e-4, equal_nan=True)
     # Where two equal calls differ, it draws random numbers of its own, and nothing can be told.
-    if torch.allclose(together, again, **same) and not torch.allclose(together, alone, **same):
+    if same(together, again) and not same(together, alone):
         raise DamperError(f"{must} what one agent gets depends on another's gradients: {fix}")
 
 

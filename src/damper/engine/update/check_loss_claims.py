@@ -11,7 +11,7 @@ from torch import Tensor
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
-from damper.engine.gradients.objectives import Objectives
+from damper.engine.gradients.objectives import CheckedNoise, Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
@@ -53,7 +53,8 @@ def check_loss_claims(
     agent = Population(
         backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, method_kwargs=kwargs
     )
-    objectives = Objectives(agent.backbone, method, kwargs, *_draw_batch(agent, streams), agent.hparams)
+    batch, noise = _draw_batch(agent, streams)
+    objectives = Objectives(agent.backbone, method, kwargs, batch, CheckedNoise(noise), agent.hparams)
 
     def gradients(backend: GradientBackend, network: str) -> list[Tensor]:
         return [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]

@@ -16,7 +16,7 @@ from torch import Tensor
 from damper.agents import BACKBONES, sac
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
-from damper.engine.gradients.objectives import Logs, Objectives
+from damper.engine.gradients.objectives import CheckedNoise, Logs, Objectives
 from damper.engine.update.diagnostics import RULE, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import AVERAGE_RATE, Batch, Noise, NoiseDraws
@@ -147,6 +147,7 @@ class Population:
         return logs["log_prob"] if self.automatic_entropy else None
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
+        noise = noise if self.gradient_backend.traceable else CheckedNoise(noise)
         return Objectives(self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams())
 
     def update_actor_average(self) -> None:
