@@ -122,3 +122,16 @@ def test_rules_are_pure(name: str) -> None:
     assert torch.equal(primary, before[0])
     assert torch.equal(auxiliary, before[1])
     assert first.data_ptr() != primary.data_ptr()
+
+
+def test_each_rule_has_compiled_versions_of_its_own() -> None:
+    # Dynamo keeps eight versions of one code object, and beyond them fullgraph=True is an error.
+    torch._dynamo.reset()
+    g_R, g_T = torch.randn(2, 3, 7, generator=torch.Generator().manual_seed(0))
+    rules = [rule for rule in RULES.values() if hasattr(rule, "explained")]
+    assert len(rules) > torch._dynamo.config.recompile_limit
+    for rule in rules:
+        for function in (rule, rule.explained):
+            compiled = torch.compile(function, fullgraph=True, backend="eager", dynamic=False)
+            torch.testing.assert_close(compiled(g_R, g_T), function(g_R, g_T))
+    torch._dynamo.reset()

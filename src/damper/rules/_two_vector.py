@@ -127,6 +127,9 @@ def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], R
         def rule(primary: Tensor, auxiliary: Tensor, **settings: Any) -> Tensor:
             return explained(primary, auxiliary, **settings)[0]
 
+        for function in (explained, rule):
+            # Of its own for each rule: Dynamo keeps eight compiled versions of one code object.
+            function.__code__ = function.__code__.replace()
         functools.update_wrapper(rule, coefficients)
         own = list(inspect.signature(coefficients).parameters.values())[1:]
         pair = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("primary", "auxiliary")]
