@@ -304,6 +304,8 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(primary, auxiliary, [])
     with mistake(r"parameters must be tensors, but a tuple was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, actor.named_parameters())  # type: ignore[arg-type]
+    with mistake(r"parameters must be leaves, .*, but a tensor .* computed from others: give two losses, and then"):
+        damper.backward(primary, auxiliary, 2 * auxiliary, parameters)  # type: ignore[arg-type]
     with mistake(r"parameters must be tensors, but a NoneType was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, None)  # type: ignore[arg-type]
     with mistake(r"primary_loss must depend on the parameters, but on none of those given: check for a detach"):

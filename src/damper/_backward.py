@@ -176,6 +176,12 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
     """Those that can have a gradient; with ``keep_all`` all, as a rule's memory needs, whose entries stay in place."""
+    for one in given:
+        if not one.is_leaf:
+            raise DamperError(
+                "parameters must be leaves, as module.parameters() are, but a tensor was given that was computed from "
+                "others: give two losses, and then the parameters."
+            )
     leaves = [leaf for leaf in given if leaf.requires_grad]
     if not leaves:
         raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")

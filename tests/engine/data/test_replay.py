@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -167,3 +168,12 @@ def test_rows_are_allocated_once() -> None:
     for step in history(2 * CAPACITY):
         replay.add(Replay.pack(*step))
     assert replay.rows.data_ptr() == where
+
+
+def test_what_is_not_finite_is_named_for_each_agent() -> None:
+    replay = Replay(4, 3, 2, 1, torch.device("cpu"), torch.float32)
+    for step in range(6):  # the ring is full
+        obs, reward = np.zeros((3, 2), np.float32), np.zeros(3, np.float32)
+        obs[1, 1], reward[2] = (np.inf, np.nan) if step == 5 else (0, 0)
+        replay.add(Replay.pack(obs, np.zeros((3, 1)), np.zeros((3, 2)), reward, np.zeros(3), np.zeros(3)))
+    assert [replay.not_finite(agent) for agent in range(3)] == [[], ["observations"], ["rewards"]]

@@ -120,6 +120,13 @@ class Replay:
             before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
         return Batch(obs, action, reward, next_obs, terminated, before)
 
+    def not_finite(self, agent: int) -> list[str]:
+        """Which of what an agent's environment gave and is still stored is not finite; waits for the device."""
+        d, a = self.obs_dim, self.act_dim
+        obs, _, next_obs, scalars = self.rows[: self.stored, agent].split((d, a, d, 3), -1)
+        given = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}
+        return [name for name, parts in given.items() if not all(bool(part.isfinite().all()) for part in parts)]
+
     def _take(self, index: Tensor) -> Tensor:
         flat = (index * self.n_agents + self._agent).flatten()
         taken: Tensor = self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)

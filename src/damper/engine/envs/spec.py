@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -97,15 +98,26 @@ def read_spaces(
             f"env={name!r} must have a Box observation of shape (n,), got {obs}; "
             "flatten it before training, for instance with gymnasium.wrappers.FlattenObservation."
         )
-    if not isinstance(act, gymnasium.spaces.Box) or len(act.shape) > 1 or not np.issubdtype(act.dtype, np.floating):
+    if not isinstance(act, gymnasium.spaces.Box) or not np.issubdtype(act.dtype, np.floating):
         raise DamperError(
             f"env={name!r} must have a continuous Box action of shape (n,), got {act}; "
             "choose the environment's continuous variant."
+        )
+    if len(act.shape) > 1:
+        raise DamperError(
+            f"env={name!r} must have a continuous Box action of shape (n,), got {act}; flatten it, for instance with "
+            "gymnasium.wrappers.TransformAction and gymnasium.spaces.flatten_space."
         )
     if not (np.isfinite(act.low).all() and np.isfinite(act.high).all()):
         raise DamperError(
             f"env={name!r} must have a bounded action space, got {act}; "
             "give it finite bounds, for instance with gymnasium.wrappers.TransformAction."
+        )
+    if not (act.low < act.high).all():
+        fixed = np.flatnonzero(~(act.low < act.high)).tolist()
+        raise DamperError(
+            f"env={name!r} must have actions with room to move, low < high, got {act}, whose low is not below its high "
+            f"at {fixed}; leave such a number out of the action space."
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds
@@ -175,4 +187,6 @@ def raise_unknown(env: str, known: Iterable[str], backend: str) -> NoReturn:
     by_lower = {name.lower(): name for name in (*known, *TASKS)}
     close = difflib.get_close_matches(env.lower(), by_lower, n=1)
     fix = f"did you mean {by_lower[close[0]]!r}?" if close else f"choose one of {', '.join(TASKS)}."
+    if backend == "Gymnasium" and re.fullmatch(r"[\w/-]+-v\d+", env):
+        fix += f" One of your own is named with the module that registers it: my_module:{env}."
     raise DamperError(f"env must be an id that {backend} has registered, got {env!r}; {fix}")

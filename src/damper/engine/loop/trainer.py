@@ -344,7 +344,10 @@ class Trainer:
         for agent, update in enumerate(line["frozen"]):
             if update >= 0 and agent not in self._logged_frozen:
                 self._logged_frozen.add(agent)
-                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite", path, agent, update)
+                given = " and ".join(self.learner.replay.not_finite(agent))
+                why = f", and neither were {given} that its environment gave" if given else ""
+                told = (path, agent, update, why)
+                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *told)
 
     def _frozen_at(self) -> list[int]:
         """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""
