@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.device.precision import check_tf32
+from damper.engine.envs.gymnasium_pool import import_module_of
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.seed_groups import group_by_settings
@@ -93,6 +94,8 @@ def compare(
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
+    if isinstance(env, str):
+        import_module_of(env)  # before methods are looked up, which it may register
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
     runs, evaluations = {}, {}
