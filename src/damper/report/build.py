@@ -97,7 +97,7 @@ def _embed(paths: Sequence[Path], out: Path) -> str:
 
 def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
     head = (
-        "# Tables\n\nWritten by `damper report` from the records in `results/`; do not edit. Each entry is the mean "
+        "# Tables\n\nWritten by `damper report` from the records; do not edit. Each entry is the mean "
         "and, in brackets, two standard deviations: of the seeds' means; of all episodes. Then the median and every "
         "seed, and below it what the paper prints. Bold is the best mean of a column, however small its lead, among "
         "cells of five seeds or more; a cell with agents that hold [one constant "

@@ -245,6 +245,8 @@ def test_the_further_comparisons_have_the_medians_of_the_sweep() -> None:
     (row,) = (line for line in said.splitlines() if line.startswith("| `pave` Hopper, TD3, return |"))
     assert row.count(" | ") == 6
     assert details([]).endswith("No records yet.\n")
+    shorter = [replace(one, deviations={"steps": 5}) for one in records]
+    assert details(setups(shorter)).endswith("No records at the settings of a protocol yet.\n")
 
 
 @pytest.mark.parametrize("write", [choosing_eta, missing])

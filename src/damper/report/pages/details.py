@@ -19,7 +19,7 @@ from damper.report.tables.result_tables import code
 
 HEAD = """# Further comparisons
 
-Written by `damper report` from the records in `results/`; do not edit. What the [results](../results.md) rest on, and
+Written by `damper report` from the records; do not edit. What the [results](../results.md) rest on, and
 the comparisons that are too long for them.
 """
 
@@ -28,7 +28,8 @@ def details(found: Sequence[Setup]) -> str:
     """The whole page."""
     main = main_setups(found)
     if not main:
-        return f"{HEAD}\nNo records yet.\n"
+        at = "at the settings of a protocol " if found else ""
+        return f"{HEAD}\nNo records {at}yet.\n"
     parts = [
         *(pairs_section(setup, takeaway(setup)) for setup in main[1:]),
         *_protocols(main),

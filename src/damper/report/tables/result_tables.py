@@ -61,7 +61,8 @@ def main_tables(setup: Setup) -> list[Table]:
         methods = [m for m in TABLE_METHODS if any(cell.method == m for cell in cells)]
         methods += sorted({cell.method for cell in cells} - {*TABLE_METHODS, *ABLATION, "scalarization"})
         rows = [Row(title(method, backbone), method) for method in methods]
-        rows.insert(len(set(methods) & set(TABLE_METHODS)), Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
+        if set(setup.tasks(backbone)) & set(PAPER_TASKS):  # for others the paper has chosen no η
+            rows.insert(len(set(methods) & set(TABLE_METHODS)), Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
         for measure, words in MEASURES.items():
             name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {words}"
             table = _table(setup, name, caption, backbone, measure, rows, setup.tasks(backbone))
