@@ -43,6 +43,7 @@ def test_changes_are_against_plain_with_an_interval_over_seeds(tmp_path: Path) -
     # By hand: ln(0.2/0.5) ± 4.3027 · sqrt(0.01/3/0.2² + 0.01/3/0.5²), and the same of returns without the logarithm.
     assert ours["mean_change"] == "−60 % [−90, +52]"
     assert ours["return"] == "−0.3 % [−0.6, +0.1]"
+    assert ours["length"] == "", "ten steps everywhere"
 
 
 def test_no_change_where_there_is_nothing_to_compare(tmp_path: Path) -> None:

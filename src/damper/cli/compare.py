@@ -96,8 +96,8 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
 
 def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
     own, base = ours.means[measure], plain.means[measure]
-    if min(len(own), len(base)) < MIN_SEEDS or not base.mean():
-        return ""
+    if min(len(own), len(base)) < MIN_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
+        return ""  # the last where all have one value, as a length that is the time limit
     if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
         return ""
     if measure in NEVER_NEGATIVE:
