@@ -215,12 +215,16 @@ def test_a_setting_without_a_default_is_refused_in_one_sentence(monkeypatch):
     for own, setting, where in (
         (Method("mine", actor=Loss(loss)), "strength", "loss on the actor"),
         (Method("mine", critic=Loss(loss)), "strength", "loss on the critic"),
-        (Method("mine", actor=METHODS["damper"].actor, rule="mine"), "share", "rule 'mine'"),
+        (Method("mine", actor=METHODS["damper"].actor, rule="mine"), "share", "rule"),
     ):
         monkeypatch.setitem(METHODS, "mine", own)
-        sentence = f"settings of method 'mine' must have defaults, but '{setting}' of its {where} has none: write "
+        sentence = f"{setting} must be given, since the {where} of method 'mine' has no default for it, but was not: "
         with pytest.raises(DamperError, match=sentence):
             resolve("Pendulum-v1", method="mine", steps=10)
+        if own.critic is None:
+            assert resolve("Pendulum-v1", method="mine", steps=10, **{setting: 0.5}).method_settings[setting] == 0.5
+        with pytest.raises(DamperError, match="it belongs to the methods"):
+            resolve("Pendulum-v1", method="damper", steps=10, sigma=3)
     monkeypatch.setitem(METHODS, "mine", Method("mine", actor=Loss(loss), defaults={"strength": 0.3}))
     assert find_method("mine").settings() == {"strength": 0.3}
 

@@ -13,6 +13,7 @@ import damper
 from damper.errors import DamperError
 from damper.interface import Batch, Loss, NoiseDraws, Policy
 from tests import tiny
+from tests.engine import small
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,3 +115,13 @@ def test_a_loss_that_is_none_is_told_in_a_sentence(monkeypatch, tmp_path, losses
     monkeypatch.setitem(damper.METHODS, "wrong", damper.Method("wrong", rule=rule, **losses))
     with pytest.raises(DamperError, match=told):
         tiny.train(tmp_path / "run", "wrong", steps=60, seeds=(0, 1), compile=compile)
+
+
+def test_a_loss_with_numbers_of_its_own_is_checked_as_it_will_be_called(monkeypatch):
+    weight, offset = torch.ones(3, 1), torch.zeros(2)  # float32, and one value for each of two agents
+
+    def own(policy, batch, noise):
+        return (policy(batch.obs) - batch.obs @ weight).square().mean((-2, -1)) + offset
+
+    monkeypatch.setitem(damper.METHODS, "own", damper.Method("own", actor=Loss(own)))
+    small.learner(small.settings("td3", "own", seeds=(0, 1), compile=True))

@@ -90,21 +90,13 @@ class Method:
         return registered and all(RULES.get(rule) is _SHIPPED_RULES.get(rule) for rule in rules)
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """Settings with defaults, by part: actor loss, rule, critic loss."""
+        """Settings with defaults, by part: actor loss, rule, critic loss; without one, ``inspect.Parameter.empty``."""
         parts = {
             "actor": dict(self.actor.settings) if self.actor else {},
             "rule": settings_of(self.rule) if self.rule else {},
             "critic": dict(self.critic.settings) if self.critic else {},
         }
-        full = {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
-        for part, name in ((part, name) for part, own in full.items() for name in own):
-            if full[part][name] is inspect.Parameter.empty:
-                where = f"rule {self.rule!r}" if part == "rule" else f"loss on the {part}"
-                raise DamperError(
-                    f"settings of method {self.name!r} must have defaults, but {name!r} of its {where} has none: write "
-                    f"{name}=0.1, or what is usual, in the function's signature or in the method's defaults."
-                )
-        return full
+        return {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
 
     def settings(self, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
         """All settings by the name users write: the values given, and defaults for the rest.
@@ -127,6 +119,13 @@ class Method:
             part: {name: values.get(f"{part}_{name}", values.get(name, default)) for name, default in own.items()}
             for part, own in self.parts().items()
         }
+        for part, name in ((part, name) for part, own in method_kwargs.items() for name in own):
+            if method_kwargs[part][name] is inspect.Parameter.empty:
+                where = "rule" if part == "rule" else f"loss on the {part}"
+                raise DamperError(
+                    f"{name} must be given, since the {where} of method {self.name!r} has no default for it, but was "
+                    f"not: pass {name}=0.1, or what is usual, or write it into the function's signature."
+                )
         for part, loss in (("actor", self.actor), ("critic", self.critic)):
             if loss is not None:
                 loss.check(method_kwargs[part])

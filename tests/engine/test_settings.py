@@ -359,6 +359,8 @@ def test_a_rule_that_mixes_agents_is_refused(monkeypatch: pytest.MonkeyPatch, ru
         resolve("Pendulum", rule="mine", seeds=2, **given)
     assert "\n" not in str(error.value)
     assert given or resolve("Pendulum", rule="mine", seeds=1).method == "mine", "one agent has none to be mixed with"
+    if rule is _mixes:
+        resolve("Pendulum", rule="mine", seeds=1, learning_rate="linear:0.001:0")  # nor do the points of its schedule
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -67,7 +67,7 @@ def check_settings(settings: Settings) -> Settings:
     _check_env_kwargs(settings)
     if settings.graph and not settings.device.startswith("cuda"):
         raise DamperError(f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out.")
-    _check_method(sampled)
+    _check_method(sampled, len(settings.agents()))
     for name, value in (*((name, values[name]) for name in PER_AGENT), *settings.method_settings.items()):
         if len(set(_each(value))) < len(_each(value)):
             raise DamperError(
@@ -112,8 +112,13 @@ def _check_env_kwargs(settings: Settings) -> None:
         )
 
 
-def _check_method(settings: Settings) -> None:
-    """Refuse settings of the method that its losses or its rule cannot take."""
+def _check_method(settings: Settings, n_agents: int) -> None:
+    """Refuse settings of the method that its losses or its rule cannot take.
+
+    Args:
+        settings: with one agent for every point of a schedule.
+        n_agents: how many there really are.
+    """
     method = find_method(settings.method)
     defaults = method.settings()
     for name, value in settings.method_settings.items():
@@ -129,7 +134,7 @@ def _check_method(settings: Settings) -> None:
     # The losses' checks and the rule's own: both are run for what they refuse, and what they return is dropped.
     method_kwargs = settings.method_kwargs(torch.device("cpu"), torch.float64)
     if method.rule:
-        if not method.is_shipped and len(settings.agents()) > 1:
+        if not method.is_shipped and n_agents > 1:
             _check_batched(method.rule, method_kwargs["rule"])
         ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
         combine_reported(method.rule, ones, ones, None, **method_kwargs["rule"])

@@ -1,4 +1,4 @@
-"""Check losses before they are compiled: that they read no more than they claim, and return one value per agent."""
+"""Check losses before they are compiled: that they return one value per agent, and read no more than they claim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.objectives import CheckedNoise, Objectives
 from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
@@ -42,7 +41,7 @@ def check_loss_claims(
         method_kwargs: likewise.
     """
     claims = {network: _claim(loss) for network, loss in (("critic", method.critic), ("actor", method.actor))}
-    if not any(claims.values()) and method.is_shipped:
+    if not any(claims.values()):
         return
     kwargs = {part: {name: _first(value) for name, value in own.items()} for part, own in method_kwargs.items()}
     small = NetworkSizes(sizes.obs_dim, sizes.act_dim, HIDDEN, sizes.activation)
@@ -53,22 +52,34 @@ def check_loss_claims(
     agent = Population(
         backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, method_kwargs=kwargs
     )
-    batch, noise = _draw_batch(agent, streams)
-    objectives = Objectives(agent.backbone, method, kwargs, batch, CheckedNoise(noise), agent.hparams)
-
-    def gradients(backend: GradientBackend, network: str) -> list[Tensor]:
-        return [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]
-
+    objectives = Objectives(agent.backbone, method, kwargs, *_draw_batch(agent, streams), agent.hparams)
     for network, claim in claims.items():
-        theirs = gradients(autograd, network)  # without a claim too: a loss of the user's own is checked on the way
         if claim is None:
             continue
-        ours = gradients(shared, network)
+        ours, theirs = (
+            [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]
+            for backend in (shared, autograd)
+        )
         if any(not bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in zip(ours, theirs, strict=True)):
             raise DamperError(
                 f"{claim} must be left out of the {network}'s loss of method {method.name!r}, which reads more than "
                 f"{CLAIMS[claim]} at inputs made of batch and noise: read that way, its gradient is another one."
             )
+
+
+def check_own_losses(population: Population, streams: Streams) -> None:
+    """Call the user's own losses once on some random batch of the population, as they will be called compiled.
+
+    Eagerly, a mistake in one is told in a sentence; inside a trace it would be one of torch's errors.
+    """
+    networks, method = population.networks, population.method
+    batch, noise = _draw_batch(population, streams)
+    kwargs, hparams = population.method_kwargs, population.hparams
+    objectives = Objectives(population.backbone, method, kwargs, batch, CheckedNoise(noise), hparams)
+    if method.actor is not None:
+        objectives.auxiliary(networks.actor())
+    if method.critic is not None:
+        objectives.critic_smoothness(networks.critic(), networks.actor())
 
 
 def _claim(loss: Loss | None) -> str | None:
@@ -82,11 +93,9 @@ def _first(value: Any) -> Any:
 
 def _draw_batch(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
     """Any batch, and the noise that the losses ask for."""
-    sizes = (ROWS, agent.networks.sizes.obs_dim), (ROWS, agent.networks.sizes.act_dim)
-    obs, move, before = (streams.normal(name, 0, sizes[0], torch.float64) for name in ("obs", "move", "before"))
-    action, reward = (
-        streams.uniform("given", 0, sizes[1], torch.float64),
-        streams.normal("reward", 0, (ROWS,), torch.float64),
-    )
+    sizes, dtype = agent.networks.sizes, agent.dtype
+    obs, move, before = (streams.normal(name, 0, (ROWS, sizes.obs_dim), dtype) for name in ("obs", "move", "before"))
+    action = streams.uniform("given", 0, (ROWS, sizes.act_dim), dtype)
+    reward = streams.normal("reward", 0, (ROWS,), dtype)
     batch = Batch(obs, action, reward, obs + 0.1 * move, torch.zeros_like(reward), obs - 0.1 * before, 0.5)
     return batch, agent.noise(streams, 0, ROWS)

@@ -20,7 +20,7 @@ from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.kernels import layer_ops
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.settings import PER_AGENT, Settings
-from damper.engine.update.check_loss_claims import check_loss_claims
+from damper.engine.update.check_loss_claims import check_loss_claims, check_own_losses
 from damper.engine.update.population import Population
 from damper.engine.update.scheduled import Scheduled
 from damper.engine.update.update import Update
@@ -60,6 +60,8 @@ class Learner:
             method_kwargs=method_kwargs,
             automatic_entropy=automatic,
         )
+        if backend.traceable and not self.method.is_shipped:
+            check_own_losses(self.population, self.streams)
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
