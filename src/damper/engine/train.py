@@ -87,6 +87,8 @@ def run_settings(
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
     """Train complete settings into a folder, whose lock the caller holds; a finished run there is returned at once."""
+    if isinstance(settings.env, str):
+        import_module_of(settings.env)  # in a worker process too, before its method is looked up
     if not left_to_train(Run(out), settings):
         return open_finished(out, settings)
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0

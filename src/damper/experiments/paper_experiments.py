@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from damper.engine.envs.gymnasium_pool import import_module_of
 from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
 from damper.errors import DamperError, did_you_mean
@@ -118,6 +119,8 @@ class AgentSpec:
 
 def expand_request(request: Request) -> list[AgentSpec]:
     """All agents of a request, each once, in the order of the experiments."""
+    for task in request.tasks:
+        import_module_of(task)  # it may register the methods
     found: dict[str, AgentSpec] = {}
     known = versions()
     for name in request.experiments:

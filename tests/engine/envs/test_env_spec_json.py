@@ -180,6 +180,10 @@ def test_the_module_of_an_environment_may_register_its_methods(
         main(["evaluate", "run" if command[0] == "train" else "run/of-a-user", "--episodes", "1"])
         forget()
         damper.train("envs_and_rules:Text-v0", rule="of-a-user", out="python", **SMALL)
+        forget()
+        request = ["td3-table", "--tasks", "envs_and_rules:Text-v0", "--methods", "of-a-user"]
+        main(["reproduce", *request, *tiny, "--episodes", "1", "--results", "records", "--out", "runs"])
+        assert len(list(Path("records").glob("*/*/*.json"))) == 1
     finally:
         forget()
 
