@@ -110,6 +110,14 @@ def test_a_policy_without_its_spread_says_so(policy: Policy) -> None:
         cut.predict(OBS[0], deterministic=False)
 
 
+def test_the_backend_stands_where_earlier_versions_do_not_look(policy: Policy, tmp_path: Path) -> None:
+    trained = Policy(replace(policy.info, backend="envpool"), policy.flat_params)
+    trained.save(tmp_path / "policy.safetensors")
+    assert Policy.load(tmp_path / "policy.safetensors").info.backend == "envpool"
+    with safe_open(tmp_path / "policy.safetensors", framework="pt") as file:
+        assert "backend" not in json.loads(file.metadata()["damper_policy"])
+
+
 def test_saved_and_loaded_is_the_same(policy: Policy, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "copy.safetensors"
     policy.save(str(path))
