@@ -335,6 +335,7 @@ def test_a_report_of_other_results_leaves_the_projects_pages_alone(
     main(["report", "--results", "other", "--formats"])
     assert Path("README.md").read_text() == marked and not Path("docs").exists()
     assert Path("other/report/tables.md").exists()
+    main(["report", "--results", "other", "--formats"])  # its own pages are no runs
     main(["report", "--formats"])
     assert "No records yet" in Path("README.md").read_text()
 

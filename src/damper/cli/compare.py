@@ -20,12 +20,12 @@ from damper.report.figures.traces import draw_traces
 from damper.report.figures.video import check_video
 from damper.report.statistics.cells import NEVER_NEGATIVE, SMOOTHNESS
 from damper.report.statistics.estimates import Array, ratio_change, relative_change
-from damper.report.statistics.numbers import signed
+from damper.report.statistics.numbers import signed, tight
 from damper.report.tables.markup import markdown_table
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
-MIN_SEEDS = 3  # of two an interval is too wide to say anything
+FEWEST_SEEDS = 3  # of two an interval is too wide to say anything
 LEGEND = (
     "Spread is the sample standard deviation of the seeds' means, pooled that of all episodes of all seeds. A change "
     "is that of the mean in per cent of plain's, its interval over seeds; it is left out below three seeds, and for "
@@ -60,7 +60,7 @@ def run(options: Compare) -> None:
 def changes_against_plain(comparison: Comparison) -> list[list[str]]:
     """For each row of the table and measure the change of the mean against plain's, with its interval over seeds.
 
-    Empty for plain itself, where either side has fewer than ``MIN_SEEDS`` seeds, and for smoothness where most agents
+    Empty for plain itself, where a side has fewer than ``FEWEST_SEEDS`` seeds, and for smoothness where most agents
     of a side hold one action.
     """
     cells = {method: _cells(evaluation) for method, evaluation in comparison.evaluations.items()}
@@ -96,7 +96,7 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
 
 def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
     own, base = ours.means[measure], plain.means[measure]
-    if min(len(own), len(base)) < MIN_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
+    if min(len(own), len(base)) < FEWEST_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
         return ""  # the last where all have one value, as a length that is the time limit
     if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
         return ""
@@ -104,8 +104,7 @@ def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
         value, interval = ratio_change(own, base)
     else:
         value, interval = relative_change({"": own}, {"": base}, np.mean)
-    bounds = " [{}, {}]".format(*(signed(end).removesuffix(" %") for end in interval)) if interval else ""
-    return signed(value) + bounds
+    return signed(value) + (f" {tight(*interval)}" if interval else "")
 
 
 def present(comparison: Comparison, out: Path) -> None:

@@ -36,7 +36,7 @@ def run(options: Report) -> None:
             "lies, name another with --results, or make records with damper reproduce."
         )
     found = (Store(options.results), read_timings(options.results), read_ppo(options.results))
-    if any(options.results.iterdir()) and not any(any(records) for records in found):
+    if any(path != out for path in options.results.iterdir()) and not any(any(records) for records in found):
         raise DamperError(
             f"results must hold records, but {quoted(options.results)} holds none: damper reproduce makes them; damper "
             "compare and damper evaluate write tables of their own."

@@ -24,9 +24,10 @@ from damper.report.pages.missing import missing
 from damper.report.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 from damper.report.pages.returns import returns_section
 from damper.report.statistics.cells import MEASURES, Setup, main_setups, setups
-from damper.report.statistics.numbers import counted, minus
+from damper.report.statistics.numbers import minus
 from damper.report.tables import result_tables as rt
 from damper.report.tables.markup import latex_results, markdown_results, markdown_table
+from damper.terminal import counted
 
 PAGES = tuple(map(Path, ("README.md", *(f"docs/{name}.md" for name in ("results", "reproduce", "quickstart", "ppo")))))
 

@@ -75,8 +75,21 @@ def test_methods_of_ones_own_and_other_settings_have_a_table_too() -> None:
         ("mine", "2", "7.45<br><small>7.45 to 7.45</small>"),
         ("mine", "2", "9.45<br><small>9.45 to 9.45</small>"),
     ]
-    assert "eta=0.35" in rows[0][2] and rows[1][2] == "weight=0.5"
-    assert "| Hopper, TD3 | mine | weight=0.5 | 2 |" in _section(setup, [setup], "")
+    codes = [row[2].removeprefix("weight=0.5, code ") for row in rows[1:]]
+    assert "eta=0.35" in rows[0][2] and len(set(codes)) == 2 and all(len(code) == 8 for code in codes)
+    assert "| Hopper, TD3 | mine | weight=0.5, code " in _section(setup, [setup], "")
+
+
+@pytest.mark.parametrize(("task", "backbone"), [("Pendulum", "td3"), ("Hopper", "sac")])
+def test_a_value_of_a_sweep_is_listed_where_no_table_of_sweeps_has_it(task: str, backbone: str) -> None:
+    agents = agents_of(f"{backbone}-table", tasks=(task,), methods=("damper",), seeds=2)
+    records = [invented(agent) for agent in agents]
+    for eta in (0.4, 1.0):
+        settings = {**agents[0].identity["method_settings"], "eta": eta}
+        records += [replace(one, identity={**one.identity, "method_settings": settings}) for one in records[:2]]
+    (setup,) = setups({one.digest: one for one in records}.values())
+    (row,) = other_rows(setup)
+    assert "eta=0.4" in row[2]
 
 
 def test_ablations_on_other_tasks_and_backbones_are_not_left_out() -> None:

@@ -149,7 +149,7 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
         if len(executed) == give_up_after:
             raise DamperError(
                 f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had no end after "
-                f"{give_up_after:,} steps and no time limit: {TIME_LIMIT_FIX}."
+                f"{give_up_after:,} steps: {TIME_LIMIT_FIX}."
             )
         actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):

@@ -33,8 +33,9 @@ from damper.report.claims.comparisons import (
     place_name,
 )
 from damper.report.statistics.estimates import Interval
-from damper.report.statistics.numbers import counted, percent
+from damper.report.statistics.numbers import percent
 from damper.tasks import PAPER_TASKS
+from damper.terminal import counted
 
 LOWEST_SM = {
     "td3": ("LunarLander", "Ant", "Hopper", "Walker"),

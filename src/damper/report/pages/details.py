@@ -13,9 +13,10 @@ from damper.report.pages.headline import takeaway
 from damper.report.pages.returns import distance_from_paper, late_returns
 from damper.report.statistics.cells import COMPARED, MEASURES, Setup, main_setups
 from damper.report.statistics.estimates import median
-from damper.report.statistics.numbers import counted, number
+from damper.report.statistics.numbers import number
 from damper.report.tables.markup import markdown_table
 from damper.report.tables.result_tables import code
+from damper.terminal import counted
 
 HEAD = """# Further comparisons
 

@@ -29,9 +29,10 @@ from damper.report.pages.over_tasks import beside_the_others, return_over_tasks
 from damper.report.pages.returns import FAR_BELOW, below_paper
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
 from damper.report.statistics.estimates import mean_interval
-from damper.report.statistics.numbers import counted, number, percent, with_interval
+from damper.report.statistics.numbers import number, percent, with_interval
 from damper.report.tables.markup import markdown_table
 from damper.tasks import PAPER_TASKS
+from damper.terminal import counted
 
 FAR_SHORTER = 0.1  # of plain's episodes' length
 LENGTH_KEPT = 1 - FAR_SHORTER

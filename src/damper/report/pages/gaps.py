@@ -8,7 +8,8 @@ from typing import NamedTuple
 from damper.experiments.paper import title
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup
 from damper.report.statistics.estimates import difference, median
-from damper.report.statistics.numbers import counted, number, span
+from damper.report.statistics.numbers import number, span
+from damper.terminal import counted
 
 
 class Gap(NamedTuple):

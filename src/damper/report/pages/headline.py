@@ -13,8 +13,9 @@ from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
 from damper.report.pages.over_tasks import return_over_tasks
 from damper.report.statistics.cells import MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, main_setups
 from damper.report.statistics.estimates import Interval, ratio_change, relative_change
-from damper.report.statistics.numbers import counted, number, signed, tight
+from damper.report.statistics.numbers import number, signed, tight
 from damper.report.tables.markup import markdown_table
+from damper.terminal import counted
 
 UNDECIDED, NOT_COUNTED = "undecided", "not counted"
 CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README

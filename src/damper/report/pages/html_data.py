@@ -20,7 +20,6 @@ from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.pages.claims import caution, legend
 from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import nan_for_none
-from damper.report.statistics.numbers import counted
 from damper.report.tables.result_tables import (
     COST_HEADER,
     ONE_ETA_LABEL,
@@ -30,6 +29,7 @@ from damper.report.tables.result_tables import (
     cost_tables,
     speed_rows,
 )
+from damper.terminal import counted
 
 
 def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:

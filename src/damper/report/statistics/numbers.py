@@ -54,11 +54,6 @@ def tight(low: float, high: float) -> str:
     return "[{}, {}]".format(*(signed(end).removesuffix(" %") for end in (low, high)))
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """A number with its noun: 1 agent, 2 agents."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def minus(text: str) -> str:
     """A number's text with a minus sign in the place of a hyphen."""
     return text.replace("-", "−")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from damper.experiments.identity import published_settings
+from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper import Printed, paper, printed, title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
 from damper.experiments.timings import Timing, ratio_of_rounds
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, smoothest
 from damper.report.statistics.estimates import Summary, mean_interval, probability_of_improvement, relative_change
-from damper.report.statistics.numbers import counted, number, with_interval
+from damper.report.statistics.numbers import number, with_interval
 from damper.tasks import PAPER_TASKS
+from damper.terminal import counted
 
 ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
@@ -174,21 +175,23 @@ SWEEP_HEADER += ["paper's λ", "paper's return", "paper's sm"]
 
 def eta_rows(setup: Setup) -> list[list[str]]:
     """Mean sm of each η, per task."""
-    rows = []
-    for task in ABLATION_TASKS:
-        cells = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
-        if sum(cell is not None for cell in cells) > 1:
-            rows.append([task, *map(_smoothness, cells)])
-    return rows
+    return [[task, *map(_smoothness, cells)] for task, cells in _eta_cells(setup).items()]
+
+
+def _eta_cells(setup: Setup) -> dict[str, list[Cell | None]]:
+    """TD3's cells by η, of tasks that have several of the sweep."""
+    found = {task: [setup.find("td3", task, "damper", eta=eta) for eta in ETAS] for task in ABLATION_TASKS}
+    return {task: cells for task, cells in found.items() if sum(cell is not None for cell in cells) > 1}
 
 
 def other_rows(setup: Setup) -> list[list[str]]:
     """Cells that no other table has: methods of one's own, and settings that nobody published."""
-    rows = []
+    rows, shown = [], {id(cell) for cell in _shown(setup)}
     for cell in setup.cells:
-        known = cell.published or cell.settings in _swept_settings(cell)
-        if not known:
-            words = ", ".join(f"{name}={value}" for name, value in cell.settings.items())
+        if id(cell) not in shown:
+            code = cell.records[0].identity.get("custom_code")
+            own = [f"code {digest(code)[:8]}"] if code else []
+            words = ", ".join([*(f"{name}={value}" for name, value in cell.settings.items()), *own])
             means = [with_interval(cell.mean(m), mean_interval(cell.means(m)), m) for m in COMPARED]
             place = "<br>".join(filter(None, (cell.place, cell.constant_note)))
             rows.append([place, title(cell.method, cell.backbone), words or "–", str(len(cell.seeds)), *means])
@@ -198,13 +201,19 @@ def other_rows(setup: Setup) -> list[list[str]]:
 OTHER_HEADER = ["task", "method", "settings", "seeds", *(MEASURES[measure] for measure in COMPARED)]
 
 
-def _swept_settings(cell: Cell) -> list[Mapping[str, Any]]:
-    """The settings of the paper's sweeps, which have tables of their own."""
-    values = {"damper": ("eta", ETAS), "scalarization": ("weight", WEIGHTS)}
-    if cell.method not in values:
-        return []
-    name, swept = values[cell.method]
-    return [{**published_settings(cell.method, cell.task, cell.backbone), name: value} for value in swept]
+def _shown(setup: Setup) -> Iterator[Cell | None]:
+    """The cells of the other tables: published ones, η = 1 beside the paper's tasks, and the paper's two sweeps."""
+    for cell in setup.cells:
+        if cell.published:
+            yield setup.find(cell.backbone, cell.task, cell.method)
+    for backbone in BACKBONES:
+        tasks = setup.tasks(backbone)
+        if set(tasks) & set(PAPER_TASKS):
+            yield from (setup.find(backbone, task, "damper", eta=ONE_ETA) for task in tasks)
+    for task in PAPER_TASKS:
+        yield from setup.sweep(task).values()
+    for cells in _eta_cells(setup).values():
+        yield from cells
 
 
 def _smoothness(cell: Cell | None) -> str:
