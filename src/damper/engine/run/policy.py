@@ -191,12 +191,10 @@ class Policy(Predictor):
 
     def save(self, path: Path | str) -> None:
         """Write the file, whole or not at all."""
-        # Only where it says something, so that earlier versions read all other files; the backend beside it, unseen.
-        usual = {"squash": True, "normaliser": None}
+        # What earlier versions do not know only where it says something. One entry, since the order of several varies.
+        usual = {"squash": True, "normaliser": None, "backend": None}
         info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
-        backend = {"backend": found} if (found := info.pop("backend")) else {}
-        header = {"damper_policy": json.dumps(info, sort_keys=True), **backend}
-        write_tensors(Path(path), {"actor": self.flat_params}, header)
+        write_tensors(Path(path), {"actor": self.flat_params}, {"damper_policy": json.dumps(info, sort_keys=True)})
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
@@ -205,9 +203,8 @@ class Policy(Predictor):
             raise DamperError(f"{path} must be a policy file, but is none: give a file of a run's policies/.")
         try:
             with safe_open(str(path), framework="pt") as file:
-                metadata = file.metadata() or {}
-                info = PolicyInfo(**json.loads(metadata["damper_policy"]), backend=metadata.get("backend"))
-                return cls(info, file.get_tensor("actor"))
+                header = (file.metadata() or {})["damper_policy"]
+                return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except SafetensorError as error:
             raise DamperError(
                 f"{path} is damaged or no safetensors file ({error}): give a file of a run's policies/, a "
