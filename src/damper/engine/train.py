@@ -70,8 +70,7 @@ def train(
             compile time.
     """
     called = as_callbacks(callbacks)
-    if isinstance(env, str):
-        import_module_of(env)  # before the method is looked up, which it may register
+    import_module_of(env)  # before the method is looked up, which it may register
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
     check_tf32(resolved.device, resolved.tf32)
     folder = Path(out) if out else default_folder(resolved)
@@ -87,8 +86,7 @@ def run_settings(
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
     """Train complete settings into a folder, whose lock the caller holds; a finished run there is returned at once."""
-    if isinstance(settings.env, str):
-        import_module_of(settings.env)  # in a worker process too, before its method is looked up
+    import_module_of(settings.env)  # in a worker process too, before its method is looked up
     if not left_to_train(Run(out), settings):
         return open_finished(out, settings)
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0

@@ -94,8 +94,7 @@ def compare(
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
-    if isinstance(env, str):
-        import_module_of(env)  # before methods are looked up, which it may register
+    import_module_of(env)  # before methods are looked up, which it may register
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
     runs, evaluations = {}, {}

@@ -48,8 +48,10 @@ def check_registered(env: str) -> None:
         return  # an id without a version: Gymnasium's make takes the latest
 
 
-def import_module_of(env: str) -> None:
+def import_module_of(env: EnvLike) -> None:
     """Import the module that an id names (``module:Id-v0``), as Gymnasium does: methods may be registered there too."""
+    if not isinstance(env, str):
+        return
     module, colon, _ = env.partition(":")
     if colon and all(part.isidentifier() for part in module.split(".")):
         try:
