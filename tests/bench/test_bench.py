@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +13,14 @@ import pytest
 from damper.bench.interleaved_timing import CLOCKS
 from damper.bench.result import Measurement, read
 from damper.cli import main
+from damper.cli.bench import _command
+from damper.cli.options import parse
+from damper.cli.options.bench import Bench
 from damper.engine.update.learner import Learner
 from damper.experiments.timings import read_timings
 
 pytestmark = pytest.mark.serial
 SMALL = [
-    "--task",
-    "Pendulum",
     "--backbones",
     "td3",
     "--methods",
@@ -28,6 +30,8 @@ SMALL = [
     "4",
     "--rounds",
     "2",
+    "--task",
+    "Pendulum",
 ]
 
 
@@ -36,7 +40,7 @@ def test_update_writes_table_plot_json_and_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["bench", "update", *SMALL, "--out", str(tmp_path / "an o"), f"--results={tmp_path / 'an r'}"]
-    monkeypatch.setattr("sys.argv", ["damper", *words])
+    monkeypatch.setattr("sys.argv", ["pytest", "--of-another-program"])
     main(words)
     content = json.loads((tmp_path / "an o" / "update.json").read_text())
     rows = {row["method"]: row for row in content["rows"]}
@@ -50,6 +54,15 @@ def test_update_writes_table_plot_json_and_records(
     assert timings["damper"].setting == timings["plain"].setting
     assert timings["damper"].command == content["command"] == " ".join(["damper bench update --device cpu", *SMALL])
     assert "paper's" in capsys.readouterr().out
+
+
+def test_a_measurement_names_the_command_that_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Bench("floor", "cpu", tf32=False, task="floor", steps=600, sizes=(1, 5), methods=("my method",))
+    monkeypatch.setattr("sys.argv", ["pytest"])
+    words = "--no-tf32 --methods 'my method' --sizes 1 5 --task floor"
+    assert _command(found, "floor") == f"damper bench floor --device cpu {words}"
+    again = parse(Bench, "damper bench", shlex.split(_command(found, "floor"))[2:])
+    assert again == found
 
 
 @pytest.mark.parametrize(("gpu", "words", "chosen"), [(0, [], "cpu"), (1, [], "cuda"), (1, ["--device", "cpu"], "cpu")])

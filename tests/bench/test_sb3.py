@@ -20,13 +20,6 @@ def test_both_classes_are_timed_and_told(backbone, capsys):
     assert capsys.readouterr().out == f"{overhead}\n"
 
 
-def test_the_ratio_is_that_of_the_times(monkeypatch):
-    seconds = iter([1.0, 3.0, 2.0, 1.0, 1.0, 2.0])  # turns alternate: plain first, ours first, plain first
-    monkeypatch.setattr("damper.bench.sb3._seconds", lambda *arguments: next(seconds))
-    overhead = measure_overhead("td3", show=False, **TINY)
-    assert overhead == Overhead("td3", "damper", plain_ms=500.0, ours_ms=1000.0, ratio=2.0)
-
-
 def test_an_unknown_backbone_is_refused():
     with pytest.raises(DamperError, match="backbone must be one of td3, sac, ddpg, tqc, ppo, but 'a2c' was given"):
         measure_overhead("a2c")

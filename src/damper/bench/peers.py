@@ -1,9 +1,9 @@
-"""Other implementations of TD3 and SAC with the same networks, batch and transitions: Stable-Baselines3 and SBX."""
+"""Whole updates beside those of Stable-Baselines3 and SBX, with the same networks, batch and transitions."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -11,21 +11,27 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from damper.bench.interleaved_timing import Workload
-from damper.bench.workloads import ExecutionMode, Transitions
-from damper.engine.envs import Spec
+from damper.bench.interleaved_timing import Plan, Workload, time_interleaved
+from damper.bench.result import Measurement
+from damper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
+from damper.protocols import protocol_settings
 
-NET_ARCH = {"td3": (400, 300), "sac": (256, 256)}
+SCOPE = (
+    "A whole update as training does it: sampling, noise, forward passes, losses, gradients, optimiser steps, target "
+    "copies, sums for the log. Every row has the same networks, batch size and transitions; DAMPER with η = 0."
+)
+WARM_UP = 20
 
 
 class Spaces(gymnasium.Env[Any, Any]):
     """An environment's spaces and nothing else: only updates are timed."""
 
-    def __init__(self, spec: Spec) -> None:
-        """Spaces of ``spec``."""
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.obs_dim,), np.float32)
-        self.action_space = gymnasium.spaces.Box(spec.low, spec.high, dtype=np.float32)
+    def __init__(self, obs_dim: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        """So many observations, and actions within these bounds."""
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (obs_dim,), np.float32)
+        self.action_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Zeros."""
@@ -61,22 +67,28 @@ def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
 
 def _alike(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> dict[str, Any]:
     """What every peer is made with."""
+    settings = protocol_settings("authors", backbone, None)  # the engine's
     return {
         "policy": "MlpPolicy",
-        "env": Spaces(data.spec),
+        "env": Spaces(data.spec.obs_dim, data.spec.low, data.spec.high),
         "buffer_size": len(data.rows),
-        "learning_rate": 3e-4,
+        "learning_rate": settings["learning_rate"],
         "batch_size": mode.batch_size,
-        "policy_kwargs": {"net_arch": list(NET_ARCH[backbone]), "activation_fn": silu},
+        "policy_kwargs": {"net_arch": list(settings["net_arch"]), "activation_fn": silu},
         "seed": 0,
     }
 
 
+def silent(model: Any) -> Any:
+    """The model with a log that has no output."""
+    model.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))
+    return model
+
+
 def _ready(model: Any, data: Transitions) -> Any:
     """The model with a silent log and its buffer full of ``data``."""
-    model.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))
     _fill(model.replay_buffer, data)
-    return model
+    return silent(model)
 
 
 def _fill(buffer: Any, data: Transitions) -> None:
@@ -117,3 +129,32 @@ def _no_target_copies(backbone: str) -> Iterator[None]:
         yield
     finally:
         module.polyak_update = copy
+
+
+def compare_implementations(
+    data: Transitions, mode: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
+) -> Measurement:
+    """Time ours, SB3's and SBX's updates in turns; what is not installed has no row."""
+    rows: list[dict[str, object]] = []
+    for backbone in backbones:
+        workloads = _workloads(data, mode, backbone, methods)
+        times = time_interleaved(workloads, plan, WARM_UP)
+        base = "SB3 plain" if "SB3 plain" in workloads else next(iter(workloads))
+        for name in workloads:
+            row = {"backbone": backbone.upper(), "implementation": name, "ms": times.median_ms(name)}
+            rows.append({**row, f"× {base}": times.ratio(name, base), "× faster": times.ratio(base, name)})
+    record = mode.record() | plan.record()
+    return Measurement("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
+
+
+def _workloads(data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str]) -> dict[str, Workload]:
+    workloads = {f"damper engine {m}": whole_update(make_learner(data, backbone, m, mode)) for m in methods}
+    if has_sb3():
+        workloads["SB3 plain"] = whole_train(sb3_model(data, backbone, mode), mode.batch_size)
+        for method in methods:
+            if method != "plain":
+                model = sb3_model(data, backbone, mode, method)
+                workloads[f"damper.sb3 {method}"] = whole_train(model, mode.batch_size)
+    if has_sbx() and mode.device == "cpu":
+        workloads["SBX plain"] = whole_train(sbx_model(data, backbone, mode), mode.batch_size)
+    return workloads

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from damper.engine.run.files import write_bytes
-from damper.engine.run.provenance import code, hardware, versions
+from damper.engine.run.files import write_json
+from damper.engine.run.provenance import code_version, hardware, versions
 from damper.errors import DamperError
 from damper.report.figures.style import FAINT, GREY, LOOKS, draw_all
 from damper.report.tables.markup import markdown_table
@@ -62,10 +62,10 @@ class Measurement:
             "rows": self.rows,
             "how": dict(self.how),
         }
-        record |= {"bars": list(self.bars), "command": command, **code(), "versions": versions()}
+        record |= {"bars": list(self.bars), "command": command, **code_version(), "versions": versions()}
         record["hardware"] = hardware(str(self.how.get("device", "cpu")))
         path = folder / f"{self.name}.json"
-        write_bytes(path, (json.dumps(record, indent=1) + "\n").encode())
+        write_json(path, record)
         drawable = find_spec("matplotlib") is not None
         return [path, *(draw_all({self.name: self._draw}, folder, ["png"]) if drawable else ())]
 

@@ -9,7 +9,7 @@ from damper.bench import peers
 from damper.bench.interleaved_timing import InterleavedTimes, Plan, time_interleaved
 from damper.bench.result import Measurement
 from damper.bench.workloads import ExecutionMode, Transitions, make_learner, paper_update
-from damper.engine.run.provenance import code, hardware, versions
+from damper.engine.run.provenance import code_version, hardware, versions
 from damper.experiments.paper import paper, title
 from damper.experiments.timings import Timing, write_timing
 
@@ -76,7 +76,7 @@ def write_timings(
                 hardware=hardware(str(how["device"])),
                 command=command,
                 rounds=[1e3 * seconds for seconds in times.seconds[method]],
-                **code(),
+                **code_version(),
             ),
         )
         for backbone, times in turns.items()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
+import shlex
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from damper.bench.modes import in_modes, slower_modes
 from damper.bench.result import Measurement, read
 from damper.bench.scaling import scaling
 from damper.bench.update_time import update_time, write_timings
-from damper.bench.whole_update import compare_implementations
 from damper.bench.workloads import ExecutionMode, Transitions, random_transitions
 from damper.cli.options.bench import PARTS, Bench
 from damper.engine.device.precision import check_tf32
@@ -89,13 +88,16 @@ def _mode(options: Bench) -> ExecutionMode:
 
 def _command(options: Bench, part: str) -> str:
     """What measures this again; where it was kept is this machine's business."""
-    words, kept = iter(sys.argv[1:]), []
-    for word in words:
-        if word in ("--out", "--results", "--device"):
-            next(words, None)
-        elif word not in ("bench", options.what) and not word.startswith(("--out=", "--results=", "--device=")):
-            kept.append(word)
-    return " ".join(["damper", "bench", part, "--device", options.device, *kept])
+    words = ["damper", "bench", part, "--device", options.device]
+    for one in fields(options):
+        value, flag = getattr(options, one.name), one.name.replace("_", "-")
+        if one.name in ("what", "device", "out", "results", "show") or value == one.default:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return shlex.join(words)
 
 
 def _data(options: Bench) -> Transitions:
@@ -118,7 +120,7 @@ def _measure(options: Bench, part: str) -> Measurement | None:
 
         return in_modes(_modes(options), measure)
     if part == "peers":
-        return compare_implementations(_data(options), *shared, methods, plan)
+        return peers.compare_implementations(_data(options), *shared, methods, plan)
     if part == "scaling":
         data, sizes = _data(options), options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
         return in_modes(_modes(options), lambda mode: scaling(data, mode, backbones, methods, sizes, plan))
