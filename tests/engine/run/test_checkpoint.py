@@ -72,6 +72,14 @@ def test_the_newest_comes_back_whole(tmp_path: Path, capacity: int) -> None:
     assert torch.equal(third.rows, replay.rows) and third.stored == 42
 
 
+def test_facts_by_agent_come_back_from_ten_agents_on(tmp_path: Path) -> None:
+    # As numbers 2 sorts before 10, as JSON's keys after it.
+    facts = {"best": {agent: {"return": float(agent)} for agent in range(12)}}
+    CheckpointStore(tmp_path).save(10, facts, tensors(10), empty(10))
+    checkpoint = CheckpointStore(tmp_path).newest()
+    assert checkpoint is not None and checkpoint.facts["best"] == {str(n): {"return": float(n)} for n in range(12)}
+
+
 def test_only_new_rows_are_written(tmp_path: Path) -> None:
     replay, store, written = empty(100), CheckpointStore(tmp_path), []
     for step in (10, 20, 30):
@@ -215,6 +223,7 @@ def test_rows_that_both_need_spoil_both(tmp_path: Path) -> None:
         CheckpointStore(tmp_path).newest()
     for warning, step in zip(told, ("step-000000000030", "step-000000000020"), strict=True):
         assert f"{step} is damaged (rows-000000000000-000000000010.safetensors was altered)" in str(warning.message)
+    assert ["The one before it is used" in str(warning.message) for warning in told] == [True, False]
 
 
 def test_a_kill_before_the_facts_are_written_leaves_the_checkpoint_before(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ class CheckpointStore:
             try:
                 checkpoint = self._read(path, with_rows)
             except DamperError as error:
-                warnings.warn(f"{error} The one before it is used.", stacklevel=2)
+                before = " The one before it is used." if path != paths[-1] else ""
+                warnings.warn(f"{error}{before}", stacklevel=2)
                 continue
             self._segments = list(checkpoint.segments)
             return checkpoint
@@ -127,7 +128,9 @@ class CheckpointStore:
 
 
 def _sum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    """Of the content as it is read back: JSON has texts for keys, and numbers would sort another way (2 before 10)."""
+    read_back = json.loads(json.dumps(content))
+    return hashlib.sha256(json.dumps(read_back, sort_keys=True).encode()).hexdigest()
 
 
 def split_arrays(tree: Any, path: str, arrays: dict[str, Tensor]) -> Any:
