@@ -22,10 +22,21 @@ def check_tf32(device: str, tf32: bool) -> None:
 @contextmanager
 def device_context(device: str, tf32: bool) -> Iterator[None]:
     """Make a CUDA device the current one and allow TF32 products or not; both are restored in the end."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = tf32
+    matmul = torch.backends.cuda.matmul
+    switch = _readable_switch()
+    before = getattr(matmul, switch)
+    matmul.allow_tf32 = tf32
     try:
         with torch.cuda.device(device) if device.startswith("cuda") else nullcontext():
             yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        setattr(matmul, switch, before)
+
+
+def _readable_switch() -> str:
+    """PyTorch's switch of TF32; it refuses to read the older one where somebody has set the newer."""
+    try:
+        _ = torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError:
+        return "fp32_precision"
+    return "allow_tf32"

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from damper.engine.data.episodes import Episodes, EpisodeStats
+from damper.engine.data.episodes import EpisodeStats, EpisodeTracker
 from damper.engine.data.replay import Replay
-from damper.engine.envs import Transition, make_pool, spec_of
+from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
 from damper.engine.loop.acting import Acting
@@ -57,13 +57,13 @@ class Trainer:
         self.callbacks = Callbacks(callbacks)
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
-        env_kwargs = settings.env_kwargs or {}
-        self.spec = spec_of(settings.env, settings.backend, **env_kwargs)
-        check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
         seeds = [agent["seed"] for agent in settings.agents()]
-        self.pool = make_pool(settings.env, seeds, settings.backend, settings.env_threads, **env_kwargs)
+        where = settings.env, seeds, settings.backend, settings.env_threads
+        self.pool = make_pool(*where, **(settings.env_kwargs or {}))
+        self.spec = self.pool.spec
         with ExitStack() as failing:
             failing.callback(self.pool.close)
+            check_memory(settings, self.spec.obs_dim, self.spec.act_dim)
             self._begin_or_resume(out)
             failing.pop_all()
 
@@ -71,7 +71,7 @@ class Trainer:
         settings = self.settings
         self.learner = Learner(settings, self.spec)
         self.acting = Acting(self.learner)
-        self.episodes = Episodes(self.learner.n_agents, self.spec.low, self.spec.high)
+        self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
         self.recent: list[EpisodeStats] = []
         # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
@@ -284,7 +284,7 @@ class Trainer:
         obs = self.pool.restore(host["pool"])
         exact = self.pool.exact_resume
         if not exact:
-            self.episodes = Episodes(self.learner.n_agents, self.spec.low, self.spec.high)
+            self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
         event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
         manifest = self.run.manifest
         if source_digest() != manifest.get("source"):
