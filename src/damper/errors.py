@@ -11,6 +11,10 @@ class DamperError(ValueError):
     """A mistake in the input, told in one sentence: which setting, what it must be, what was given, the likely fix."""
 
 
+class MissingOptionError(DamperError):
+    """A policy cannot be opened without ``vecnormalize`` or ``trust``; the sentence says which."""
+
+
 class MissingExtraError(DamperError, ImportError):
     """A package is not installed that an optional part needs; the sentence names the extra that brings it."""
 

@@ -13,7 +13,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy
 from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import current_names
-from damper.errors import DamperError, MissingExtraError
+from damper.errors import DamperError, MissingExtraError, MissingOptionError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import MEASURES, constant_mark, spread_cell
 from damper.export import find_path
@@ -62,9 +62,7 @@ def _evaluate_beside(source: Path, options: Evaluate, seed: tuple[int, ...], cho
     """One episode of another source, with neither the statistics nor the trust that were given for the first one."""
     try:
         return evaluate(source, options.env, 1, seed, chosen)
-    except DamperError as error:
-        if "--vecnormalize" not in str(error) and "--trust" not in str(error):
-            raise
+    except MissingOptionError as error:
         raise DamperError(
             f"beside must name sources that need no --vecnormalize and no --trust, which are for the first source "
             f"alone, but {source} does: export it to ONNX first (damper export) and give that file."

@@ -7,11 +7,11 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from damper.engine.device.threads import threads
@@ -138,8 +138,8 @@ def evaluate(
     """
     backend = envs or backend
     chosen = filter if filter is None or callable(filter) else parse_filter(filter)
-    actor = _actor(run_or_policy, env, backend, vecnormalize, trust)
-    env = env if env is not None else actor.env
+    opened, agents = _open(run_or_policy, env, backend, vecnormalize, trust)
+    env = env if env is not None else opened.env
     if env is None:
         what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
         raise DamperError(
@@ -147,14 +147,14 @@ def evaluate(
         )
     seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
     with threads(1):  # a product per step is too small to share
-        every = [seed for _ in actor.agents for seed in seeds]
-        found, spec = rollout(actor.act, env, every, backend, env_threads, chosen, actor.sizes)
-    compare_ranges(actor.bounds, spec)
-    table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(actor.agents))]
-    facts = versions(), to_json(spec.env_spec), actor.steps, actor.method
-    evaluation = Evaluation(spec.id, actor.agents, table, *facts)
+        every = [seed for _ in agents for seed in seeds]
+        found, spec = rollout(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
+    compare_ranges((opened.low, opened.high), spec)
+    table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
+    steps, method = opened.facts.get("steps"), opened.facts.get("method")
+    evaluation = Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec), steps, method)
     for agent in evaluation.constant_agents():
-        warn_of_constant_action(actor.agents[agent], actor.method)
+        warn_of_constant_action(agents[agent], method)
     return evaluation
 
 
@@ -167,44 +167,35 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
         ) from error
 
 
-class Actor(NamedTuple):
-    """What to call with all agents' observations in a row; the agents; the rest where it is known."""
-
-    act: Act
-    agents: list[dict[str, Any]]
-    env: EnvLike | None = None
-    sizes: tuple[int, int] | None = None
-    steps: int | None = None
-    method: str | None = None
-    bounds: tuple[ArrayLike, ArrayLike] | None = None
-
-
-def _actor(source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool) -> Actor:
+def _open(
+    source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool
+) -> tuple[Source, list[dict[str, Any]]]:
+    """What acts, called with all agents' observations in a row, and the agents."""
     if isinstance(source, str | Path):
         source = find_source(source)
     if isinstance(source, Path | Source) or is_model(source):
         opened = open_source(source, 0, env, vecnormalize, trust, backend)
-        seed, steps, method = (opened.facts.get(name) for name in ("seed", "steps", "method"))
-        agents, bounds = [{"seed": -1 if seed is None else seed}], (opened.low, opened.high)
-        return Actor(opened.act, agents, opened.env, opened.sizes, steps, method, bounds)
+        seed = opened.facts.get("seed")
+        return opened, [{"seed": -1 if seed is None else seed}]
     if vecnormalize is not None:
         raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
     if isinstance(source, Run):
-        return _of_policies(source.policies(), source.agents)
+        return _of_policies(source.policies()), source.agents
     if isinstance(source, Policy):
-        return _of_policies([source], [{"seed": source.info.seed}])
+        return _of_policies([source]), [{"seed": source.info.seed}]
     if callable(source):
-        return Actor(source, [{"seed": 0}])
+        return Source(source, None), [{"seed": 0}]
     raise DamperError(
         "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a callable, not "
         f"{type(source).__name__}."
     )
 
 
-def _of_policies(policies: list[Policy], agents: list[dict[str, Any]]) -> Actor:
+def _of_policies(policies: list[Policy]) -> Source:
     first = policies[0]
-    info, bounds = first.info, (first.info.low, first.info.high)
-    return Actor(_stacked(policies), agents, first.env_spec, first.sizes, info.steps, info.method, bounds)
+    info = first.info
+    facts = {"steps": info.steps, "method": info.method}
+    return Source(_stacked(policies), first.env_spec, facts, low=info.low, high=info.high, sizes=first.sizes)
 
 
 def _stacked(policies: list[Policy]) -> Act:

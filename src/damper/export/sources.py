@@ -20,7 +20,7 @@ from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.envs.rollout import Act, check_fit
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingOptionError
 from damper.export.files import open_file
 from damper.export.measure import beside, sizes_of
 from damper.export.network import Network, build
@@ -240,7 +240,7 @@ def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: 
     from damper.sb3.archive import load_zip, read_zip, saved_norm_obs, saved_versions
 
     if saved_norm_obs(path) and normaliser is None:
-        raise DamperError(
+        raise MissingOptionError(
             f"{path} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
             "(vecnormalize=), without which the policy sees other observations."
         )
@@ -304,7 +304,7 @@ def _rsl_rl(source: Any, actor: Any, given: Normaliser | None) -> Source:
 
 def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:
     if path.suffix != ".onnx" and not trust:
-        raise DamperError(
+        raise MissingOptionError(
             f"{path} may hold pickles, and unpickling runs whatever code the file carries: give the ONNX file, or, if "
             "you trust its author, add --trust (trust=True)."
         )
@@ -324,7 +324,7 @@ def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
         return None
     if isinstance(vecnormalize, str | Path):
         if not trust:
-            raise DamperError(
+            raise MissingOptionError(
                 f"{vecnormalize} is a pickle, and unpickling runs whatever code the file carries: if you trust its "
                 "author, add --trust (trust=True)."
             )

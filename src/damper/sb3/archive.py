@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from damper.activations import NAMES, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.policy import Policy
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingOptionError
 from damper.sb3.convert import ACTOR_MODULES, FLATTEN, Actor, make_policy, read_layers
 
 _POLICIES = (*ACTOR_MODULES, "stable_baselines3.common.policies")
@@ -126,8 +126,8 @@ def _open(path: Path | str) -> zipfile.ZipFile:
     return archive
 
 
-def _needs_trust(path: Path | str, why: str) -> DamperError:
-    return DamperError(
+def _needs_trust(path: Path | str, why: str) -> MissingOptionError:
+    return MissingOptionError(
         f"{path} {why}, so it can only be loaded by unpickling, which runs whatever code the file carries: if you "
         "trust its author, add --trust (trust=True)."
     )
