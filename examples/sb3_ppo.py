@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
 import damper
 from damper.engine.run.files import write_json
-from damper.engine.run.provenance import code, hardware
+from damper.engine.run.provenance import code_version, hardware
 from damper.report.statistics.estimates import summarise
 from damper.sb3 import PPO, EnvPoolVecEnv
 
@@ -105,7 +105,7 @@ def train(
         "method": model._method.name,
         "settings": dict(model.method_settings),
         "versions": evaluation.versions,
-        **code(),
+        **code_version(),
         "hardware": hardware("cpu"),
         "seconds": time.perf_counter() - started,
         "evaluation_seeds": [row["seed"] for row in rows],

@@ -120,7 +120,7 @@ def test_one_more_task_is_one_more_line(monkeypatch):
     monkeypatch.setitem(damper.tasks.TASKS, "Swimmer", Task("Swimmer-v5", "Swimmer-v5", 5000))
     assert runpy.run_path(damper.presets.__file__)["PRESETS"] == PRESETS and list(PAPER_TASKS) == TASKS
     named = resolve("Swimmer")
-    assert named.steps == 5000 and named.task == "Swimmer" and named.method_settings == before.method_settings
+    assert named.steps == 5000 and task_name(named.env) == "Swimmer" and named.method_settings == before.method_settings
     # Records that were made by its id are still its own.
     assert identity(named.record(), {"seed": 0}, {}, 10) == identity(before.record(), {"seed": 0}, {}, 10)
 

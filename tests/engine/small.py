@@ -17,7 +17,7 @@ from damper.engine.networks.layout import weight_list
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
 from damper.engine.update.population import Population
-from damper.engine.update.update import Update
+from damper.engine.update.update import make_update
 from damper.interface import Batch, Noise
 from damper.methods import METHODS, find_method
 
@@ -80,7 +80,7 @@ def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch,
 
 def update(made: Population, batch: Batch, noise: Mapping[str, Tensor], with_actor: bool) -> None:
     """One update, composed as it is where agents are trained."""
-    Update(made, with_actor)(batch, noise)
+    make_update(made, with_actor)(batch, noise)
 
 
 def train(made: Population, seeds: Sequence[int], updates: int, start: int = 0) -> None:

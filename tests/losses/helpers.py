@@ -13,7 +13,7 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
-from damper.engine.update.update import Update
+from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import Method, find_method
 
@@ -125,7 +125,7 @@ def train(agents: Population, seeds: tuple[int, ...] = SEEDS, updates: int = 20)
     streams = Streams(seeds)
     for k in range(updates):
         with_actor = not agents.backbone.HAS_ACTOR_TARGET or k % 2 == 1
-        Update(agents, with_actor)(stacked_batch(streams, k, agents.dtype), draws(agents, streams, k))
+        make_update(agents, with_actor)(stacked_batch(streams, k, agents.dtype), draws(agents, streams, k))
     return agents
 
 

@@ -16,7 +16,7 @@ from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
-from damper.engine.update.update import Update
+from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import Method, find_method
 from damper.sb3.common.off_policy import UpdateInputs
@@ -117,7 +117,7 @@ def test_one_update_equals_the_engine(backbone, name, monkeypatch):
     batch = some_batch()
     noise = train_once(model, batch, monkeypatch)
     stacked = batch._replace(**{k: v[None] for k, v in batch._asdict().items() if isinstance(v, torch.Tensor)})
-    Update(engine, with_actor=True)(stacked, {key: draw[None] for key, draw in noise.items()})
+    make_update(engine, with_actor=True)(stacked, {key: draw[None] for key, draw in noise.items()})
     for part, layout in (("actor", engine.networks.actor_layout), ("critic", engine.networks.critic_layout)):
         # Adam's first moment after one step is (1 − β₁) g: the gradient that each of the two saw.
         moments = getattr(model, part).optimizer.state

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,9 @@ def run_settings(
                 say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
             if settings.compile:
                 say("Compiling the update, up to a minute; --no-compile (compile=False) leaves it out.")
-            metrics_writers.append(stack.enter_context(Progress(settings)))
+            metrics_writers.append(stack.enter_context(closing(Progress(settings))))
         if tensorboard:  # it purges what was written after the step at which the run goes on
-            board = stack.enter_context(TensorBoard(settings, out / "tensorboard", trainer.step))
+            board = stack.enter_context(closing(TensorBoard(settings, out / "tensorboard", trainer.step)))
             metrics_writers.append(board)
             trainer.evaluations.writers = (board.evaluated,)
         trainer.metrics_writers = tuple(metrics_writers)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from damper.engine.data.episodes import Episodes, EpisodeStats
+from damper.engine.data.episodes import EpisodeStats, EpisodeTracker
 from damper.engine.run.metrics_log import MetricsLog, episode_means, read_metrics
 from damper.metrics import mean_change, smoothness
 
@@ -43,10 +43,10 @@ def expected(made: list[tuple[Any, Any, Any]]) -> list[EpisodeStats]:
 
 @pytest.mark.parametrize("stopped_at", [None, 3, 256, 400])
 def test_episodes(stopped_at: int | None) -> None:
-    made, episodes, found = steps(620), Episodes(3, LOW, HIGH), []
+    made, episodes, found = steps(620), EpisodeTracker(3, LOW, HIGH), []
     for t, step in enumerate(made):
         if t == stopped_at:
-            state, episodes = episodes.state(), Episodes(3, LOW, HIGH)
+            state, episodes = episodes.state(), EpisodeTracker(3, LOW, HIGH)
             episodes.restore(state)
         first = [t == 0 or bool(made[t - 1][2][j]) for j in range(3)]
         assert episodes.first.tolist() == first

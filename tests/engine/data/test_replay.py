@@ -17,7 +17,6 @@ from damper.engine.device.cuda_graph import WARM_UP, Graphed
 from damper.interface import Batch
 
 P, OBS, ACT, CAPACITY = 3, 2, 1, 7
-TRIES = 3
 
 
 class Step(NamedTuple):
@@ -58,7 +57,7 @@ def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tenso
     def call() -> None:
         if not begun:
             before = {name: tensor.clone() for name, tensor in changed().items()}
-            for _ in range(TRIES):
+            for _ in range(WARM_UP):
                 function()
             for name, tensor in changed().items():
                 tensor.copy_(before[name])
@@ -73,7 +72,7 @@ def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tenso
 def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -> None:
     made = history(stored + 4)
     replay = filled(made[:stored], capacity)
-    replay.capture(tried, TRIES)
+    replay.capture(tried)
     for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
         assert torch.equal(replay.rows, filled(made[:count], capacity).rows)
@@ -85,7 +84,7 @@ def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -
 def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
     made = history(stored + 20)
     replay = filled(made[:stored], device="cuda")
-    replay.capture(Graphed, WARM_UP)
+    replay.capture(Graphed)
     for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
         assert torch.equal(replay.rows.cpu(), filled(made[:count]).rows)

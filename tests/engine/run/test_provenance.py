@@ -9,7 +9,7 @@ import pytest
 
 import damper
 from damper.engine.run import provenance
-from damper.engine.run.provenance import code, commit, digest_of, origin, source_digest, versions
+from damper.engine.run.provenance import code_version, commit, digest_of, origin, source_digest, versions
 
 PACKAGE = Path(damper.__file__).parent
 
@@ -50,7 +50,7 @@ def test_a_checkout_of_our_own_names_its_commit_and_changes_of_the_package(
     assert commit() == head, "a record that was just written changes no code"
     (copy / "errors.py").write_text("# other\n")
     assert commit() == f"{head}+changes"
-    assert code()["origin"] is None
+    assert code_version()["origin"] is None
     monkeypatch.setenv("DAMPER_COMMIT", "told")
     assert commit() == "told"
 
@@ -121,7 +121,7 @@ def test_an_installation_tells_where_it_came_from(
     assert before != expected, "what is installed there is another copy than the one that runs"
     monkeypatch.setattr(provenance, "PACKAGE", tmp_path.resolve() / "damper")
     assert origin() == expected
-    assert code() == {"source": source_digest(), "commit": None, "origin": expected}
+    assert code_version() == {"source": source_digest(), "commit": None, "origin": expected}
 
 
 def test_an_editable_installation_is_the_folder_that_it_points_to(

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from damper.engine.networks.agent_networks import NetworkSizes
+from damper.engine.data.random_streams import Streams
+from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.check_loss_claims import check_loss_claims
+from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.interface import Loss
 from damper.losses.pave import action_gradients
@@ -21,8 +24,15 @@ COMPOSED = ("damper+grad-caps+pave", "damper+asap", "scalarization+l2c2")
 
 
 def check(backbone: str, method: Method, **own: Any) -> None:
-    hparams = {name: torch.full((4,), value) for name, value in small.HYPER.items()}
-    check_loss_claims(backbone, method, SHAPE, hparams, method.route(own))
+    networks = AgentNetworks(backbone, method, SHAPE, Streams(range(4)), torch.float32)
+    agents = Population(
+        backbone=backbone,
+        method=method,
+        gradient_backend=SharedForwardBackend(networks),
+        hparams={name: torch.full((4,), value) for name, value in small.HYPER.items()},
+        method_kwargs=method.route(own),
+    )
+    check_loss_claims(backbone, agents)
 
 
 @pytest.mark.parametrize("name", [*small.METHODS_BY_LOSSES, *COMPOSED])

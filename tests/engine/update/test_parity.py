@@ -14,7 +14,7 @@ from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
-from damper.engine.update.update import Update
+from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import METHODS
 
@@ -60,7 +60,7 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
     made = reference.model(backbone, dtype, monkeypatch, **HYPER, **extra)
     population = build(backbone, dtype, ent_coef, backend)
     reference.load(population, made, backbone)
-    updates = {with_actor: Update(population, with_actor) for with_actor in (False, True)}
+    updates = {with_actor: make_update(population, with_actor) for with_actor in (False, True)}
     before = {name: value.clone() for name, value in population.state().items()}
     generator = torch.Generator().manual_seed(0)
     for k in range(UPDATES):

@@ -23,7 +23,7 @@ class EpisodeStats(NamedTuple):
     change: float
 
 
-class Episodes:
+class EpisodeTracker:
     """What P agents did since the oldest of their current episodes began.
 
     One row per step of all agents, so that a step is two copies whatever their number; only an episode that ends is

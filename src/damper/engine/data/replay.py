@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
+from damper.engine.device.cuda_graph import WARM_UP
 from damper.engine.device.transfers import Upload
 from damper.interface import Batch
 
@@ -87,16 +88,12 @@ class Replay:
         self.stored_on_device.fill_(stored)
         self.steps_for_sampling.fill_(stored)
 
-    def capture(
-        self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any], warm_up: int
-    ) -> None:
-        """Let ``add`` replay a CUDA graph, made by ``graphed`` of a function and the tensors that it changes.
-
-        Capturing runs the function up to ``warm_up`` times.
-        """
+    def capture(self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any]) -> None:
+        """Let ``add`` replay a CUDA graph, made by ``graphed`` of a function and the tensors that it changes."""
 
         def changed() -> dict[str, Tensor]:
-            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(min(warm_up, self.capacity))}
+            count = min(WARM_UP, self.capacity)  # rows that capturing writes
+            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
             return {**rows, "stored": self.stored_on_device, "expected": self.steps_for_sampling}
 
         self._store = graphed(self._write, changed)

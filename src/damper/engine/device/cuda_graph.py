@@ -42,21 +42,11 @@ class Graphed:
                 self.function()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(graph, stream=_current_side_stream()):
+        with _no_collection(), torch.cuda.graph(graph):
             self.output = self.function()
         for name, tensor in self.state().items():
             tensor.copy_(before[name])
         return graph
-
-
-def _current_side_stream() -> torch.cuda.Stream | None:
-    """The current stream to capture on, unless it is the default one.
-
-    Graphs captured on one stream share cuBLAS's workspace. That is harmless while they are replayed one after another;
-    a graph that is replayed on a side stream must have been captured there.
-    """
-    stream = torch.cuda.current_stream()
-    return None if stream == torch.cuda.default_stream() else stream
 
 
 @contextmanager

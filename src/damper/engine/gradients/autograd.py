@@ -20,7 +20,6 @@ class AutogradBackend:
     """PyTorch differentiates; see ``GradientBackend``."""
 
     traceable = False
-    separate_smoothness_pass = False
 
     def __init__(self, networks: AgentNetworks) -> None:
         """For these networks."""

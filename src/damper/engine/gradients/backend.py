@@ -29,17 +29,15 @@ class GradientBackend(Protocol):
 
     Attributes:
         networks: whose gradients they are.
-        traceable: whether ``torch.compile`` can trace it into one graph.
+        traceable: whether ``torch.compile`` can trace it into one graph. ``critic_smoothness`` is then a pass of its
+            own inside ``critic`` too, and may run on another stream.
         agent_by_agent: whether an update's rule and Adam take one agent after the other, with fewer passes through
             memory, as eager updates on a CPU do. Only then does an update read tensors' values.
-        separate_smoothness_pass: whether ``critic_smoothness`` is a pass of its own inside ``critic`` too, so that an
-            update may run it on another stream at no cost.
     """
 
     networks: AgentNetworks
     traceable: bool
     agent_by_agent: bool
-    separate_smoothness_pass: bool
 
     def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
         """Gradient with respect to the critics; ``without_smoothness`` leaves out what ``critic_smoothness`` gives."""

@@ -39,7 +39,6 @@ class SharedForwardBackend:
 
     traceable = True
     agent_by_agent = False
-    separate_smoothness_pass = True
 
     def __init__(self, networks: AgentNetworks) -> None:
         """For these networks."""

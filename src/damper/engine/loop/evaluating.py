@@ -57,7 +57,7 @@ def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArra
     return actions
 
 
-class Best(NamedTuple):
+class BestPolicy(NamedTuple):
     """An agent's best policy so far, and its mean return."""
 
     policy: Policy
@@ -72,7 +72,7 @@ class Evaluations:
         self.log = MetricsLog(path)
         self.writers: tuple[Callable[[dict[str, Any]], None], ...] = ()
         self.latest: dict[str, Any] | None = None
-        self.best: dict[int, Best] = {}
+        self.best: dict[int, BestPolicy] = {}
 
     def add(self, step: int, means: Mapping[str, list[float | None]], policies: list[Policy]) -> None:
         """Note an evaluation of these policies; keep those that are better than all before."""
@@ -83,7 +83,7 @@ class Evaluations:
             write(self.latest)
         for agent, (mean_return, policy) in enumerate(zip(means["return"], policies, strict=True)):
             if mean_return is not None and (agent not in self.best or mean_return > self.best[agent].mean_return):
-                self.best[agent] = Best(policy, mean_return)
+                self.best[agent] = BestPolicy(policy, mean_return)
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         """For a checkpoint: facts, and the kept policies' parameters among the tensors."""
@@ -96,4 +96,6 @@ class Evaluations:
         self.log.rewind(facts.get("offset", 0))
         self.latest = facts.get("latest")
         for agent, one in facts.get("best", {}).items():
-            self.best[int(agent)] = Best(Policy(PolicyInfo(**one["info"]), tensors[f"best.{agent}"]), one["return"])
+            self.best[int(agent)] = BestPolicy(
+                Policy(PolicyInfo(**one["info"]), tensors[f"best.{agent}"]), one["return"]
+            )

@@ -6,12 +6,11 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -89,11 +88,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays, tensors, paths and dtypes as JSON values."""
-    converters: tuple[tuple[str, Callable[[Any], Any]], ...] = (("tolist", lambda v: v.tolist()), ("__fspath__", str))
-    for attribute, convert in converters:
-        if hasattr(value, attribute):
-            return convert(value)
-    if isinstance(value, torch.dtype):
-        return str(value)
+    """Arrays and tensors as JSON values."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -13,7 +13,7 @@ from damper.engine.run.files import write_json
 from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.run.policy import Policy, PolicyInfo
-from damper.engine.run.provenance import code, hardware, versions
+from damper.engine.run.provenance import code_version, hardware, versions
 from damper.engine.settings import EXECUTION, Settings, complete_record
 from damper.errors import DamperError
 from damper.tasks import find_task
@@ -167,7 +167,7 @@ def open_run(path: Path, settings: Settings) -> Run:
         "agents": settings.agents(),
         "versions": versions(),
         "hardware": hardware(settings.device),
-        **code(),
+        **code_version(),
         "finished": False,
         "resumed": [],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any
 
 from rich.live import Live
@@ -26,26 +25,20 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 class Progress:
-    """A metrics writer of the trainer; use as a context manager."""
+    """A metrics writer of the trainer; ``close`` leaves the last table standing."""
 
     def __init__(self, settings: Settings) -> None:
-        """Rows are the population's groups."""
+        """Start drawing; rows are the population's groups."""
         self.settings, self.console = settings, console()
         self.groups = group_by_settings(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
         self.live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
         self.shown_at = 0.0
-
-    def __enter__(self) -> Progress:
-        """Start drawing."""
         if self.live:
             self.live.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the last table standing."""
+    def close(self) -> None:
+        """Stop drawing."""
         if self.live:
             self.live.stop()
 

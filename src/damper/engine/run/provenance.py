@@ -52,7 +52,7 @@ def hardware(device: str) -> dict[str, str | int]:
     return facts
 
 
-def code() -> dict[str, str | None]:
+def code_version() -> dict[str, str | None]:
     """The code that runs: a digest of its source, its commit, and without one where it was installed from."""
     named = commit()
     return {"source": source_digest(), "commit": named, "origin": None if named else origin()}

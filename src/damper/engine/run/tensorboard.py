@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from damper.engine.run.seed_groups import group_by_settings, group_mean
@@ -21,7 +20,7 @@ def find_writer() -> Any:
 
 
 class TensorBoard:
-    """A metrics writer of the trainer that writes each group's means under ``folder``; use as a context manager."""
+    """A metrics writer of the trainer that writes each group's means under ``folder``."""
 
     def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
         """Needs the ``tensorboard`` extra. What was written after ``step``, where a run goes on, is purged."""
@@ -31,12 +30,7 @@ class TensorBoard:
             label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1) for label in self.groups
         }
 
-    def __enter__(self) -> TensorBoard:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Close the files."""
         for writer in self.writers.values():
             writer.close()

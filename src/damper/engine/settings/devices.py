@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from damper.errors import DamperError
@@ -11,7 +9,7 @@ from damper.errors import DamperError
 
 def find_device(device: str | int | torch.device = "auto") -> str:
     """The name of a device of this machine; "auto" is a GPU where there is one."""
-    name = _fastest_device() if is_auto(device) else device_name(device)
+    name = _fastest_device() if device == "auto" else device_name(device)
     count = torch.cuda.device_count()
     if name != "cpu" and (torch.device(name).index or 0) >= count:
         raise DamperError(
@@ -34,8 +32,3 @@ def device_name(device: str | int | torch.device) -> str:
 
 def _fastest_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def is_auto(value: Any) -> bool:
-    """Whether the choice is left to the machine."""
-    return isinstance(value, str) and value == "auto"

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import Any
 
 from damper.engine.settings.checks import NO_CUSTOM_LAYERS, check_settings
-from damper.engine.settings.devices import device_name, find_device, is_auto
+from damper.engine.settings.devices import device_name, find_device
 from damper.engine.settings.names import accept_sb3_names
 from damper.engine.settings.settings import BACKBONE_ONLY, Settings
 from damper.errors import DamperError, did_you_mean, wrong_env_error
@@ -68,11 +68,11 @@ def resolve(
     shared |= {f.name: _as_integer(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     device = shared.get("device", "auto")
-    shared["device"] = find_device(device) if trained_here or is_auto(device) else device_name(device)
-    if is_auto(shared.setdefault("backend", "auto")):
+    shared["device"] = find_device(device) if trained_here or device == "auto" else device_name(device)
+    if shared.setdefault("backend", "auto") == "auto":
         pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
         shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
-    if auto_compile := is_auto(shared.get("compile", "auto")):
+    if auto_compile := shared.get("compile", "auto") == "auto":
         shared["compile"] = False
     settings = check_settings(
         Settings(

@@ -12,7 +12,6 @@ import torch
 from damper.engine.custom_code import identify
 from damper.methods import find_method
 from damper.schedules import Schedule, as_schedule, value_at
-from damper.tasks import task_name
 
 PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
 BACKBONE_ONLY = {  # settings that the other backbone does not read
@@ -92,11 +91,6 @@ class Settings:
     def env_id(self) -> str:
         """The environment's name for people."""
         return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
-
-    @property
-    def task(self) -> str | None:
-        """The task's name, if it has one (``damper.tasks``)."""
-        return task_name(self.env) if isinstance(self.env, str) else None
 
     def agents(self) -> list[dict[str, Any]]:
         """One row per agent: its seed, and its value of every setting that differs between agents."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,36 +15,26 @@ from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.interface import Batch, Loss
-from damper.methods import Method
 
 ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "action gradients"}
 
 
-def check_loss_claims(
-    backbone: str,
-    method: Method,
-    sizes: NetworkSizes,
-    hparams: Mapping[str, Tensor],
-    method_kwargs: Mapping[str, dict[str, Any]],
-) -> None:
+def check_loss_claims(backbone: str, population: Population) -> None:
     """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
-    The claims are ``Loss.reads_outputs_only`` and ``Loss.reads_action_gradients_only``.
-
-    Args:
-        backbone: "td3" or "sac".
-        method: whose losses are tried.
-        sizes: of the networks that will be trained; their hidden layers do not matter here.
-        hparams: as ``Population`` takes them; the first agent's are used.
-        method_kwargs: likewise.
+    The claims are ``Loss.reads_outputs_only`` and ``Loss.reads_action_gradients_only`` of the population's losses; the
+    small agent has the first one's settings.
     """
+    method, sizes = population.method, population.networks.sizes
     claims = {network: _claim(loss) for network, loss in (("critic", method.critic), ("actor", method.actor))}
     if not any(claims.values()):
         return
-    kwargs = {part: {name: _first(value) for name, value in own.items()} for part, own in method_kwargs.items()}
+    kwargs = {
+        part: {name: _first(value) for name, value in own.items()} for part, own in population.method_kwargs.items()
+    }
     small = NetworkSizes(sizes.obs_dim, sizes.act_dim, HIDDEN, sizes.activation)
-    numbers = {name: _first(value) for name, value in hparams.items()}
+    numbers = {name: _first(value) for name, value in population.hparams.items()}
     streams = Streams([0])
     networks = AgentNetworks(backbone, method, small, streams, torch.float64)
     shared, autograd = SharedForwardBackend(networks), AutogradBackend(networks)

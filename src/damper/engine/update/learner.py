@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -11,8 +12,7 @@ from torch import Tensor
 from damper.engine.data.normalisation import RunningMeanStd
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
-from damper.engine.device.compilation import with_fresh_code_object
-from damper.engine.device.cuda_graph import WARM_UP, Graphed
+from damper.engine.device.cuda_graph import Graphed
 from damper.engine.envs.spec import Spec, action_scale
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
@@ -23,7 +23,7 @@ from damper.engine.settings import PER_AGENT, Settings
 from damper.engine.update.check_loss_claims import check_loss_claims, check_own_losses
 from damper.engine.update.population import Population
 from damper.engine.update.scheduled import Scheduled
-from damper.engine.update.update import Update
+from damper.engine.update.update import Update, make_update
 from damper.interface import Batch
 from damper.methods import find_method
 
@@ -50,8 +50,6 @@ class Learner:
         networks = AgentNetworks(settings.backbone, self.method, sizes, self.streams, self.dtype)
         # How updates run is chosen here alone; everything else asks the backend's properties.
         backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
-        if backend.traceable:
-            check_loss_claims(settings.backbone, self.method, sizes, hparams, method_kwargs)
         self.population = Population(
             backbone=settings.backbone,
             method=self.method,
@@ -62,6 +60,7 @@ class Learner:
         )
         if backend.traceable and not self.method.is_shipped:
             check_own_losses(self.population, self.streams)
+            check_loss_claims(settings.backbone, self.population)
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
@@ -81,14 +80,14 @@ class Learner:
         self._sample_and_update = {
             with_actor: self.graphed(self._make_sample_and_update(with_actor)) for with_actor in (False, True)
         }
-        self.replay.capture(self.graphed, WARM_UP)
+        self.replay.capture(self.graphed)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function through ``torch.compile``, where that is asked for."""
         if not self.population.gradient_backend.traceable:
             return function
         # A learner's sizes never change; with dynamic shapes left on, a second learner's would become variables.
-        return torch.compile(with_fresh_code_object(function), fullgraph=True, dynamic=False)
+        return torch.compile(_with_fresh_code_object(function), fullgraph=True, dynamic=False)
 
     def graphed(
         self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
@@ -147,7 +146,7 @@ class Learner:
 
     def make_update(self, with_actor: bool) -> Update:
         """An update, compiled where that is asked for."""
-        return Update(self.population, with_actor, self.compiled, self._with_progress)
+        return make_update(self.population, with_actor, self.compiled, self._with_progress)
 
     def _with_progress(self, batch: Batch) -> Batch:
         progress = self.replay.steps_for_sampling / self.settings.steps
@@ -167,3 +166,15 @@ class Learner:
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
         """Every draw of one update."""
         return self.population.noise(self.streams, count, batch_size)
+
+
+def _with_fresh_code_object(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Copy ``function`` with a fresh code object.
+
+    Dynamo caches by code object, eight versions of each: a process may make more learners than that.
+    """
+    if isinstance(function, MethodType):
+        return MethodType(_with_fresh_code_object(function.__func__), function.__self__)
+    assert isinstance(function, FunctionType)
+    code, defaults, cells = function.__code__.replace(), function.__defaults__, function.__closure__
+    return FunctionType(code, function.__globals__, function.__name__, defaults, cells)

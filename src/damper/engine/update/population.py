@@ -101,14 +101,6 @@ class Population:
 
     # --- the update ---------------------------------------------------------------------------------------------
 
-    def update_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
-        """The actors' part of an update, after the critics'; returns what ``update_temperature`` takes."""
-        log_prob = self.step_actor(batch, noise, saved_activations)
-        if self.backbone.HAS_ACTOR_TARGET:
-            self.polyak_update("actor", "actor_target", self.hparams["tau"])
-        self.update_actor_average()
-        return log_prob
-
     def update_temperature(self, log_prob: Tensor | None) -> None:
         """SAC's last step, where its temperature is learned, after all that reads the temperature."""
         if log_prob is not None:
@@ -127,7 +119,7 @@ class Population:
         """The critics' optimiser step, which every update begins with: it also counts the update.
 
         Where the actors step too (``with_actor``), the critics' target networks move here; where they do not, the
-        actors' average does, which otherwise follows the actors' step (``update_actor``).
+        actors' average does, which otherwise follows the actors' step (``step_actor``).
         """
         self._state["updates"] += 1
         self._step("critic", gradient)
@@ -139,11 +131,14 @@ class Population:
             self.update_actor_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
-        """The actors' optimiser step, after the critics'; ``log π`` of their actions for a temperature to learn."""
+        """The actors' step and their copies', after the critics'; ``log π`` of their actions for a temperature."""
         gradients, logs = self.gradient_backend.actor(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         self.diagnostics.add_actor(logs)
+        if self.backbone.HAS_ACTOR_TARGET:
+            self.polyak_update("actor", "actor_target", self.hparams["tau"])
+        self.update_actor_average()
         return logs["log_prob"] if self.automatic_entropy else None
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
