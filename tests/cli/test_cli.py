@@ -202,8 +202,9 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--steps", "9", "--eta"), "--eta must have at least one value, but none was given"),
         (("train", "Pendulum-v1", "--seed", "--steps", "9"), "--seed-list must have at least one value, but none was"),
         (("evaluate", ".", "--seed"), "--seed-list must have at least one value, but none was given: leave it out"),
-        (("train", "Pendulum-v1", "--overlap"), "--overlap must be left out: it was removed, since updates run while"),
+        (("train", "Pendulum-v1", "--overlap"), "--overlap is no option of damper train: "),
         (("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"), "seeds must be left out where --seed names them"),
+        (("reproduce", "pegrad", "--seeds", "3", "--seed", "7", "8"), "seeds must be left out where --seed names them"),
         (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),
         (
             ("evaluate", "run", "--out", "e", "--beside", "other"),

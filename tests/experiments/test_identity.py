@@ -54,6 +54,15 @@ def test_what_moves_a_result_changes_the_identity(change: dict[str, object]) -> 
     assert digest(identity(one, {"seed": 0}, PHYSICS, 10)) != digest(identity(other, {"seed": 0}, PHYSICS, 10))
 
 
+def test_a_setting_that_came_later_is_left_out_at_its_first_value_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ADDED, "batch_size", 256)  # not 0: what is on may be the first value
+    first, other = (
+        identity(resolve("Hopper", steps=1000, batch_size=size).record(), {"seed": 0}, PHYSICS, 10)["training"]
+        for size in (256, 128)
+    )
+    assert "batch_size" not in first and other["batch_size"] == 128
+
+
 def test_a_setting_that_came_later_changes_it_only_where_it_changes_something() -> None:
     base, given, other = (
         identity(resolve("Hopper", method="pegrad", steps=1000, **own).record(), {"seed": 0}, PHYSICS, 10)

@@ -18,9 +18,9 @@ from damper.report.figures.curves import draw_curves
 from damper.report.figures.episodes import film_evaluations, first_episodes
 from damper.report.figures.traces import draw_traces
 from damper.report.figures.video import check_video
-from damper.report.statistics.cells import NEVER_NEGATIVE, SMOOTHNESS
-from damper.report.statistics.estimates import Array, ratio_change, relative_change
-from damper.report.statistics.numbers import signed, tight
+from damper.report.statistics.cells import SMOOTHNESS
+from damper.report.statistics.change import change_of_mean
+from damper.report.statistics.estimates import Array
 from damper.report.tables.markup import markdown_table
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
@@ -100,11 +100,7 @@ def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
         return ""  # the last where all have one value, as a length that is the time limit
     if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
         return ""
-    if measure in NEVER_NEGATIVE:
-        value, interval = ratio_change(own, base)
-    else:
-        value, interval = relative_change({"": own}, {"": base}, np.mean)
-    return signed(value) + (f" {tight(*interval)}" if interval else "")
+    return str(change_of_mean(base, own, measure))
 
 
 def present(comparison: Comparison, out: Path) -> None:

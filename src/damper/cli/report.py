@@ -35,8 +35,8 @@ def run(options: Report) -> None:
             f"results must be a folder of records, but {quoted(options.results)} does not exist: run this where it "
             "lies, name another with --results, or make records with damper reproduce."
         )
-    found = (Store(options.results), read_timings(options.results), read_ppo(options.results))
-    if any(path != out for path in options.results.iterdir()) and not any(any(records) for records in found):
+    found = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
+    if any(path != out for path in options.results.iterdir()) and not any(found):
         raise DamperError(
             f"results must hold records, but {quoted(options.results)} holds none: damper reproduce makes them; damper "
             "compare and damper evaluate write tables of their own."

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from damper.cli.options import given
+from damper.cli.options import chosen_seeds, given
 from damper.cli.options.reproduce import Reproduce
 from damper.engine.run.files import check_folder
 from damper.errors import DamperError
@@ -30,13 +30,12 @@ def run(options: Reproduce) -> None:
         runner = partial(run_on_ray, address=options.ray, cores=options.ray_cores)
         if settings.get("device", "auto") == "auto":
             settings["device"] = cluster_device(options.ray)
-    seeds = options.seed_list or options.seeds
     request = Request(
         options.experiments,
         options.tasks,
         options.methods,
         options.backbones,
-        seeds,
+        chosen_seeds(options.seeds, options.seed_list, Reproduce.seeds),
         options.protocol,
         options.steps,
         options.episodes,

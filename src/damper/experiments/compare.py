@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from damper.engine.device.precision import check_tf32
-from damper.engine.envs.gymnasium_pool import import_module_of
+from damper.engine.envs.gymnasium_pool import import_module_of, make_env
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.seed_groups import group_by_settings
@@ -109,7 +110,8 @@ def compare(
         folder = path / method
         with run_lock(folder):
             runs[method] = run_settings(own, folder, progress)
-            evaluations[method] = evaluate(runs[method], env, episodes, backend=own.backend)
+            trained_in = partial(make_env, env, **own.env_kwargs) if own.env_kwargs else env
+            evaluations[method] = evaluate(runs[method], trained_in, episodes, backend=own.backend)
             evaluations[method].save(folder / "evaluation")
     return Comparison(own.env_id, backbone, path, runs, evaluations)
 

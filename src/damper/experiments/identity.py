@@ -25,7 +25,7 @@ PUBLISHED = (
 )
 NUMERICS = ("dtype", "tf32")
 # Settings that came after the first records. At the values that those were made with, identities leave them out.
-ADDED = ("norm_obs",)  # of training; off in the first records
+ADDED = {"norm_obs": False}  # of training
 ADDED_TO_METHODS = {"units": "policy"}
 
 
@@ -51,14 +51,15 @@ def identity(
     method = find_method(chosen).settings()
     method |= {name: value for name, value in {**settings["method_settings"], **agent}.items() if name in method}
     backbone = settings["backbone"]
+    training = (*PUBLISHED, *BACKBONE_ONLY[backbone], *(name for name in ADDED if name in own))
     facts = {
         "task": recorded_name(settings["env"]),
         "backbone": backbone,
         "method": chosen,
-        "method_settings": without_added(method),
+        "method_settings": _without_added(method, ADDED_TO_METHODS),
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
-        "training": {name: own[name] for name in (*PUBLISHED, *BACKBONE_ONLY[backbone], *_added(own))},
+        "training": _without_added({name: own[name] for name in training}, ADDED),
         # A setting that was removed; every record holds it.
         "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],
@@ -81,22 +82,16 @@ def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
     return {part: code for part, code in own.items() if shipped.get(part) != code}
 
 
-def _added(settings: Mapping[str, Any]) -> list[str]:
-    """The ``ADDED`` settings that are on."""
-    return [name for name in ADDED if settings.get(name)]
-
-
-def without_added(method_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A method's settings without the ``ADDED_TO_METHODS`` ones at their first values."""
-    first = ADDED_TO_METHODS
-    return {name: value for name, value in method_settings.items() if name not in first or value != first[name]}
+def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that came later and still have their first values."""
+    return {name: value for name, value in settings.items() if name not in first_values or value != first_values[name]}
 
 
 @cache
 def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
     """All of a method's settings as the paper has them for a task."""
     own: Mapping[str, Any] = canonical(
-        without_added({**find_method(method).settings(), **preset(method, task, backbone)})
+        _without_added({**find_method(method).settings(), **preset(method, task, backbone)}, ADDED_TO_METHODS)
     )
     return own
 

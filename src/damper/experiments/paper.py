@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 
 class Printed(NamedTuple):
-    """A cell as the paper prints it: mean and, where it gives one, standard deviation."""
+    """A cell as the paper prints it."""
 
     mean: float
-    std: float | None = None
+    std: float
 
 
 @functools.cache
@@ -25,12 +25,10 @@ def paper() -> dict[str, Any]:
 
 def printed(backbone: str, method: str, task: str, measure: str) -> Printed | None:
     """The paper's value of "return" or "smoothness" at a method's published settings; None where it prints none."""
-    if backbone not in ("td3", "sac"):
-        return None
     content, key = paper(), {"return": "re", "smoothness": "sm"}.get(measure)
-    tables = [content[backbone], content["projection_ablation_td3"] if backbone == "td3" else {}]
+    tables = [content[backbone]]
     if backbone == "td3":
-        tables.append({"PEGrad": content["pegrad_td3"]})
+        tables += [content["projection_ablation_td3"], {"PEGrad": content["pegrad_td3"]}]
     for table in tables:
         for title, row in table.items():
             if content["method_ids"][title] == method and task in row and key in row[task]:

@@ -107,7 +107,6 @@ class ExperimentProgress:
     Attributes:
         name: the experiment's.
         title: what it holds.
-        protocol: the protocol's name.
         done: agents on record under these settings.
         total: agents that belong to it.
         elsewhere: other agents of it that are on record with another simulator or number format.
@@ -120,7 +119,6 @@ class ExperimentProgress:
 
     name: str
     title: str
-    protocol: str
     done: int
     total: int
     elsewhere: int = 0
@@ -152,7 +150,7 @@ def overview(
     for name in request.experiments or tuple(EXPERIMENTS):
         experiment = find_experiment(name)
         if not experiment.trained:
-            rows.append(_measured(name, experiment, request.protocol, Path(results)))
+            rows.append(_measured(name, experiment, Path(results)))
             continue
         agents = expand_request(replace(request, experiments=(name,)))
         missing = [agent for agent in agents if agent.digest not in there]
@@ -164,7 +162,6 @@ def overview(
             ExperimentProgress(
                 name,
                 experiment.title,
-                request.protocol,
                 done=len(agents) - len(missing),
                 total=len(agents),
                 elsewhere=sum(map(bool, elsewhere)),
@@ -191,11 +188,11 @@ def _platform(identity: Mapping[str, Any]) -> str:
     return f"{platform_options(identity)} ({versions} installed{others})"
 
 
-def _measured(name: str, experiment: Experiment, protocol: str, results: Path) -> ExperimentProgress:
+def _measured(name: str, experiment: Experiment, results: Path) -> ExperimentProgress:
     """How far an experiment is that ``damper bench`` fills."""
     total = {(backbone, method) for backbone in experiment.backbones for method in experiment.variants}
     done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
-    return ExperimentProgress(name, experiment.title, protocol, len(done), len(total))
+    return ExperimentProgress(name, experiment.title, len(done), len(total))
 
 
 def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from damper.cli import main
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.population_plan import Job, pack
-from damper.experiments.runners.outcomes import Outcomes, combined_error
+from damper.experiments.runners.outcomes import combined_error, keep_records
 from damper.experiments.store import Record, Store
 from tests.experiments.helpers import invented, tiny
 
@@ -60,11 +60,16 @@ def test_a_failed_population_holds_no_memory_while_the_others_train(tmp_path: Pa
         held.append(weakref.ref(replay))
         raise MemoryError
 
+    def train() -> list[Record]:
+        gc.collect()
+        alive.append(held[0]() is not None)
+        return [invented(agent) for agent in JOBS[1].wanted]
+
     held: list[weakref.ref[Replay]] = []
-    outcomes = Outcomes(Store(tmp_path), 1, progress=False)
-    outcomes.take(JOBS[0], fail)
-    gc.collect()
-    assert held[0]() is None and len(outcomes.failed) == 1
+    alive: list[bool] = []
+    with pytest.raises(MemoryError):
+        keep_records([(JOBS[0], fail), (JOBS[1], train)], Store(tmp_path), 2, progress=False)
+    assert alive == [False] and len(list(Store(tmp_path))) == len(JOBS[1].wanted)
 
 
 def test_a_workers_mistake_is_told_as_its_sentence() -> None:
@@ -82,5 +87,8 @@ def test_being_stopped_stops(tmp_path: Path) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), Outcomes(Store(tmp_path), 1, progress=False) as outcomes:
-        outcomes.take(JOBS[0], stop)
+    def train() -> list[Record]:
+        raise AssertionError("nothing is trained after it")
+
+    with pytest.raises(KeyboardInterrupt):
+        keep_records([(JOBS[0], stop), (JOBS[1], train)], Store(tmp_path), 2, progress=False)

@@ -97,10 +97,6 @@ Schedules = tuple[Annotated[float | str, _NUMBER_OR_SCHEDULE], ...]
 
 def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
     """The options that a command was given; help and mistakes in them are shown, and end the process."""
-    if "--overlap" in arguments:
-        raise DamperError(
-            "--overlap must be left out: it was removed, since updates run while the environments step anyway."
-        )
     _check_names(kind, prog, arguments)
     forms = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
     options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
@@ -269,7 +265,7 @@ def given(*options: Any) -> dict[str, Any]:
     return values
 
 
-def chosen_seeds(seeds: int, seed_list: tuple[int, ...], usual: int) -> int | tuple[int, ...]:
+def chosen_seeds(seeds: T, seed_list: tuple[int, ...], usual: T) -> T | tuple[int, ...]:
     """``--seed-list`` names the seeds, ``--seeds`` counts them, ``usual`` many where nobody says."""
     if seed_list and seeds not in (usual, len(seed_list)):
         raise DamperError(f"seeds must be left out where --seed names them, but {seeds} was given too.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from damper.experiments.identity import digest, identity, physics
 from damper.experiments.paper_experiments import AgentSpec
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.records import make_record
-from damper.experiments.runners.outcomes import Outcomes
+from damper.experiments.runners.outcomes import Result, keep_records
 from damper.experiments.store import Record, Store
 
 
@@ -38,10 +38,13 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
 
 def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
     """Run jobs one after another in this process; one that another process is training is skipped."""
-    with Outcomes(store, len(jobs), progress) as outcomes:
+
+    def outcomes() -> Iterator[tuple[Job, Result]]:
         for job, folder in jobs:
-            outcomes.take(job, partial(run_job, job, folder, command, progress))
+            yield job, partial(run_job, job, folder, command, progress)
             _release()
+
+    keep_records(outcomes(), store, len(jobs), progress)
 
 
 def _release() -> None:

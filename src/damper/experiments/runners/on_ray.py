@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from damper.errors import DamperError, MissingExtraError
 from damper.experiments.population_plan import Job
 from damper.experiments.runners.in_process import run_job
-from damper.experiments.runners.outcomes import Outcomes
+from damper.experiments.runners.outcomes import Result, keep_records
 from damper.experiments.store import Record, Store
 
 RETRIES = 10  # of a population whose worker or machine is lost; a mistake in the settings is not tried again
@@ -48,10 +48,13 @@ def run_on_ray(
         gpus = float(job.settings.device.startswith("cuda"))
         task = ray.remote(_run_remote).options(num_cpus=cores, num_gpus=gpus, max_retries=RETRIES)
         waiting[task.remote(job, str(folder.absolute()), command)] = job
-    with Outcomes(store, len(jobs), progress) as outcomes:
+
+    def outcomes() -> Iterator[tuple[Job, Result]]:
         while waiting:
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
-            outcomes.take(waiting.pop(done), partial(ray.get, done))
+            yield waiting.pop(done), partial(ray.get, done)
+
+    keep_records(outcomes(), store, len(jobs), progress)
 
 
 def cluster_device(address: str) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterable, Sequence
 
 from damper.errors import DamperError
 from damper.experiments.population_plan import Job
@@ -13,49 +11,33 @@ from damper.experiments.store import Record, Store
 from damper.terminal import counted, say
 
 Failed = tuple[Job, Exception]
+Result = Callable[[], list[Record] | None]
 
 
-class Outcomes:
-    """Stores records and collects failures; leaving its ``with`` block raises what failed.
+def keep_records(outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True) -> None:
+    """Keep each population's records as it ends; what failed is raised when all are done.
 
     Args:
+        outcomes: populations as they end, each with what gives its records (None: another process is at it) or raises.
         store: where records go.
-        populations: how many there are.
+        count: how many populations there are.
         progress: say how each one ended.
     """
-
-    def __init__(self, store: Store, populations: int, progress: bool = True) -> None:
-        self.store, self.left, self.progress = store, populations, progress
-        self.failed: list[Failed] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None and self.failed:
-            raise combined_error(self.failed)
-
-    def take(self, job: Job, records: Callable[[], list[Record] | None]) -> None:
-        """Keep a population's records, or its failure.
-
-        Args:
-            job: the population.
-            records: gives its records (None if another process is at it), or raises.
-        """
+    failed: list[Failed] = []
+    for left, (job, result) in zip(range(count - 1, -1, -1), outcomes, strict=True):
         try:
-            found = records()
-            for record in found or ():
-                self.store.add(record)
-            said = "is being trained by another process" if found is None else "is done"
+            records = result()
+            for record in records or ():
+                store.add(record)
+            said = "is being trained by another process" if records is None else "is done"
         except Exception as error:
             _clear_frames(error)
-            self.failed.append((job, error))
+            failed.append((job, error))
             said = "failed"
-        self.left -= 1
-        if self.progress:
-            say(f"{job_title(job)} {said}; {counted(self.left, 'population')} to go")
+        if progress:
+            say(f"{job_title(job)} {said}; {counted(left, 'population')} to go")
+    if failed:
+        raise combined_error(failed)
 
 
 def combined_error(failed: Sequence[Failed]) -> Exception:

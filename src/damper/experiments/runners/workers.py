@@ -22,7 +22,7 @@ from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.population_plan import Job
 from damper.experiments.runners.in_process import run_here, run_job
-from damper.experiments.runners.outcomes import Outcomes
+from damper.experiments.runners.outcomes import keep_records
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
@@ -94,15 +94,15 @@ def run_in_workers(
     pool = ThreadPoolExecutor(workers)
     on_gpu = uses_gpu([job for job, _ in jobs])
     try:
-        with _StopWorkers(), multi_process_service(on_gpu) as shared, Outcomes(store, len(jobs), progress) as outcomes:
+        with _StopWorkers(), multi_process_service(on_gpu) as shared:
             if on_gpu and not shared and progress:
                 say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
             waiting = {
                 pool.submit(_run_in_own_process, _with_env_threads(job, agents_at_once), folder, command, threads): job
                 for job, folder in longest_first
             }
-            for done in as_completed(waiting):
-                outcomes.take(waiting[done], done.result)
+            ended = ((waiting[done], done.result) for done in as_completed(waiting))
+            keep_records(ended, store, len(jobs), progress)
     finally:
         pool.shutdown(cancel_futures=True)
 
