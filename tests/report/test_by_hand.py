@@ -14,12 +14,11 @@ from scipy import stats
 
 from damper.experiments.paper_experiments import ETAS
 from damper.report.claims.verdicts import verdicts
+from damper.report.pages.below_paper import late_return
 from damper.report.pages.details import details
 from damper.report.pages.findings import findings
 from damper.report.pages.headline import comparison_table, headline
-from damper.report.pages.html_data import page_data
-from damper.report.pages.html_page import page
-from damper.report.pages.returns import late_return
+from damper.report.pages.html_page import page, page_data
 from damper.report.statistics.cells import MEASURES, Setup, setups
 from damper.report.tables.markup import latex_results, markdown_results
 from damper.report.tables.result_tables import Table, aggregates, eta_rows, main_tables
@@ -131,7 +130,9 @@ def test_the_headline_says_what_is_left_where_no_eta_is_chosen() -> None:
     lunar, hopper = (line.strip("| ").split(" | ") for line in said.splitlines() if ", TD3" in line)
     assert lunar[4] == "0.8" and lunar[3].startswith("smoother") and lunar[5].startswith("less smooth, return")
     assert hopper[4:] == ["1", "the same"]
-    assert "With η = 1 everywhere" in said and "DAMPER's action change is higher in 2" in said
+    assert (
+        "With η = 1 everywhere" in said and "action change, over 2 pairs of task and backbone, is higher in 2" in said
+    )
     without = [record for record in records if record.identity["method_settings"].get("eta") in (None, 0.8)]
     said = headline(setups(without))
     assert "not yet trained" in said and "nothing is on record yet." in said
@@ -148,11 +149,15 @@ def test_the_headline_s_numbers(setup: Setup) -> None:
         plain, ours = row[column].split(" → ")[:2]
         assert plain.startswith(f"{by_hand(different('plain', task, 'return'))[0]:.1f}")
         assert ours.startswith(f"{by_hand(different('damper', task, 'return'))[0]:.1f}")
-        medians = [np.median(different(method, task, "return").mean(1)) for method in ("plain", "damper")]
-        told = [float(word.replace("−", "-")) for word in re.findall(r"[+−]?[\d.]+", row[column].split("medians")[1])]
-        *told, theirs_plain, theirs = told
-        assert told == pytest.approx(medians, rel=1e-3), "one seed can carry a mean"
-        assert (theirs_plain, theirs) == {"Hopper": (3604, 3078), "Walker": (4596, 4275)}[task], "the paper's"
+        theirs = {"Hopper": "3604 → 3078", "Walker": "4596 → 4275"}[task]
+        assert row[column].endswith(f"<br><small>paper {theirs}</small>")
+    main = {
+        line.split(" | ")[0]: line.split(" | ") for line in markdown_results(table_of(setup, "return")).splitlines()
+    }
+    for (method, task), label in zip(CELLS, np.repeat([*ROWS.values()], len(TASKS)), strict=True):
+        median = np.median(different(method, task, "return").mean(1))
+        cell = main[f"| {label}"][1 + TASKS.index(task)]
+        assert f"<small>median {median:.1f} of " in cell, "one seed can carry a mean: the main table has the medians"
 
 
 def test_the_numbers_with_one_eta_have_a_row_of_their_own_without_the_paper_s() -> None:
@@ -169,9 +174,9 @@ def test_the_page(setup: Setup) -> None:
         for measure in MEASURES:
             scores = different(method, task, measure)
             cell = cells[method, task]
-            mean, over_seeds, pooled, _, low, high, *_ = cell["values"][measure]
+            mean, over_seeds, pooled, low, high, median = cell["values"][measure]
             assert (mean, over_seeds, pooled) == pytest.approx(by_hand(scores))
-            assert low < mean < high
+            assert low < mean < high and median == pytest.approx(np.median(scores.mean(1)))
             assert [a["means"][measure] for a in cell["agents"]] == pytest.approx(scores.mean(1).tolist(), rel=1e-4)
             assert cell["seeds"] == [agent["seed"] for agent in cell["agents"]]
 
@@ -198,7 +203,7 @@ def test_intervals_are_of_seeds_not_of_episodes() -> None:
         assert found is not None and found.interval == pytest.approx((20.0, 20.0))
         assert found.over_seeds == pytest.approx(0.0) and found.pooled == pytest.approx(by_hand(wide)[2])
     values = page_data([same], [])["setups"][0]["cells"][0]["values"]["return"]
-    assert values[4:6] == pytest.approx([20.0, 20.0])
+    assert values[3:5] == pytest.approx([20.0, 20.0])
 
 
 def test_negative_returns() -> None:
@@ -239,15 +244,18 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
         invented(agent, sm=1.0 - agent.identity["method_settings"]["eta"] / 2)
         for agent in agents_of("eta-sweep", tasks=TASKS)
     ]
-    said = findings(setups(records), ())
-    row = next(line for line in said.splitlines() if "Hopper, TD3, sm |" in line and "to" in line)
+    said, every = findings(setups(records), ()).split("## What η did")[1], details(setups(records))
+    (row,) = (line for line in said.splitlines() if line.startswith("| `pave` Hopper, TD3 |"))
+    assert row.split(" | ")[2] == "−50 % [−50, −50]" and "Changes from η = 0 to 1 with 95 % intervals" in said
+    row = next(line for line in every.splitlines() if "Hopper, TD3, sm |" in line and "to" in line)
     assert [cell.split("<br>")[0] for cell in row.split(" | ")[1:]] == [f"{1 - eta / 2:.3f}" for eta in ETAS]
     held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in records[:2]]
     note = "<small>constant action, 2 of 5</small>"
-    assert note not in said and note in findings(setups([*held, *records[2:]]), ()).split("What η did")[1]
+    assert note not in every and note in details(setups([*held, *records[2:]])).split("The sweep over eta")[1]
     assert eta_rows(setups([*held, *records[2:]])[0])[0][1] == "1.000, constant action, 2 of 5"
     without = [r for r in records if (r.identity["task"], r.identity["method_settings"]["eta"]) != ("Hopper", 0.4)]
-    assert "Walker, TD3, sm |" in (left := findings(setups(without), ())) and "Hopper, TD3, sm |" not in left
+    left = findings(setups(without), ()).split("## What η did")[1] + details(setups(without)).split("## Beside")[0]
+    assert "| `pave` Walker, TD3 |" in left and "Walker, TD3, sm |" in left and "Hopper" not in left
 
 
 def test_policies_with_one_constant_action_are_named() -> None:
@@ -264,10 +272,7 @@ def test_policies_with_one_constant_action_are_named() -> None:
     assert row in said, "their return, how soon their episodes end, plain's return"
     place = "docs/results.md#policies-with-one-constant-action"
     told = headline(setups(records))
-    ended = (
-        f"2 of the 5 agents trained with η = 1 ended in [one constant action]({place}), the same throughout an episode"
-    )
-    assert f"{ended}: Hopper, TD3 (2 of 5)." in told
+    assert f"2 of the 5 agents trained with η = 1 ended in [one constant action]({place}).\n" in told
     assert "## Policies with one constant action" in said and "; constant action, 2 of 5 |" in told
 
 
@@ -286,9 +291,10 @@ def constant(agents: int) -> Setup:
 
 def test_smoothness_of_one_constant_action_is_not_counted() -> None:
     some, most = constant(2), constant(3)
-    assert "action change is lower in 1;" in headline([some]) and "; constant action, 2 of 5 |" in headline([some])
+    assert "backbone, is lower in 1;" in headline([some]) and "; constant action, 2 of 5 |" in headline([some])
     told = headline([most])
-    assert "action change is not counted in 1, where most agents hold one constant action;" in told
+    over = "action change, over 1 pair of task and backbone, is not counted in 1"
+    assert f"{over}, where most agents hold one constant action;" in told
     assert " %; constant action, 3 of 5 | 1 | the same |" in told and "smooth" not in told.split("Protocol")[0]
     row = next(line for line in told.splitlines() if line.startswith("| Hopper"))
     assert row.split(" | ")[1] == "1.0020 → 0.2014<br>constant action, 3 of 5", "no change in per cent"
@@ -350,7 +356,8 @@ def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_
 def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
     lower = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 1.1) + np.arange(5)[:, None] / 1e3)
     said = findings([lower], ())
-    assert "Of 2 pairs of task and backbone, DAMPER's mean |Δa| is lower in 2; its return is lower in 2." in said
+    over = "over 2 pairs of task and backbone"
+    assert f"DAMPER's mean |Δa|, {over}, is lower in 2; its return is lower in 2." in said
     assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
     close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
     assert "1 leans against, " in findings([close], ())
@@ -367,17 +374,13 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
             record = invented(agent)
             records.append(replace(record, episodes={**record.episodes, "return": [total + seed] * 10}))
     said = findings(setups(records), ()).split("## Where the protocols disagree")[1]
-    order = re.findall(r"`(\w+)`", said.split("| cell |")[1].splitlines()[0])
-    pave, authors = "12.00<br><small>median 12.00</small>", "42.0<br><small>median 42.0</small>"
-    rows = {
-        "pave": f"{pave} | {authors} | **−30 [−32.31, −27.69]**",
-        "authors": f"{authors} | {pave} | **30 [27.69, 32.31]**",
-    }
-    assert f"| Pendulum, TD3, return | {rows[order[0]]} |" in said
-    assert "In 1 of 3 [comparisons of the same method]" in said and "Pendulum, TD3, sm" not in said, (
-        "the others are on a page of their own"
+    assert "In 1 of 3 [comparisons of the same method]" in said and "Pendulum, TD3" not in said, (
+        "the rows are on a page of their own"
     )
     every = details(setups(records))
+    pave, authors = "12.00<br><small>median 12.00</small>", "42.0<br><small>median 42.0</small>"
+    assert "| cell | `pave` | `authors` | difference |" in every
+    assert f"| Pendulum, TD3, return | {pave} | {authors} | **−30.00 [−32.31, −27.69]** |" in every
     assert "excludes zero in 1 of 3 rows, in bold" in every and "Pendulum, TD3, sm |" in every
     held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in records[:2]]
     noted = f"{pave}<br><small>constant action, 2 of 5</small>"
@@ -395,7 +398,31 @@ def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_e
     said = details(setups(records))
     row = next(line for line in said.splitlines() if "Pendulum, TD3 PEGrad, return |" in line).split(" | ")
     assert [cell.split("<br>")[0] for cell in row[1:3]] == ["42.0", "12.00"]
-    assert row[3] == "**30 [27.69, 32.31]** |" and "TF32 beside" not in said
+    assert row[3] == "**30.0 [27.7, 32.3]** |" and "TF32 beside" not in said
+
+
+def test_units_are_not_compared_between_cells_of_another_eta() -> None:
+    own = agents_of("eta-sweep", tasks=("Hopper",), settings={"units": "environment"})
+    records = [invented(agent, 40.0 + seed % 5) for seed, agent in enumerate(own)]
+    records += [invented(agent, 10.0) for agent in agents_of("eta-sweep", tasks=("Hopper",)) if "0.4" in str(agent)]
+    later = records[0].identity | {"method": "of-tomorrow"}  # which this installation does not have
+    records.append(replace(records[0], identity=later))
+    said = details(setups(records)).split("## Units of the temporal loss")[1].split("\n## ")[0]
+    names = [line.split(" | ")[0] for line in said.splitlines() if line.startswith("| `")]
+    assert names == [f"| `pave` Hopper, TD3 DAMPER η=0.4, {measure}" for measure in ("return", "sm", "mean \\|Δa\\|")]
+
+
+@pytest.mark.parametrize(("version", "compared"), [("3.4.0", True), ("3.9.0", False)])
+def test_precision_is_not_compared_between_versions_of_a_simulator(version: str, compared: bool) -> None:
+    records = []
+    for tf32, mujoco in ((True, "3.4.0"), (False, version)):
+        for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain",), settings={"tf32": tf32}):
+            identity = {**agent.identity, "physics": {"gymnasium": "1.2.0", "mujoco": mujoco}}
+            records.append(replace(invented(agent), identity=identity))
+        for agent in agents_of("td3-table", tasks=("LunarLander",), methods=("plain",), settings={"tf32": tf32})[tf32:]:
+            identity = {**agent.identity, "physics": {"gymnasium": "1.2.0", **({"box2d": "2.3"} if tf32 else {})}}
+            records.append(replace(invented(agent), identity=identity))
+    assert ("## TF32 beside float32" in details(setups(records))) == compared
 
 
 def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_seeds() -> None:

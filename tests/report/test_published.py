@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from damper.experiments.paper_experiments import EXPERIMENTS
 from damper.experiments.store import Store
 from damper.experiments.timings import read_timings
 from damper.report.build import PAGES, page_texts, write_report
-from damper.report.claims.comparisons import claim_level
-from damper.report.pages.marked import PLACE, has_place, insert
+from damper.report.claims.comparisons import VERDICTS, claim_level
+from damper.report.pages.marked import MARKED, has_place, insert
 from damper.report.pages.ppo import read_ppo
 from damper.report.statistics.cells import main_setups, setups
+from damper.report.statistics.change import change
+from damper.report.statistics.estimates import difference
+from damper.report.statistics.numbers import number, with_bounds
 from damper.report.tables.result_tables import aggregates
 from tests.experiments.helpers import agents_of
 
@@ -44,7 +48,7 @@ def test_the_published_report_is_that_of_the_records(fresh: Path, name: str) -> 
 def test_the_marked_places_hold_what_the_records_say() -> None:
     results = ROOT / "results"
     texts = page_texts(setups(Store(results)), read_timings(results), read_ppo(results))
-    stand = {match[2]: match[0] for page in PAGES for match in PLACE.finditer((ROOT / page).read_text())}
+    stand = {match[2]: match[0] for page in PAGES for match in MARKED.finditer((ROOT / page).read_text())}
     assert stand.keys() == texts.keys()
     assert [name for name, text in texts.items() if f"\n\n{text}\n" not in stand[name]] == [], "run damper report"
 
@@ -70,7 +74,7 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(tmp_path: Path) -> Non
 
 def text(page: str) -> str:
     """A page as one line, without what the report writes."""
-    return " ".join(PLACE.sub("", (ROOT / page).read_text()).split())
+    return " ".join(MARKED.sub("", (ROOT / page).read_text()).split())
 
 
 def measured(name: str, **row: Any) -> dict[str, Any]:
@@ -144,8 +148,8 @@ def test_the_results_page_begins_with_its_findings_and_is_short() -> None:
         "Returns below the paper's",
         "Deviations from the paper",
     ]
-    assert len(page.encode()) < 24_000
-    assert max(len(cell) for line in page.splitlines() if line.startswith("|") for cell in line.split(" | ")) < 800
+    assert len(page.encode()) < 16_000
+    assert max(len(cell) for line in page.splitlines() if line.startswith("|") for cell in line.split(" | ")) < 400
 
 
 SIMULATOR = re.compile(r"on Hopper earn (\d+) \(TD3, EnvPool (\d+)\) and (\d+) \(SAC, EnvPool (\d+)\)")
@@ -173,6 +177,25 @@ def test_the_quick_start_gives_no_number_of_its_own_about_eta() -> None:
     assert not re.search(r"\d %|cost|price|LunarLander|Hopper|Ant\b|Reacher", choosing), (
         "the records speak for themselves"
     )
+
+
+def test_the_statistics_page_has_every_word_of_a_verdict() -> None:
+    listed = (ROOT / "docs/statistics.md").read_text().split("## Verdicts")[1]
+    assert [word for word in VERDICTS if f"- **{word}**: " not in listed] == [], "the results page links to it"
+
+
+def test_the_statistics_page_shows_where_its_two_intervals_disagree() -> None:
+    said = re.search(
+        r"on LunarLander, TD3, `sm` changes by (.*?), and the difference is (.*?), at", text("docs/statistics.md")
+    )
+    assert said, "the sentence was changed: change this test"
+    setup = main_setups(setups(Store(ROOT / "results")))[0]
+    plain, ours = (setup.find("td3", "LunarLander", method) for method in ("plain", "damper"))
+    assert plain and ours
+    gap, interval = difference(ours.means("smoothness"), plain.means("smoothness"))
+    assert interval and not interval.excludes_zero and change(plain, ours, "smoothness").sign == "lower"
+    form = partial(number, measure="smoothness")
+    assert said.groups() == (str(change(plain, ours, "smoothness")), with_bounds(gap, interval, form))
 
 
 def test_the_statistics_page_states_the_level_of_the_claims() -> None:

@@ -7,22 +7,21 @@ from pathlib import Path
 
 from damper.engine.run.files import write_bytes
 from damper.experiments.paper import title
-from damper.experiments.paper_experiments import ETAS, ONE_ETA
+from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
 from damper.report.claims.comparisons import MIN_SEEDS
 from damper.report.claims.verdicts import time_verdicts, verdicts
 from damper.report.figures.results import draw_result_figures
+from damper.report.pages.below_paper import returns_section
 from damper.report.pages.claims import caution, claims_table, comparisons_list, legend
 from damper.report.pages.details import details
 from damper.report.pages.findings import choosing_eta, findings
 from damper.report.pages.headline import headline
-from damper.report.pages.html_data import page_data
-from damper.report.pages.html_page import page
+from damper.report.pages.html_page import page, page_data
 from damper.report.pages.marked import insert
 from damper.report.pages.missing import missing
 from damper.report.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
-from damper.report.pages.returns import returns_section
 from damper.report.statistics.cells import MEASURES, Setup, main_setups, setups
 from damper.report.statistics.numbers import minus
 from damper.report.tables import result_tables as rt
@@ -105,7 +104,7 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
         "action](../statistics.md#constant-actions) says so and is never the best in smoothness. *n* is given where a "
         "cell does not have five seeds; † marks a diverged seed. Lower sm, mean |Δa| and roughness are smoother. How "
         "intervals and verdicts are made: [statistics](../statistics.md).\n\n"
-        f"Claims: {legend()} {caution('../statistics.md')}\n"
+        f"Claims: {legend()} {caution('../statistics.md#verdicts')}\n"
     )
     if not found:
         return head + "\nNo records yet.\n"
@@ -128,12 +127,12 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
     ]
     parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "No other setup is on record.\n")
-    judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
-    if any(verdict.known for own in judged.values() for verdict in own):
-        parts += [claims_table(judged), comparisons_list(judged["the paper's η"])]
-    else:
-        parts.append(f"No comparison of a claim has {MIN_SEEDS} seeds on both sides.\n")
-    parts += [markdown_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))]
+    parts += _claims(setup) if setup in main_setups(every) else []
+    for backbone in BACKBONES:
+        if tables := [*rt.main_tables(setup, [backbone]), *rt.ablation_tables(setup, [backbone])]:
+            versions = rt.code_versions(cell for cell in setup.cells if cell.backbone == backbone)
+            code = f"<small>Code of the {backbone.upper()} agents: {versions}.</small>\n"
+            parts += [*map(markdown_results, tables), code]
     if rows := rt.sweep_rows(setup):
         parts.append("**TD3, fixed weights**\n\n" + markdown_table(rt.SWEEP_HEADER, rows))
     if rows := rt.eta_rows(setup):
@@ -146,6 +145,14 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         caption = "**Over tasks, with 95 % intervals**; P: that a seed of DAMPER beats one of the row's method"
         parts.append(f"{caption}\n\n{markdown_table(header, rows)}")
     return "\n".join([*parts, pictures])
+
+
+def _claims(setup: Setup) -> list[str]:
+    """The claims, and the comparisons behind them."""
+    judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
+    if not any(verdict.known for own in judged.values() for verdict in own):
+        return [f"No comparison of a claim has {MIN_SEEDS} seeds on both sides.\n"]
+    return [claims_table(judged), comparisons_list(judged["the paper's η"])]
 
 
 def _aggregate_rows(setup: Setup) -> list[list[str]]:

@@ -122,7 +122,7 @@ def test_the_least_favourable_rival_speaks_for_all() -> None:
 
 def test_a_best_of_twenty_takes_a_wider_interval() -> None:
     assert compare_means("", side(0), side(5.5)).verdict == HOLDS
-    assert compare_means("", side(0), side(5.5), tries=20).verdict == LEANS
+    assert compare_means("", side(0), side(5.5), candidates=20).verdict == LEANS
 
 
 def test_a_conjunction() -> None:

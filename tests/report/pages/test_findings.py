@@ -10,11 +10,11 @@ from damper.experiments.paper_experiments import EXPERIMENTS, AgentSpec, Request
 from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND
 from damper.experiments.store import Record
 from damper.protocols import TRAINING_SEEDS
+from damper.report.pages.below_paper import returns_section
 from damper.report.pages.details import details
 from damper.report.pages.findings import choosing_eta, findings
 from damper.report.pages.headline import headline
 from damper.report.pages.missing import missing
-from damper.report.pages.returns import returns_section
 from damper.report.statistics.cells import main_setups, setups
 from damper.terminal import duration
 from tests.experiments.helpers import agents_of, invented
@@ -44,50 +44,59 @@ def test_the_findings_name_the_pairs_that_are_not_smoother_and_those_that_earn_l
     for task, change, total in (("Hopper", 0.05, 100.0), ("Walker", 0.1, 50.0)):
         agents = agents_of("td3-table", tasks=(task,), methods=("damper",))
         records += [record(agent, change, total) for agent in agents]
-    first, second = findings(setups(records), ()).splitlines()[:2]
-    assert first.startswith("1. **DAMPER beside plain, `pave`.** Of 2 pairs of task and backbone, ")
-    smoother, lower = second.split("Not smoother beyond the noise: ")[1].split(" A lower return: ")
+    first, second, third = findings(setups(records), ()).splitlines()[:3]
+    counts = "DAMPER's mean |Δa|, over 2 pairs of task and backbone, is "
+    assert first.startswith(f"1. **DAMPER beside plain, `pave`.** {counts}")
+    smoother, lower = second.split("Not smoother beyond the noise: ")[1], third.split("A lower return: ")[1]
     smoother, other = smoother.split(" Another answer by sm: ")
     assert other.startswith("Hopper, TD3 (0.0 % [0.0, 0.0])") and "Walker" not in other
     assert smoother.startswith("Walker, TD3 (") and "Hopper" not in smoother
     assert lower.startswith("Walker, TD3 (−49 % [") and "Hopper" not in lower
 
 
-def test_shorter_episodes_are_named_with_the_falls_behind_them() -> None:
+def test_of_many_pairs_a_finding_gives_the_number_and_the_table_that_has_them() -> None:
+    agents = agents_of("td3-table", tasks=("Pendulum", "Ant", "Hopper", "Walker"), methods=("plain", "damper"))
+    records = [record(agent, total=50.0 if agent.identity["method"] == "damper" else 100.0) for agent in agents]
+    said = findings(setups(records), ())
+    assert "**Costs.** A lower return: [4 pairs](#damper-beside-plain-pave)." in said
+    assert "\n## DAMPER beside plain, `pave`\n" in said
+    three = [record for record in records if record.identity["task"] != "Ant"]
+    assert "A lower return: Pendulum, TD3 (−49 % [" in findings(setups(three), ())
+
+
+def test_shorter_episodes_are_named_with_the_early_ends_behind_them() -> None:
     records = []
-    for agent in agents_of("td3-table", tasks=("LunarLander", "Hopper", "Walker"), methods=("plain", "damper")):
+    tasks = ("LunarLander", "Ant", "Hopper", "Walker")
+    for agent in agents_of("td3-table", tasks=tasks, methods=("plain", "damper")):
         task, ours = agent.identity["task"], agent.identity["method"] == "damper"
-        # Hopper: seeds of 850 or 900 steps; LunarLander: 8 % shorter, all seeds alike; Walker: as long.
-        long = {"Hopper": 850 + 50 * (seed_of(agent) % 2), "LunarLander": 920}.get(task, 1000) if ours else 1000
+        # Hopper: seeds of 850 or 900 steps; LunarLander and Ant: 8 % shorter, all seeds alike; Walker: as long.
+        lengths = {"Hopper": 850 + 50 * (seed_of(agent) % 2), "LunarLander": 920, "Ant": 920}
+        long = lengths.get(task, 1000) if ours else 1000
         own = record(agent)
         ends = {"length": [long] * 10, "terminated": [ours and i < 3 for i in range(10)]}
         records.append(replace(own, episodes={**own.episodes, **ends}))
-    second = findings(setups(records), ()).splitlines()[1]
-    told = second.split("Shorter episodes, beyond the noise or by more than 10 %: ")[1].split(" Over the tasks")[0]
+    (costs,) = (line for line in findings(setups(records), ()).splitlines() if "**Costs.**" in line)
+    ant, hopper = costs.split("Shorter episodes, beyond the noise or by more than 10 %: ")[1].split("); ")
+    assert ant == "Ant, TD3 (−8.0 % [−8.0, −8.0]; ended early: 0 of 50, then 15 of 50"
     # Hopper's mean is 870 with a squared error of 150: the logarithm of 0.87 ± 2.776 · √150 / 870.
-    assert (
-        told == "LunarLander, TD3 (−8.0 % [−8.0, −8.0]); Hopper, TD3 (−13 % [−16, −10]; falls: 0 of 50, then 15 of 50)."
-    )
+    assert hopper == "Hopper, TD3 (−13 % [−16, −10]; ended early: 0 of 50, then 15 of 50)."
+    assert "LunarLander" not in costs, "there a shorter episode can be an earlier landing"
     table = findings(setups(records), ()).split("## DAMPER beside plain")[1].replace("\u00a0", " ")
     rows = {line.split(",")[0]: line.split(" | ")[-1] for line in table.splitlines() if ", TD3 | " in line}
     assert rows["| Walker"] == "1000 |" and rows["| LunarLander"] == "1000 → 920.0 |"
 
 
-def test_the_findings_say_what_both_ends_of_eta_do_and_where_one_action_is_left() -> None:
+def test_the_findings_say_what_one_eta_does_and_how_often_one_action_is_left() -> None:
     records = [record(agent) for agent in hopper("plain")]
     records += [record(agent, 0.05) for agent in hopper("damper", "eta-sweep", eta=0)]
     records += [record(agent, 0.00001, 50.0) for agent in hopper("damper", "eta-sweep", eta=1)]
     records += [record(agent, 0.00001, 4.0) for agent in hopper("unconditional-sum", "projection-ablation")]
     said, advice = findings(setups(records), ()), choosing_eta(setups(records))
-    assert (
-        "On Hopper, TD3 η = 0 changes mean |Δa| by −50 % [" in said
-        and "η = 1 by constant action, 5 of 5 and −49 % [" in said
-    )
-    assert "With η = 1 everywhere: of 1 pair of task and backbone, DAMPER's mean |Δa| is not counted in 1" in said
-    assert (
-        "5 of the 5 agents trained with η = 1 ended in one constant action, the same throughout an episode: Hopper, TD3"
-        in said
-    )
+    counts = "DAMPER's mean |Δa|, over 1 pair of task and backbone, is not counted in 1, where most agents hold one"
+    assert f"**One η.** With η = 1 everywhere {counts} constant action; its return is lower in 1." in said
+    place = "#policies-with-one-constant-action"
+    assert f"5 of the 5 agents trained with η = 1 ended in [one constant action]({place}).\n" in said
+    assert "\n## Policies with one constant action\n" in said
     assert "5 of 5 agents on Hopper, TD3 (mean return 6.00, DAMPER's 52.0)" in said
     (row,) = (line for line in advice.splitlines() if line.startswith("| Hopper, TD3 |"))
     changes = [cell.split(" [")[0] for cell in row.strip("| ").split(" | ")[1:]]
@@ -103,12 +112,16 @@ def test_why_protocols_disagree_is_told_by_their_settings() -> None:
     ]
     said = findings(setups(records), ()).split("## Where the protocols disagree")[1]
     for setting in (
-        "`learning_rate` 0.001 and 0.0003",
-        "on LunarLander and Pendulum also `gamma` 0.98 and 0.99",
-        "SAC: `learning_rate` 0.001 and 0.0003, `learning_starts` 10,000 and 100, `batch_size` 100 and 256",
-        "`ent_coef` 0.2 and auto",
+        "setting | `pave` | `authors`",
+        "TD3 `learning_rate` | 0.001 | 0.0003",
+        "TD3 `gamma`, LunarLander and Pendulum | 0.98 | 0.99",
+        "SAC `learning_rate` | 0.001 | 0.0003",
+        "SAC `learning_starts` | 10,000 | 100",
+        "SAC `batch_size` | 100 | 256",
+        "SAC `ent_coef` | 0.2 | auto",
     ):
-        assert setting in said
+        assert f"\n| {setting} |\n" in said
+    assert said.count("SAC `learning_rate`") == 1, "not again for some tasks"
     assert "`tau`" not in said, "the same in both"
 
 
@@ -116,23 +129,28 @@ def test_a_return_below_the_paper_s_stands_with_what_can_be_its_cause() -> None:
     """On Hopper the paper has 3078."""
     low = [record(agent, total=2000.0, late=3000.0) for agent in hopper("damper")]
     said = returns_section(main_setups(setups(low)))
-    assert said.startswith("Chance is unlikely where the 95 % interval") and "not corrected" in said
-    line = said.splitlines()[-1]
-    assert line.startswith("- **Hopper, TD3**: 2002, the paper 3078 (−35 %). *Seeds*: 2000; 2001; 2002; 2003; 2004.")
-    assert "*Starts alone*: ±0, unlikely." in line and "*Constant actions*: none." in line
-    assert "own error*: ±0, ±1, ±268, unlikely." in line, "the paper's 599 / √5"
-    assert "earned 3000, which is 93 % of the way to the paper's." in line and "Far below" not in line
+    assert said.startswith("*Distance*: with its 95 % interval") and "not corrected" in said and "*`" not in said
+    head, _, row = (line.strip("| ").split(" | ") for line in said.splitlines()[-3:])
+    assert head == ["cell", "return", "the paper's", "distance", "seeds", "end of training", "other η"]
+    # The paper's error is 599 / √5 with four degrees of freedom, the seeds' √½: 1076 ± 2.776 · 267.9.
+    seeds = "2000; 2001; 2002; 2003; 2004"
+    assert row == ["Hopper, TD3", "2002", "3078", "**−1076 [−1820, −332]**", seeds, "3000", "–"]
     spread = [replace(r, episodes={**r.episodes, "return": [3400.0 - 1500 * i] * 10}) for i, r in enumerate(low[:3])]
-    line = returns_section(main_setups(setups(spread))).splitlines()[-1]
-    assert "±0, ±866, ±268, possible." in line and "seed 922852 (evaluated 400, trained 3000)" in line
+    row = returns_section(main_setups(setups(spread))).splitlines()[-1].split(" | ")
+    assert row[3].startswith("−1178 [−4") and row[4] == "3400; 1900; 400", "chance is possible"
     twins = [
         record(agent, total=3000.0)
         for agent in agents_of("td3-table", tasks=("Hopper",), methods=("damper",), protocol="authors")
     ]
     others = [record(agent, total=2500.0) for agent in hopper("damper", "eta-sweep", eta=0)]
-    line = returns_section(main_setups(setups([*low, *others, *twins]))).splitlines()[-1]
-    assert "*Other η* (1 on record): 2502." in line
-    assert "*Settings*: 3002 under `authors`, more beyond the noise: the settings may be a cause." in line
+    said = returns_section(main_setups(setups([*low, *others, *twins])))
+    assert said.splitlines()[-1].endswith(" | 3000 | 2502 | **3002** |") and "*`authors`*: that protocol's" in said
+    more = [record(agent, total=1000.0) for agent in hopper("damper", "eta-sweep", eta=0.2)]
+    less = [replace(r, episodes={**r.episodes, "return": [1000.0] * 10}) for r in twins]
+    said = returns_section(main_setups(setups([*low, *others, *more, *less])))
+    assert said.splitlines()[-1].endswith(" | 3000 | 1002 to 2502 | 1000 |"), "less is no cause"
+    held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in low[:2]]
+    assert "| Hopper, TD3<br>constant action, 2 of 5 |" in returns_section(main_setups(setups([*held, *low[2:]])))
     fine = [record(agent, total=2800.0) for agent in hopper("damper")]
     assert returns_section(main_setups(setups(fine))) == "No mean return is that far below the paper's.\n"
 
@@ -141,8 +159,13 @@ def test_a_seed_without_a_return_is_left_out_of_every_sentence() -> None:
     records = [record(agent, total=2000.0, late=3000.0) for agent in [*hopper("damper"), *hopper("plain")]]
     lost = {"return": [None] * 10}
     one = [replace(records[0], episodes={**records[0].episodes, **lost}), *records[1:]]
-    (line,) = (x for x in returns_section(main_setups(setups(one))).splitlines() if x.startswith("- "))
-    assert "*Seeds*: 2001; 2002; 2003; 2004." in line
+    lost_twin = [
+        replace(r := record(agent), episodes={**r.episodes, **lost})
+        for agent in agents_of("td3-table", tasks=("Hopper",), methods=("damper",), protocol="authors")
+    ]
+    lost_eta = [replace(r := record(a), episodes={**r.episodes, **lost}) for a in hopper("damper", "eta-sweep", eta=0)]
+    row = returns_section(main_setups(setups([*one, *lost_twin, *lost_eta]))).splitlines()[-1]
+    assert row.endswith(" | 2001; 2002; 2003; 2004 | 3000 | – | – |")
     assert "2002 (2001; 2002; 2003; 2004) | 3000 (3000; 3000; 3000; 3000) |" in details(setups(one))
     every = [replace(r, episodes={**r.episodes, **lost}) if i < 5 else r for i, r in enumerate(records)]
     assert returns_section(main_setups(setups(every))).startswith("No mean return")
@@ -167,11 +190,12 @@ def test_sentences_at_one_and_none() -> None:
     assert "On record is 1 agent." in findings(setups([alone]), ()) and "Kept apart" not in findings(
         setups([alone]), ()
     )
+    assert "## DAMPER beside plain, `pave`\n\nNothing to compare yet.\n\n## " in findings(setups([alone]), ())
     said = details(setups([replace(alone, curve={"step": []})]))
     assert "## Beside the paper's returns" not in said and "## Last policies" not in said
     pair = [record(agents[0], change) for agents, change in ((hopper("plain"), 0.5), (hopper("damper"), 0.01))]
     first = findings(setups(pair), ()).splitlines()[0]
-    assert "Of 1 pair of task and backbone" in first and "Not smoother" not in first, "one seed has no interval"
+    assert ", over 1 pair of task and backbone, " in first and "Not smoother" not in first, "one seed has no interval"
     assert "One seed. Bold" in headline(setups(pair))
     sums = [record(agent) for agent in [*hopper("damper"), *hopper("unconditional-sum", "projection-ablation")]]
     assert "(unconditional sum) no policy ended in one constant action: none of 5 agents on" in findings(
@@ -179,7 +203,7 @@ def test_sentences_at_one_and_none() -> None:
     )
 
 
-def test_protocols_that_agree_have_no_table_and_of_many_places_five_are_named() -> None:
+def test_protocols_that_agree_are_said_to_and_many_places_are_behind_a_link() -> None:
     def both(authors: float) -> str:
         records = [
             record(agent, total=total)
@@ -190,8 +214,8 @@ def test_protocols_that_agree_have_no_table_and_of_many_places_five_are_named() 
 
     agree = both(10.0)
     assert "differs beyond the noise in none of 36 comparisons." in agree
-    assert agree.endswith("excludes zero; by chance it would in 1 of 20.\n")
-    assert "; and 7 more." in both(40.0) and "SAC" not in both(40.0).split("In return: ")[1].splitlines()[0]
+    assert "In none of 36 [comparisons of the same method]" in agree and "In return" not in agree
+    assert "In return: [12 of them](results/details.md#the-same-method-under-both-protocols).\n" in both(40.0)
 
 
 def test_a_complete_table_is_called_complete() -> None:
@@ -239,11 +263,12 @@ def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records()
     assert "Agents on record outside these experiments are not counted: 5 under `pave`." in more
 
 
-def test_the_further_comparisons_have_the_medians_of_the_sweep() -> None:
-    records = [record(agent, total=10 * (1 + i % 5)) for i, agent in enumerate(hopper("damper", "eta-sweep"))]
-    said = details(setups(records)).split("## Medians of the sweep")[1]
+def test_the_further_comparisons_have_means_and_medians_of_the_sweep() -> None:
+    records = [record(agent, total=10 * (1 + 2 * (seed_of(agent) == 4))) for agent in hopper("damper", "eta-sweep")]
+    said = details(setups(records)).split("## The sweep over eta")[1]
     (row,) = (line for line in said.splitlines() if line.startswith("| `pave` Hopper, TD3, return |"))
-    assert row.count(" | ") == 6
+    # 10, 11, 12, 13 and 34: one seed carries the mean.
+    assert row.count(" | 16.00<br><small>") == 6 and row.count("<br><small>median 12.00</small>") == 6
     assert details([]).endswith("No records yet.\n")
     shorter = [replace(one, deviations={"steps": 5}) for one in records]
     assert details(setups(shorter)).endswith("No records at the settings of a protocol yet.\n")

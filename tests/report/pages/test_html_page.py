@@ -10,13 +10,22 @@ import pytest
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.store import Record, Store
 from damper.report.build import write_report
-from damper.report.pages.html_data import page_data
-from damper.report.pages.html_page import page
+from damper.report.pages.html_page import page, page_data
 from damper.report.statistics.cells import setups
+from damper.report.tables.result_tables import ONE_ETA_LABEL, main_tables
 from tests.experiments.helpers import agents_of, invented, tiny
 from tests.report.browser import document, needs_browser, selftest
 
 pytestmark = pytest.mark.serial
+# Point at every seed of the fronts, and list what the page says of it.
+HOVER = """
+for (const point of document.querySelectorAll("#fronts path.mark[opacity='0.34']")) {
+  const { x, y, width, height } = point.getBoundingClientRect();
+  const at = { clientX: x + width / 2, clientY: y + height / 2, bubbles: true };
+  point.ownerSVGElement.dispatchEvent(new PointerEvent("pointermove", at));
+  document.body.append(el("li", {}, document.getElementById("tip").textContent));
+}
+"""
 
 
 def odd_records() -> list[Record]:
@@ -155,6 +164,40 @@ def test_one_eta_has_a_row_of_its_own_and_each_seed_a_dot(built: Path, tmp_path:
         own = setup.find("td3", task, "damper", eta=1.0)
         assert own is not None and cell.count("<circle") == len(own.means("return"))
         assert f"med. {own.summary('return').median:.1f}".replace("-", "−") in cell  # type: ignore[union-attr]
+
+
+def test_the_page_marks_the_cells_that_the_tables_mark() -> None:
+    level = {"plain": 2.0, "damper": 1.0, "temporal-ramp": 0.5}
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=tuple(level))
+    records = [invented(agent, sm=level[agent.identity["method"]]) for agent in agents]
+    lost = {"smoothness": [None] * 10}
+
+    def marked(records: list[Record]) -> set[str]:
+        (setup,) = setups(records)
+        (table,) = (table for table in main_tables(setup) if table.name == "td3-smoothness")
+        best = {label for label, (entry,) in table.rows if entry.best}
+        cells = page_data([setup], [])["setups"][0]["cells"]
+        assert {cell["title"] for cell in cells if "smoothness" in cell["best"]} == best - {ONE_ETA_LABEL}
+        return best
+
+    assert marked(records) == {"temporal-ramp"}
+    few = [replace(r, episodes={**r.episodes, **lost}) if i == 14 else r for i, r in enumerate(records)]
+    assert few[14].identity["method"] == "temporal-ramp" and "DAMPER" in marked(few), "four seeds have the value"
+
+
+@needs_browser
+def test_a_point_of_a_front_names_its_seed_also_after_a_diverged_one(tmp_path: Path) -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
+    records = [invented(agent, 100.0 * i, 0.1 * (i + 1)) for i, agent in enumerate(agents)]
+    records[0] = replace(records[0], episodes={**records[0].episodes, "return": [None] * 10, "smoothness": [None] * 10})
+    text = page(page_data(setups(records), []))
+    (tmp_path / "page.html").write_text(text.replace("</body>", f"<script>{HOVER}</script></body>"))
+    shown = document(tmp_path / "page.html", tmp_path)
+    told = re.findall(r"<li>TD3, seed (\d+)sm [\d.]+, return ([\d.]+)</li>", shown)
+    returns = {cell.identity["seed"]: 100.0 * i + 0.45 for i, cell in enumerate(records)}
+    assert len(told) == 4 and {int(seed): float(value) for seed, value in told} == pytest.approx(
+        {seed: value for seed, value in returns.items() if value > 1}, rel=0.01
+    )
 
 
 def test_code_that_is_not_one_clean_commit_is_flagged(built: Path) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 from damper.experiments.paper_experiments import Request, expand_request
 from damper.experiments.reproduce import command
 from damper.experiments.store import Record
-from damper.report.pages.html_data import label
+from damper.report.pages.html_page import page_data
 from damper.report.statistics.cells import main_setups, setups
+from damper.report.tables.result_tables import other_rows
 from tests.experiments.helpers import agents_of, invented, tiny
 
 
@@ -57,6 +58,33 @@ def test_physics_of_two_versions_never_share_a_table() -> None:
     assert found[1].physics["mujoco"] == "3.3"
 
 
+def test_seeds_of_the_same_versions_share_a_table_however_frequent_each_version_is() -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain", "caps"))
+    versions = [("1.3", "3.5")] * 2 + [("1.3", "3.6")] * 2 + [("1.4", "3.7")] * 3
+    records = [
+        with_physics(invented(agent), gymnasium=one, mujoco=other)
+        for agent, (one, other) in zip(agents, versions, strict=False)
+    ]
+    assert [setup.agents for setup in setups(records)] == [3, 2, 2]
+    assert [setup.physics for setup in setups(records)] == [setup.physics for setup in setups(records[::-1])]
+
+
+def test_of_cells_that_differ_in_the_users_code_alone_none_is_taken_for_the_other() -> None:
+    agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
+    edited = [
+        replace(r := invented(agent, level), identity={**r.identity, "custom_code": {"env": code}})
+        for code, level in (("a", 100.0), ("b", 900.0))
+        for agent in agents
+    ]
+    for records in (edited, edited[::-1]):
+        (setup,) = setups(records)
+        assert len(setup.cells) == 2 and setup.find("td3", "Hopper", "plain") is None and setup.published == []
+        assert [cell["published"] for cell in page_data([setup], [])["setups"][0]["cells"]] == [False, False]
+        assert sorted(row[4].split("<")[0] for row in other_rows(setup)) == ["100.5", "900.5"]
+    (setup,) = setups(edited[:5])
+    assert setup.find("td3", "Hopper", "plain") is setup.cells[0] is setup.published[0]
+
+
 def test_a_task_of_its_own_and_few_seeds_are_cells_too() -> None:
     agents = agents_of("td3-table", tasks=("Swimmer-v5",), methods=("damper",), steps=5000, seeds=1)
     (setup,) = setups([invented(agents[0], 3.0, episodes=1)])
@@ -83,6 +111,6 @@ def test_another_unit_of_actions_is_another_cell_of_the_same_setup() -> None:
     request = Request(("pegrad",), ("Pendulum",), ("pegrad",), seeds=2)
     other = replace(request, settings={"units": "environment"})
     (setup,) = setups([invented(agent) for one in (request, other) for agent in expand_request(one)])
-    told = {label(cell): (cell.published, len(cell.seeds)) for cell in setup.cells}
+    told = {cell.label: (cell.published, len(cell.seeds)) for cell in setup.cells}
     assert told == {"PEGrad": (True, 2), "PEGrad units=environment": (False, 2)}
     assert "--units environment" in command(other)

@@ -10,7 +10,7 @@ from damper.experiments.timings import Timing
 from damper.report.build import _section
 from damper.report.statistics.cells import Setup, setups
 from damper.report.statistics.estimates import summarise
-from damper.report.statistics.numbers import number
+from damper.report.statistics.numbers import bracketed, number, signed
 from damper.report.tables.markup import latex_results, markdown_results, markdown_table
 from damper.report.tables.result_tables import (
     Entry,
@@ -18,7 +18,7 @@ from damper.report.tables.result_tables import (
     ablation_tables,
     aggregates,
     best_of,
-    code,
+    code_versions,
     cost_tables,
     eta_rows,
     main_tables,
@@ -157,25 +157,30 @@ def test_too_few_seeds_have_no_best_and_no_claims() -> None:
     section = _section(setup, [setup], "")
     assert "| claim |" not in section and "not enough data" not in section
     assert "No comparison of a claim has 5 seeds on both sides." in section
-    assert "| claim |" in _section(setups(records)[0], [], "")
+    (whole,) = setups(records)
+    assert "| claim |" in _section(whole, [whole], "")
+    (other,) = setups([replace(record, deviations={"steps": 5}) for record in records])
+    assert "claim" not in _section(other, [whole, other], ""), "of main setups only"
 
 
 def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
     agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
     records = [replace(invented(agent), commit="a" * 40, sources=[]) for agent in agents]
-    assert code(setups(records)[0].cells) == "commit aaaaaaaaaa (5 agents)"
+    assert code_versions(setups(records)[0].cells) == "commit aaaaaaaaaa (5 agents)"
     records[0] = replace(records[0], commit="b" * 40)
-    assert code(setups(records)[0].cells).endswith("(1 agent). ⚠ a mixture of 2 versions")
+    assert code_versions(setups(records)[0].cells).endswith("(1 agent). ⚠ a mixture of 2 versions")
     unclean = [replace(record, commit=f"{record.commit}+changes") for record in records]
-    assert code(setups(unclean)[0].cells).endswith("⚠ a mixture of 2 versions, 5 agents of an uncommitted tree")
-    same = [replace(record, sources=["c0de"]) for record in records]
-    assert code(setups(same)[0].cells) == "source c0de (5 agents)", "two commits of one source are one version"
-    resumed = [replace(record, sources=["c0de", "f00d"]) for record in records]
-    assert "5 agents that one version began and another finished" in code(setups(resumed)[0].cells)
-    (table, *_) = main_tables(setups(records)[0])
-    assert "<small>Code: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agent). ⚠ a mixture" in markdown_results(
-        table
+    assert code_versions(setups(unclean)[0].cells).endswith(
+        "⚠ a mixture of 2 versions, 5 agents of an uncommitted tree"
     )
+    same = [replace(record, sources=["c0de"]) for record in records]
+    assert code_versions(setups(same)[0].cells) == "source c0de (5 agents)", "two commits of one source are one version"
+    resumed = [replace(record, sources=["c0de", "f00d"]) for record in records]
+    assert "5 agents that one version began and another finished" in code_versions(setups(resumed)[0].cells)
+    (setup,) = setups(records)
+    said = _section(setup, [setup], "")
+    words = "<small>Code of the TD3 agents: commit aaaaaaaaaa (4 agents), commit bbbbbbbbbb (1 agent). ⚠ a mixture"
+    assert words in said and said.count("<small>Code") == 1, "once for all of a backbone's tables"
 
 
 def test_aggregates_count_seeds_not_episodes() -> None:
@@ -203,6 +208,13 @@ def test_times_stand_beside_the_papers_with_their_spread() -> None:
     assert table.rows[-1][2] == "1.20 [1.11, 1.29]"
     assert len(cost_tables([timing, replace(timing, hardware={"gpu": "y"})])) == 2, "machines are never mixed"
     assert ["Hopper", "TD3", "DAMPER", "5", "test", "100"] in speed_rows(world())
+
+
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert [number(v, "return") for v in (-0.001, 0.001, -0.01)] == ["0.00", "0.00", "−0.01"]
+    assert number(-0.3, "return", 3078.0) == "0" and number(-0.00001, "mean_change") == "0.0000"
+    assert [signed(v) for v in (-0.0003, 0.0003, 0.0, -0.0006, 0.0006)] == ["0.0 %"] * 3 + ["−0.1 %", "+0.1 %"]
+    assert bracketed(-0.0003, 0.2) == "[0.0, +20]"
 
 
 def test_numbers_are_written_like_the_papers() -> None:

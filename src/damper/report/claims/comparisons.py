@@ -21,9 +21,9 @@ import numpy as np
 
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import paper, title
-from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
+from damper.report.statistics.cells import LETTERS, MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import LEVEL, Array, Interval, difference, mean_interval, nan_for_none
-from damper.report.statistics.numbers import four_digits, percent, span
+from damper.report.statistics.numbers import four_digits, percent, with_bounds
 
 HOLDS, LEANS, LEANS_AGAINST, FAILS = "holds", "leans", "leans against", "fails"
 BETTER, CONSTANT, OPEN, NOT_JUDGED = "better than claimed", "constant actions", "not enough data", "not judged"
@@ -78,7 +78,7 @@ class Evidence:
         """A cell's seeds, counted by the measure that is compared."""
         cell = self.cell(backbone, task, method, **changed)
         values = cell.means(measure) if cell else np.array([])
-        changes = "".join(f" {_LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
+        changes = "".join(f" {LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
         constant = cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
         return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None, constant)
 
@@ -91,17 +91,14 @@ class Evidence:
         return Side(title(method, backbone), values if len(values) >= MIN_SEEDS else None, constant)
 
 
-_LETTERS = {"eta": "η", "weight": "λ"}
-
-
-def place_name(backbone: str, task: str, measure: str) -> str:
+def subject_of(backbone: str, task: str, measure: str) -> str:
     """Backbone, task and measure of a comparison, as its text begins."""
     return f"{backbone.upper()} {task} {MEASURES[measure]}"
 
 
-def claim_level(tries: int = 1) -> float:
-    """Confidence of one interval so that claims that hold do so together; ``tries``: a best of so many was picked."""
-    return 1 - (1 - LEVEL) / (len(paper()["claims"]) * tries)
+def claim_level(candidates: int = 1) -> float:
+    """Confidence of one interval so that claims that hold do so together; of the best of so many ``candidates``."""
+    return 1 - (1 - LEVEL) / (len(paper()["claims"]) * candidates)
 
 
 # --- words --------------------------------------------------------------------------------------------------------
@@ -127,47 +124,47 @@ def judge(gap: float, interval: Interval, concession: bool = False) -> str:
 
 
 def compare_means(
-    place: str,
+    subject: str,
     ours: Side,
     theirs: Side,
     expect: str = "lower",
     by: float = 0.0,
     words: str = "",
     concession: bool = False,
-    tries: int = 1,
+    candidates: int = 1,
 ) -> Check:
     """Our mean is lower (higher) than theirs less a share ``by`` of its size.
 
     Args:
-        place: task and measure in words.
+        subject: task and measure in words.
         ours: the side that the claim is about.
         theirs: what it is compared with.
         expect: "lower" or "higher".
         by: the bound is ``theirs − by · |theirs|``.
         words: what the bound stands for.
         concession: the claim admits a weakness, so that the opposite is better than claimed.
-        tries: of how many candidates the better side was picked.
+        candidates: of how many the better side was picked.
     """
     if ours.values is None or theirs.values is None:
-        return Check(f"{place}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured", OPEN)
+        return Check(f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured", OPEN)
     bound = theirs.values * (1 - by * np.sign(theirs.mean))
-    gap, interval = difference(ours.values, bound, claim_level(tries))
+    gap, interval = difference(ours.values, bound, claim_level(candidates))
     assert interval is not None
     sign = 1 if expect == "lower" else -1
     turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
     verdict = judge(sign * gap, turned, concession)
-    text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
-    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))} ") + span(gap, interval)
+    text = f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
+    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))} ") + with_bounds(gap, interval)
     if constant := [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]:
         return Check(f"{text}; {', '.join(constant)}", CONSTANT)
     return Check(text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict)
 
 
-def close(place: str, ours: Side, theirs: Side) -> Check:
+def close(subject: str, ours: Side, theirs: Side) -> Check:
     """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is, fails if none is."""
     words = _note(f"close: within {percent(CLOSE_MARGIN)}")
     if ours.values is None or theirs.values is None:
-        return Check(f"{place}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
+        return Check(f"{subject}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
     gap, interval = difference(ours.values, theirs.values, claim_level())
     assert interval is not None
     margin = CLOSE_MARGIN * abs(theirs.mean)
@@ -175,33 +172,33 @@ def close(place: str, ours: Side, theirs: Side) -> Check:
         verdict = HOLDS if -margin <= interval.low and interval.high <= margin else LEANS
     else:
         verdict = FAILS if interval.low > margin or interval.high < -margin else LEANS_AGAINST
-    text = f"{place}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{words}; "
-    return Check(text + f"gap {span(gap, interval)}", verdict)
+    text = f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{words}; "
+    return Check(text + f"gap {with_bounds(gap, interval)}", verdict)
 
 
-def against(place: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY) -> Check:
+def against(subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY) -> Check:
     """Our mean is lower (higher) than a fixed number; no bound is printed beyond what is possible."""
     if ours.values is None:
-        return Check(f"{place}, {words}: not yet measured", OPEN)
+        return Check(f"{subject}, {words}: not yet measured", OPEN)
     interval = mean_interval(ours.values, claim_level())
     assert interval is not None
     sign = 1 if expect == "lower" else -1
     ends = sorted(sign * (end - bound) for end in interval)
     verdict = judge(sign * (ours.mean - bound), Interval(*ends))
     shown = Interval(max(interval.low, possible.low), min(interval.high, possible.high))
-    text = f"{place} {span(ours.mean, shown)}, {words}"
+    text = f"{subject} {with_bounds(ours.mean, shown)}, {words}"
     return Check(f"{text}; {ours.constant}", CONSTANT) if ours.constant else Check(text, verdict)
 
 
-def extreme(place: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
+def extreme(subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
     """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
-    checks = [compare_means(place, ours, rival, expect, **how) for rival in rivals]
+    checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
     known = [(check, rival.mean) for check, rival in zip(checks, rivals, strict=True) if check.verdict != OPEN]
     if not known:
         there = sum(side.values is not None for side in (ours, *rivals))
         names = ", ".join(rival.name for rival in rivals) if len(rivals) < 7 else f"{len(rivals)} others"
         words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
-        return Check(f"{place}: {ours.name} {expect} than {names}{words}", OPEN)
+        return Check(f"{subject}: {ours.name} {expect} than {names}{words}", OPEN)
     sign = 1 if expect == "lower" else -1
     worst, _ = min(known, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
     missing = len(rivals) - len(known)

@@ -30,7 +30,7 @@ from damper.report.claims.comparisons import (
     compare_means,
     conjunction,
     extreme,
-    place_name,
+    subject_of,
 )
 from damper.report.statistics.estimates import Interval
 from damper.report.statistics.numbers import percent
@@ -65,13 +65,13 @@ Checks = Iterator[Check]
 
 def _pair(e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: Any) -> Check:
     ours, theirs = (e.side(backbone, task, method, measure) for method in (a, b))
-    return compare_means(place_name(backbone, task, measure), ours, theirs, expect, **how)
+    return compare_means(subject_of(backbone, task, measure), ours, theirs, expect, **how)
 
 
 def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence[str], expect: str) -> Check:
     """DAMPER before the other methods."""
     ours, *others = (e.side(backbone, task, method, measure) for method in ("damper", *methods))
-    return extreme(place_name(backbone, task, measure), ours, others, expect)
+    return extreme(subject_of(backbone, task, measure), ours, others, expect)
 
 
 def _lower_everywhere(e: Evidence) -> Checks:
@@ -127,10 +127,12 @@ def _gradient_regime(e: Evidence) -> Checks:
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
             ratio, conflict = (e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict"))
-            place = f"{backbone.upper()} {task}"
-            yield against(f"{place} n_T/n_R", ratio, WEAK_RATIO, "lower", f"weak: below {WEAK_RATIO:g}", RATIO)
+            subject = f"{backbone.upper()} {task}"
+            yield against(f"{subject} n_T/n_R", ratio, WEAK_RATIO, "lower", f"weak: below {WEAK_RATIO:g}", RATIO)
             words = f"frequent: above {FREQUENT_CONFLICT:g}; by chance {CHANCE_CONFLICT:g}"
-            yield against(f"{place} share of updates in conflict", conflict, FREQUENT_CONFLICT, "higher", words, SHARE)
+            yield against(
+                f"{subject} share of updates in conflict", conflict, FREQUENT_CONFLICT, "higher", words, SHARE
+            )
 
 
 def _about_gradients(e: Evidence) -> str:
@@ -168,7 +170,7 @@ def _plains_gradients(e: Evidence) -> str:
     if not found:
         return ""
     shares, ratios = zip(*found.values(), strict=True)
-    strong = [place for place, (_, ratio) in found.items() if ratio > WEAK_RATIO]
+    strong = [subject for subject, (_, ratio) in found.items() if ratio > WEAK_RATIO]
     return (
         f"Along plain's own training ({counted(len(found), 'pair')} of task and backbone) {_range(shares)} of the "
         f"updates conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on {', '.join(strong) or 'none'}"
@@ -209,18 +211,18 @@ def _collapsed(e: Evidence) -> str:
 
 def _sum_close(e: Evidence) -> Checks:
     sides = (e.side("td3", "LunarLander", method, "return") for method in ("unconditional-sum", "damper"))
-    yield close(place_name("td3", "LunarLander", "return"), *sides)
+    yield close(subject_of("td3", "LunarLander", "return"), *sides)
 
 
 def _projection(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
         ours, damper = (e.side("td3", task, method, "return") for method in ("unconditional-projection", "damper"))
-        place = place_name("td3", task, "return")
+        subject = subject_of("td3", task, "return")
         if task == "Hopper":
-            yield close(place, ours, damper)
+            yield close(subject, ours, damper)
         else:
-            yield compare_means(place, ours, damper, "lower")
-            yield compare_means(f"{place}, mean distance from the median", ours.spread, damper.spread, "higher")
+            yield compare_means(subject, ours, damper, "lower")
+            yield compare_means(f"{subject}, mean distance from the median", ours.spread, damper.spread, "higher")
 
 
 def _pegrad(e: Evidence) -> Checks:
@@ -236,15 +238,15 @@ def _pegrad(e: Evidence) -> Checks:
 def _eta(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
         sides = [e.side("td3", task, "damper", "smoothness", eta=eta) for eta in ETAS]
-        place = place_name("td3", task, "smoothness")
+        subject = subject_of("td3", task, "smoothness")
         if task == "Walker":
             bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
             for eta in (0.4, 0.8):
-                yield compare_means(f"{place}, a bump at 0.6", bump[0.6], bump[eta], "higher", concession=True)
+                yield compare_means(f"{subject}, a bump at 0.6", bump[0.6], bump[eta], "higher", concession=True)
         else:
             for former, later in pairwise(sides):
-                yield compare_means(place, later, former, "lower")
-        yield extreme(f"{place}, lowest at 1", sides[-1], sides[:-1], "lower")
+                yield compare_means(subject, later, former, "lower")
+        yield extreme(f"{subject}, lowest at 1", sides[-1], sides[:-1], "lower")
 
 
 # --- fixed weights ------------------------------------------------------------------------------------------------
@@ -258,13 +260,15 @@ def _below_all_weights(e: Evidence) -> Checks:
     for task in PAPER_TASKS:
         ours = e.side("td3", task, "damper", "smoothness")
         weights = [_weight(e, task, weight, "smoothness") for weight in WEIGHTS]
-        place = place_name("td3", task, "smoothness")
+        subject = subject_of("td3", task, "smoothness")
         if task != "Reacher":
-            yield extreme(place, ours, weights, "lower")
+            yield extreme(subject, ours, weights, "lower")
             continue
         there = [side for side in weights if side.values is not None]
         best = min(there, key=lambda side: side.mean, default=weights[0])
-        check = compare_means(f"{place}, the exception", ours, best, "higher", concession=True, tries=len(WEIGHTS))
+        check = compare_means(
+            f"{subject}, the exception", ours, best, "higher", concession=True, candidates=len(WEIGHTS)
+        )
         # One smoother weight is an exception; that there is none takes them all.
         unknown = check.verdict == BETTER and len(there) < len(WEIGHTS)
         yield check._replace(verdict=OPEN if unknown else check.verdict)
@@ -277,7 +281,9 @@ def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list
         rivals = [e.side("td3", task, rival, measure) for rival in BEATEN_BY_WEIGHT[task]]
         for weight in weights:
             ours = _weight(e, task, weight, measure)
-            found[weight].append(extreme(place_name("td3", task, measure), ours, rivals, expect, tries=len(weights)))
+            found[weight].append(
+                extreme(subject_of("td3", task, measure), ours, rivals, expect, candidates=len(weights))
+            )
     return found
 
 
@@ -315,10 +321,10 @@ def _margins(e: Evidence) -> Checks:
         size = 1 - named[task] / theirs.mean
         words = f"the paper's is {percent(size, 1)} lower, {percent(REACHED_SHARE * size, 1)} counts"
         rivals = [e.side("td3", task, rival, "smoothness") for rival in RIVALS]
-        ours, place = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), place_name("td3", task, "smoothness")
-        yield extreme(place, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
+        ours, subject = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), subject_of("td3", task, "smoothness")
+        yield extreme(subject, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
     sides = _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"), e.side("td3", "Hopper", "pave", "return")
-    yield close(place_name("td3", "Hopper", "return"), *sides)
+    yield close(subject_of("td3", "Hopper", "return"), *sides)
 
 
 def _limits(e: Evidence) -> Checks:
@@ -326,11 +332,11 @@ def _limits(e: Evidence) -> Checks:
         weight = _weight(e, task, PAPER_WEIGHTS[task], "smoothness")
         for method in methods:
             theirs = e.side("td3", task, method, "smoothness")
-            yield compare_means(place_name("td3", task, "smoothness"), theirs, weight, "lower")
+            yield compare_means(subject_of("td3", task, "smoothness"), theirs, weight, "lower")
     for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("smoothness", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
-            yield extreme(place_name("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
+            yield extreme(subject_of("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
 
 
 CLAIMS: dict[str, Callable[[Evidence], Checks]] = {

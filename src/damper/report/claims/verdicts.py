@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +31,7 @@ class Verdict(NamedTuple):
         return [check for check in self.checks if check.verdict not in (OPEN, NOT_JUDGED)]
 
 
+@functools.cache
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
     """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
     evidence = Evidence(setup, eta)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from damper.engine.run.folder import Run
 from damper.engine.run.seed_groups import group_by_settings
-from damper.report.figures.style import draw_curve, saved_figure, shades
+from damper.report.figures.style import draw_curve, plain_log_ticks, saved_figure, shades
 
 PANELS = {"return": "return", "sm": "sm (training)"}
 EMPHASISED = ("plain", "damper")  # whose seeds' range is shaded where shades of all would hide each other
@@ -43,23 +43,11 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
             axis.set(xlabel="step", ylabel=words)
             axis.xaxis.set_major_formatter("{x:,.0f}")
         axes[-1].set_yscale("log")
-        axes[-1].yaxis.set_major_formatter("{x:g}")
-        axes[-1].yaxis.set_minor_formatter(_minor_labels())
+        plain_log_ticks(axes[-1].yaxis)
         if handles := axes[0].get_legend_handles_labels()[0]:
             figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
         figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
     return path
-
-
-def _minor_labels() -> Any:
-    """Which minor ticks of a log axis have labels is matplotlib's choice; they read 0.2 beside 0.1, not 2 × 10⁻¹."""
-    from matplotlib.ticker import LogFormatter
-
-    class Plain(LogFormatter):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:g}" if super().__call__(x, pos) else ""
-
-    return Plain()
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from damper.experiments.records import unpack_trace
-from damper.report.figures.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look
+from damper.report.figures.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look, plain_log_ticks
 from damper.report.statistics.cells import Cell, Setup, smoothest
 from damper.report.statistics.estimates import normalised, pareto
 from damper.tasks import PAPER_TASKS
@@ -36,7 +36,7 @@ def draw_result_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("s
     swept = [task for task in PAPER_TASKS if len(setup.sweep(task)) > 1]
     if swept:
         figures["weights"] = partial(_weights, setup, swept)
-    etas = [task for task in ABLATION_TASKS if _eta_cells(setup, task)]
+    etas = [task for task in ABLATION_TASKS if _moving_sweep(setup.etas(task))]
     if etas:
         figures["eta"] = partial(_etas, setup, etas)
     walkers = {b: cells for b in BACKBONES if len(cells := _walkers(setup, b)) == 2}
@@ -77,19 +77,8 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
         front = [moving[i] for i in pareto(moving)]
         axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
         axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
-        _plain_log_ticks(axis.xaxis)
+        plain_log_ticks(axis.xaxis)
     _legend(figure, axes, backbone)
-
-
-def _plain_log_ticks(axis: Any) -> None:
-    """Numbers as people write them, few enough not to touch."""
-    from matplotlib import ticker
-
-    low, high = axis.get_view_interval()
-    steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0) if high / low < 1000 else (1.0,)
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps))
-    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    axis.set_minor_locator(ticker.NullLocator())
 
 
 def _legend(figure: Figure, axes: Sequence[Any], backbone: str) -> None:
@@ -133,11 +122,9 @@ def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
         column[1].set_xlabel("λ")
 
 
-def _eta_cells(setup: Setup, task: str) -> list[Cell]:
-    """A task's cells over η; none where one is missing, or where most agents of one hold one constant action."""
-    found = [setup.find("td3", task, "damper", eta=eta) for eta in ETAS]
-    cells = [cell for cell in found if cell is not None and not cell.mostly_constant]
-    return cells if len(cells) == len(ETAS) else []
+def _moving_sweep(cells: Mapping[float, Cell]) -> bool:
+    """Whether a sweep is complete and no cell of it has mostly constant agents."""
+    return len(cells) == len(ETAS) and not any(cell.mostly_constant for cell in cells.values())
 
 
 def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
@@ -145,7 +132,7 @@ def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     figure.set_size_inches(4.6, 3.2)
     axis = figure.subplots()
     for task, colour, marker in zip(tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False):
-        means = normalised([cell.mean("smoothness") for cell in _eta_cells(setup, task)])
+        means = normalised([cell.mean("smoothness") for cell in setup.etas(task).values()])
         axis.plot(ETAS, means, f"{marker}-", color=colour, label=task)
     axis.set(xlabel="η", ylabel="normalised sm")
     axis.legend(frameon=False)

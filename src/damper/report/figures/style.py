@@ -172,3 +172,14 @@ def draw_curve(
     width = 1.8 if strong else 1.1
     axis.plot(steps, mean, **look.line, label=label, linewidth=width, zorder=3 if strong else 2,
               marker=look.marker, markersize=4, markevery=None if marked is None else marked.tolist())  # fmt: skip
+
+
+def plain_log_ticks(axis: Any) -> None:
+    """On a logarithmic axis that has its data: numbers as people write them, few enough not to touch."""
+    from matplotlib import ticker
+
+    low, high = axis.get_view_interval()
+    steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0) if high / low < 1000 else (1.0,)
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_locator(ticker.NullLocator())

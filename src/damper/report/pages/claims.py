@@ -27,13 +27,14 @@ UNKNOWN = (OPEN, NOT_JUDGED)
 
 
 def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
-    """The claims that have a verdict, with the comparisons behind it, and how many wait for records."""
+    """The claims that have a verdict, with what decided it, and how many wait for records."""
     judged = judge_all(main)
     yield "## The paper's claims\n"
     yield (
-        f"{_waiting(*next(iter(judged.items())))} About time there are others: {_timed(timings)} "
-        "([update times](results/tables.md#update-times)).\n\n"
-        f"{legend(_occurring(judged, timings))} {caution('statistics.md')}\n"
+        f"{_waiting(*next(iter(judged.items())))} About time there are others: {_tally(time_verdicts(timings))} "
+        "([update times](results/tables.md#update-times)). What *holds* or *fails* is decided beyond the noise; a "
+        "claim that *leans*, for or against, is not, and five seeds seldom decide one ([all words, and why]"
+        "(statistics.md#verdicts)).\n"
     )
     yield from _decided(judged)
 
@@ -50,25 +51,20 @@ MEANINGS = {
 }
 
 
-def legend(words: Iterable[str] = VERDICTS) -> str:
-    """What the words mean that occur."""
-    found = set(words)
-    return " ".join(f"*{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS if word in found)
+def legend() -> str:
+    """What the words mean."""
+    return " ".join(f"*{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
 
 
-def caution(statistics: str) -> str:
-    """How much a word is worth."""
+def caution(link: str = "") -> str:
+    """How much a word is worth; ``link``: to the page that tells more."""
+    more = f" ([by how much]({link}))" if link else ""
     return (
         f"Each interval has {percent(claim_level(), 1)}. If seeds were normal, then with 95 % confidence every claim "
-        "marked *holds* in a column is true; with lopsided cells, or where some seeds fail, the confidence is less "
-        f"([by how much]({statistics}#verdicts)). With five seeds such an interval is about twice as wide as at 95 %, "
-        "and would decide an effect of two standard deviations in about one case of five: a lean is no evidence."
+        "marked *holds* in a column is true; with lopsided cells, or where some seeds fail, the confidence is "
+        f"less{more}. With five seeds such an interval is about twice as wide as at 95 %, and would decide an effect "
+        "of two standard deviations in about one case of five: a lean is no evidence."
     )
-
-
-def _occurring(judged: Mapping[str, Sequence[Verdict]], timings: Sequence[Timing]) -> set[str]:
-    """The words that the section has."""
-    return {verdict.verdict for own in (*judged.values(), time_verdicts(timings)) for verdict in own}
 
 
 def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
@@ -110,13 +106,8 @@ def _waiting(name: str, judged: Sequence[Verdict]) -> str:
     )
 
 
-def _timed(timings: Sequence[Timing]) -> str:
-    """How the claims about time fare."""
-    return _tally(time_verdicts(timings)) or "none timed"
-
-
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
-    """The claims that some records decide, with the comparisons that decided the first of the verdicts."""
+    """The claims that some records decide, with the comparison that decided the first of the verdicts."""
     shown = {name: own for name, own in judged.items() if any(verdict.verdict not in UNKNOWN for verdict in own)}
     rows = []
     for own in zip(*shown.values(), strict=True):
@@ -125,14 +116,15 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
             words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
             rows.append([first.text, *words, _by(first) + _note(first)])
     if rows:
-        yield "Claims with a verdict; the last column has the comparisons behind the first one of the row:\n"
-        yield markdown_table(["claim", *shown, "comparisons"], [*rows, ["**all**", *map(_tally, shown.values()), ""]])
+        yield "Claims with a verdict, and what decided the first one of the row ([all](results/tables.md)):\n"
+        header = ["claim", *shown, "deciding comparison"]
+        yield markdown_table(header, [*rows, ["**all**", *map(_tally, shown.values()), ""]])
 
 
 def _by(verdict: Verdict) -> str:
-    """The comparisons that decided a verdict, with their numbers."""
-    texts = [check.text for check in verdict.checks if check.verdict == verdict.verdict]
-    return f"<small>{'<br>'.join(texts)}</small>"
+    """The first comparison that decided a verdict, with its numbers, and how many others did."""
+    first, *others = [check.text for check in verdict.checks if check.verdict == verdict.verdict]
+    return first + (f" (and {len(others)} more)" if others else "")
 
 
 def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:

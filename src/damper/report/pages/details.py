@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from damper.experiments.paper_experiments import BACKBONES
+from damper.experiments.paper_experiments import BACKBONES, ETAS
+from damper.report.pages.below_paper import distance_from_paper, late_returns
 from damper.report.pages.findings import pairs_section, swept_etas
-from damper.report.pages.gaps import Gap, gaps_between, place, plain_and_damper, protocol_gaps, tell_apart
-from damper.report.pages.headline import takeaway
-from damper.report.pages.returns import distance_from_paper, late_returns
-from damper.report.statistics.cells import COMPARED, MEASURES, Setup, main_setups
-from damper.report.statistics.estimates import median
-from damper.report.statistics.numbers import number
+from damper.report.pages.gaps import Gap, gaps_between, plain_and_damper, protocol_gaps, tell_apart
+from damper.report.pages.headline import counts_of_signs
+from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
+from damper.report.statistics.estimates import mean_interval, median
+from damper.report.statistics.numbers import number, with_interval
 from damper.report.tables.markup import markdown_table
-from damper.report.tables.result_tables import code
+from damper.report.tables.result_tables import code_versions
 from damper.terminal import counted
 
 HEAD = """# Further comparisons
@@ -32,7 +32,7 @@ def details(found: Sequence[Setup]) -> str:
         at = "at the settings of a protocol " if found else ""
         return f"{HEAD}\nNo records {at}yet.\n"
     parts = [
-        *(pairs_section(setup, takeaway(setup)) for setup in main[1:]),
+        *(pairs_section(setup, "tables.md", counts_of_signs(setup)) for setup in main[1:]),
         *_protocols(main),
         *_etas(main),
         *_precision(found),
@@ -50,18 +50,26 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
 
 
 def _etas(main: Sequence[Setup]) -> Iterator[str]:
-    """Medians over η."""
-    rows = []
-    for setup in main:
-        for cells in swept_etas(setup):
-            for measure in COMPARED:
-                medians = (median(cell.means(measure)) for cell in cells)
-                words = f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}"
-                rows.append([words, *(number(median, measure) for median in medians)])
+    """Means with their intervals and medians over η."""
+    rows = [
+        [
+            f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}",
+            *(_with_interval(cell, measure) for cell in cells),
+        ]
+        for setup in main
+        for cells in swept_etas(setup)
+        for measure in COMPARED
+    ]
     if rows:
-        etas = [cell.settings["eta"] for cell in next(cells for setup in main for cells in swept_etas(setup))]
-        yield "## Medians of the sweep\n\nOf the seeds, over η; the means stand among the [results](../results.md).\n"
-        yield markdown_table(["cell", *(f"η = {eta:g}" for eta in etas)], rows)
+        yield "## The sweep over eta\n\nMeans of the seeds with 95 % intervals, and medians.\n"
+        yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
+
+
+def _with_interval(cell: Cell, measure: str) -> str:
+    means = cell.means(measure)
+    below = (f"median {number(median(means), measure, cell.mean(measure))}", cell.constant_note)
+    told = with_interval(cell.mean(measure), mean_interval(means), measure)
+    return told + "".join(f"<br><small>{line}</small>" for line in below if line)
 
 
 def _precision(found: Sequence[Setup]) -> Iterator[str]:
@@ -69,12 +77,13 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
     gaps: list[Gap] = []
     for a in found:
         for b in found:
-            same = (a.protocol, a.deviations, a.envs, a.episodes) == (b.protocol, b.deviations, b.envs, b.episodes)
-            if not same or {**a.numerics, "tf32": False} != b.numerics or not a.numerics["tf32"]:
+            one, other = ((s.protocol, s.deviations, s.envs, s.episodes, {**s.numerics, "tf32": True}) for s in (a, b))
+            versions = [{**a.physics, **b.physics}, {**b.physics, **a.physics}]  # alike unless both have a simulator's
+            if one != other or versions[0] != versions[1] or a.numerics["tf32"] <= b.numerics["tf32"]:
                 continue
-            for cell in b.cells:
-                other = a.find(cell.backbone, cell.task, cell.method) if cell.published else None
-                gaps += gaps_between(other, cell, f"`{a.protocol}` {place(cell)}") if other else []
+            for cell in b.published:
+                twin = a.find(cell.backbone, cell.task, cell.method)
+                gaps += gaps_between(twin, cell, f"`{a.protocol}` {cell.name}") if twin else []
     if gaps:
         yield f"## TF32 beside float32\n\nThe same agents trained both ways. {tell_apart(gaps)}\n"
         yield markdown_table(["cell", "TF32", "float32", "difference"], [gap.row for gap in gaps])
@@ -85,9 +94,11 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
     gaps: list[Gap] = []
     for setup in found:
         for cell in setup.cells:
-            changed = cell.settings.get("units") == "environment"
-            other = setup.find(cell.backbone, cell.task, cell.method) if changed else None
-            gaps += gaps_between(cell, other, f"`{setup.protocol}` {place(cell)}") if other else []
+            if cell.settings.get("units") == "environment":
+                others = {name: value for name, value in cell.settings.items() if name != "units"}
+                for twin in setup.cells:
+                    if (twin.place, twin.method, twin.settings) == (cell.place, cell.method, others):
+                        gaps += gaps_between(cell, twin, f"`{setup.protocol}` {cell.place} {twin.label}")
     if gaps:
         yield (
             "## Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
@@ -104,19 +115,11 @@ def _starts(main: Sequence[Setup]) -> Iterator[str]:
             distance = distance_from_paper(cell)
             if distance is None:
                 continue
-            mean, interval = cell.mean("return"), distance.interval()
-            far += interval.excludes_zero
+            far += distance.interval().excludes_zero
             without += distance.interval("starts", "seeds").excludes_zero
-            told = "{} [{}, {}]".format(*(number(v, "return", mean) for v in (distance.value, *interval)))
-            means = [number(value, "return", mean) for value in (mean, mean - distance.value)]
-            sizes = [f"±{number(distance.size(name), 'return', mean)}" for name in distance.errors]
-            row = [
-                f"`{setup.protocol}` {place(cell)}",
-                *means,
-                f"**{told}**" if interval.excludes_zero else told,
-                *sizes,
-            ]
-            rows.append(row if "paper" in distance.errors else [*row, "–"])
+            means = [distance.number(value) for value in (distance.mean, distance.mean - distance.value)]
+            sizes = [f"±{distance.number(distance.size(name))}" for name in distance.errors]
+            rows.append([f"`{setup.protocol}` {cell.name}", *means, str(distance), *sizes])
     if not rows:
         return
     yield (
@@ -146,7 +149,7 @@ def _end_of_training(main: Sequence[Setup]) -> Iterator[str]:
             seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
             means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))
             words = (f"{mean} ({own})" for mean, own in zip(means, seeds, strict=True))
-            rows.append([f"`{setup.protocol}` {place(cell)}", *words])
+            rows.append([f"`{setup.protocol}` {cell.name}", *words])
     if not rows:
         return
     yield (
@@ -160,7 +163,7 @@ def _end_of_training(main: Sequence[Setup]) -> Iterator[str]:
 
 def _code(main: Sequence[Setup]) -> str:
     lines = [
-        f"- `{setup.protocol}`, {cells[0].place}: {code(cells)}"
+        f"- `{setup.protocol}`, {cells[0].place}: {code_versions(cells)}"
         for setup in main
         for backbone in BACKBONES
         for task in setup.tasks(backbone)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from damper.experiments.paper import title
 from damper.report.statistics.cells import COMPARED, MEASURES, Cell, Setup
 from damper.report.statistics.estimates import difference, median
-from damper.report.statistics.numbers import number, span
+from damper.report.statistics.numbers import number, with_bounds
 from damper.terminal import counted
 
 
 class Gap(NamedTuple):
     """Two cells' means and medians of one measure, the difference of the means, whether its interval excludes zero."""
 
-    place: str
+    name: str
     measure: str
     one: Cell
     other: Cell
@@ -27,18 +27,19 @@ class Gap(NamedTuple):
         """For a table, in bold where the interval excludes zero."""
         cells = (_with_median(cell, self.measure) for cell in (self.one, self.other))
         told = f"**{self.difference}**" if self.apart else self.difference
-        return [f"{self.place}, {MEASURES[self.measure]}", *cells, told]
+        return [f"{self.name}, {MEASURES[self.measure]}", *cells, told]
 
 
-def gaps_between(one: Cell, other: Cell, place: str) -> Iterator[Gap]:
+def gaps_between(one: Cell, other: Cell, name: str) -> Iterator[Gap]:
     """A gap per measure."""
     for measure in COMPARED:
         if not (len(one.means(measure)) and len(other.means(measure))):
             continue
         gap, interval = difference(one.means(measure), other.means(measure))
-        text = span(gap, interval) if interval else number(gap, measure)
+        form = partial(number, measure=measure, like=one.mean(measure))
+        text = with_bounds(gap, interval, form) if interval else form(gap)
         apart = interval is not None and interval.excludes_zero
-        yield Gap(place, measure, one, other, text, apart)
+        yield Gap(name, measure, one, other, text, apart)
 
 
 def protocol_gaps(main: Sequence[Setup]) -> list[Gap]:
@@ -49,7 +50,7 @@ def protocol_gaps(main: Sequence[Setup]) -> list[Gap]:
     found: list[Gap] = []
     for cell in plain_and_damper(one):
         twin = other.find(cell.backbone, cell.task, cell.method)
-        found += gaps_between(cell, twin, place(cell)) if twin else []
+        found += gaps_between(cell, twin, cell.name) if twin else []
     return found
 
 
@@ -63,12 +64,7 @@ def tell_apart(gaps: Sequence[Gap]) -> str:
 
 def plain_and_damper(setup: Setup) -> list[Cell]:
     """The cells that the pages comment on: both methods at their published settings."""
-    return [cell for cell in setup.cells if cell.published and cell.method in ("plain", "damper")]
-
-
-def place(cell: Cell) -> str:
-    """Task, backbone and, unless it is plain, the method."""
-    return cell.place + ("" if cell.method == "plain" else f" {title(cell.method, cell.backbone)}")
+    return [cell for cell in setup.published if cell.method in ("plain", "damper")]
 
 
 def _with_median(cell: Cell, measure: str) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 from damper.engine.run.files import write_bytes
 from damper.errors import DamperError
 
-PLACE = re.compile(r"(<!-- (\w+): written by damper report -->\n).*?(<!-- \2 ends -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (\w+): written by damper report -->\n).*?(<!-- \2 ends -->)", re.DOTALL)
 
 
 def has_place(page: Path) -> bool:
     """Whether a file is there and has a marked place."""
-    return page.is_file() and PLACE.search(page.read_text(encoding="utf-8")) is not None
+    return page.is_file() and MARKED.search(page.read_text(encoding="utf-8")) is not None
 
 
 def insert(page: Path, texts: Mapping[str, str]) -> None:
@@ -25,6 +25,6 @@ def insert(page: Path, texts: Mapping[str, str]) -> None:
             "and '<!-- headline ends -->' on lines of their own."
         )
     content = page.read_text(encoding="utf-8")
-    if unknown := {match[2] for match in PLACE.finditer(content)} - set(texts):
+    if unknown := {match[2] for match in MARKED.finditer(content)} - set(texts):
         raise DamperError(f"a marked place must be one of {', '.join(texts)}, but {page} has {', '.join(unknown)}.")
-    write_bytes(page, PLACE.sub(lambda match: f"{match[1]}\n{texts[match[2]]}\n{match[3]}", content).encode())
+    write_bytes(page, MARKED.sub(lambda match: f"{match[1]}\n{texts[match[2]]}\n{match[3]}", content).encode())

@@ -27,11 +27,13 @@ def missing(found: Sequence[Setup]) -> str:
     ((gpu, cores), _), rows, workers = machines.most_common(1)[0], [], 1
     outside: list[str] = []
     for setup in main_setups(found):
-        there = {_who(record.identity) for cell in setup.cells for record in cell.records}
+        there = {_identity_without_physics(record.identity) for cell in setup.cells for record in cell.records}
         for name, agents in _experiments(setup):
-            if name == TOGETHER and (others := len(there - {_who(agent.identity) for agent in agents})):
+            if name == TOGETHER and (
+                others := len(there - {_identity_without_physics(agent.identity) for agent in agents})
+            ):
                 outside.append(f"{others} under `{setup.protocol}`")
-            left = [agent for agent in agents if _who(agent.identity) not in there]
+            left = [agent for agent in agents if _identity_without_physics(agent.identity) not in there]
             if left:
                 jobs = pack(left)
                 at_once = fitting_workers(jobs, cores)
@@ -65,6 +67,6 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
     yield TOGETHER, list(every.values())
 
 
-def _who(identity: Mapping[str, Any]) -> Hashable:
+def _identity_without_physics(identity: Mapping[str, Any]) -> Hashable:
     """An agent among those of one setup: no matter which version of a simulator is installed here."""
     return (*(identity[name] for name in ("backbone", "task", "method", "seed")), digest(identity["method_settings"]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from damper.experiments.paper import title
 from damper.experiments.paper_experiments import BACKBONES, RIVALS
 from damper.report.statistics.cells import MEASURES, Setup
-from damper.report.statistics.numbers import percent, signed, tight
+from damper.report.statistics.numbers import bracketed, percent, signed
 from damper.report.tables.result_tables import Aggregate, aggregates
 
 EVEN = 0.5  # the probability of winning where there is no difference
@@ -27,7 +27,7 @@ def return_over_tasks(setup: Setup) -> str:
         wins.append(f"{percent(value)} [{100 * low:.0f}, {100 * high:.0f}] of pairs {where} ({_tasks([beside])})")
         if own and own.change and (own.change[1] > 0 or own.change[2] < 0):
             change, *bounds = own.change
-            changes.append(f"{signed(change)} {tight(*bounds)} {where}")
+            changes.append(f"{signed(change)} {bracketed(*bounds)} {where}")
     if not wins:
         return ""
     changed = f"; the interquartile mean of return's change is {' and '.join(changes)}" if changes else ""
@@ -50,8 +50,7 @@ def beside_the_others(setup: Setup) -> str:
         return ""
     return (
         "**Beside the other methods**, over the tasks that both have, by the probability that a seed of DAMPER is the "
-        f"better one ([all numbers](results/tables.md)). {' '.join(parts)} Undecided: its 95 % interval includes "
-        f"{percent(EVEN)}."
+        f"better one ([all numbers](results/tables.md)). {' '.join(parts)}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,8 @@ import numpy as np
 
 from damper.errors import DamperError
 from damper.experiments.identity import digest, published_settings
-from damper.experiments.paper_experiments import TABLE_METHODS, WEIGHTS
+from damper.experiments.paper import title
+from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, WEIGHTS
 from damper.experiments.records import CURVE_COLUMNS
 from damper.experiments.store import Record
 from damper.metrics import is_constant
@@ -32,6 +33,7 @@ NEVER_NEGATIVE = tuple(measure for measure in MEASURES if measure != "return")
 SMOOTHNESS = ("smoothness", "mean_change", "spectral_roughness")  # what one constant action makes perfect
 SHOWN_CURVE_POINTS = 60
 COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
+LETTERS = {"eta": "η", "weight": "λ"}  # of settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,22 @@ class Cell:
     def place(self) -> str:
         """Task and backbone in words."""
         return f"{self.task}, {self.backbone.upper()}"
+
+    @property
+    def name(self) -> str:
+        """Task, backbone and, unless it is plain, the method."""
+        return self.place + ("" if self.method == "plain" else f" {title(self.method, self.backbone)}")
+
+    @property
+    def label(self) -> str:
+        """The method, with what differs from its published settings."""
+        try:
+            own = published_settings(self.method, self.task, self.backbone)
+        except DamperError:  # a method that this installation does not have: all its settings are told
+            own = {}
+        always = {"weight"} if self.method == "scalarization" else set()
+        changed = [f"{LETTERS.get(n, n)}={v}" for n, v in self.settings.items() if n in always or own.get(n) != v]
+        return " ".join([title(self.method, self.backbone), *changed])
 
     @property
     def published(self) -> bool:
@@ -91,8 +109,12 @@ class Cell:
 
     def known(self, measure: str) -> Cell:
         """The cell with the seeds that have the value."""
-        sound = (bool(np.isfinite(nan_for_none(record.episodes[measure])).all()) for record in self.records)
-        return replace(self, records=tuple(r for r, own in zip(self.records, sound, strict=True) if own))
+        values = (nan_for_none(record.episodes[measure]) for record in self.records)
+        return self.only([seed for seed, own in zip(self.seeds, values, strict=True) if np.isfinite(own).all()])
+
+    def only(self, seeds: Collection[int]) -> Cell:
+        """The cell with some of its seeds."""
+        return replace(self, records=tuple(record for record in self.records if record.identity["seed"] in seeds))
 
     def means(self, measure: str) -> Array:
         """One value per seed."""
@@ -172,7 +194,10 @@ class Setup:
         return digest([protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes])[:8]
 
     def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
-        """The cell at a method's published settings, or with some of them changed."""
+        """The cell at a method's published settings, or with some of them changed.
+
+        None where several have them, of other code of the user's: none of them is meant more than the others.
+        """
         wanted = {**published_settings(method, task, backbone), **changed}
         return self._index.get((backbone, task, method, digest(wanted)))
 
@@ -181,13 +206,25 @@ class Setup:
         found = {weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS}
         return {weight: cell for weight, cell in found.items() if cell is not None}
 
+    def etas(self, task: str, backbone: str = "td3") -> dict[float, Cell]:
+        """DAMPER's cells of the sweep over η that are on record, by η."""
+        found = {eta: self.find(backbone, task, "damper", eta=eta) for eta in ETAS}
+        return {eta: cell for eta, cell in found.items() if cell is not None}
+
+    @cached_property
+    def published(self) -> list[Cell]:
+        """The cells that ``find`` has at their methods' published settings."""
+        return [c for c in self.cells if c.published and c is self.find(c.backbone, c.task, c.method)]
+
     @cached_property
     def _index(self) -> dict[tuple[str, str, str, str], Cell]:
-        return {(cell.backbone, cell.task, cell.method, digest(cell.settings)): cell for cell in self.cells}
+        keys = [(cell.backbone, cell.task, cell.method, digest(cell.settings)) for cell in self.cells]
+        counts = Counter(keys)
+        return {key: cell for key, cell in zip(keys, self.cells, strict=True) if counts[key] == 1}
 
-    def tasks(self, backbone: str | None = None) -> list[str]:
+    def tasks(self, backbone: str) -> list[str]:
         """Tasks that have a cell, the paper's first."""
-        return list(dict.fromkeys(cell.task for cell in self.cells if backbone in (None, cell.backbone)))
+        return list(dict.fromkeys(cell.task for cell in self.cells if cell.backbone == backbone))
 
 
 def _interpolated(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
@@ -239,31 +276,24 @@ def smoothest(cells: Mapping[float, Cell]) -> float:
 
 def _by_physics(family: Sequence[Record]) -> list[Setup]:
     """Parts in which no simulator occurs in two versions, the most frequent versions first."""
-    left, out = list(family), []
-    while left:
-        counts = Counter(pair for record in left for pair in record.identity["physics"].items())
-        main: dict[str, str] = {}
-        for (name, version), _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            main.setdefault(name, version)
-        fits = [record for record in left if record.identity["physics"].items() <= main.items()]
-        left = [record for record in left if not record.identity["physics"].items() <= main.items()]
-        if not fits:  # no record has all the most frequent versions: let the first one decide
-            main = dict(left[0].identity["physics"])
-            fits, left = left[:1], left[1:]
-        used = {name: main[name] for record in fits for name in record.identity["physics"]}
-        identity = fits[0].identity
-        out.append(
-            Setup(
-                protocol_name(identity["protocol"]),
-                fits[0].deviations,
-                identity["envs"],
-                used,
-                identity["numerics"],
-                identity["episodes"],
-                _cells(fits),
-            )
-        )
-    return out
+    groups: dict[tuple[tuple[str, str], ...], list[Record]] = {}
+    for record in family:
+        groups.setdefault(tuple(sorted(record.identity["physics"].items())), []).append(record)
+    parts: list[tuple[dict[str, str], list[Record]]] = []
+    for versions, own in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        fits = (part for part in parts if all(part[0].get(name, version) == version for name, version in versions))
+        used, records = next(fits, ({}, []))
+        if not records:
+            parts.append((used, records))
+        used.update(versions)
+        records += own
+    return [_setup(used, records) for used, records in parts]
+
+
+def _setup(physics: Mapping[str, str], records: Sequence[Record]) -> Setup:
+    first = records[0].identity
+    how = (protocol_name(first["protocol"]), records[0].deviations, first["envs"], physics)
+    return Setup(*how, first["numerics"], first["episodes"], _cells(records))
 
 
 def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:

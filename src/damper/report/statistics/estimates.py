@@ -43,11 +43,9 @@ class Summary(NamedTuple):
     mean: float
     over_seeds: float | None
     pooled: float | None
-    iqm: float
     median: float
     interval: Interval | None
     values: tuple[float, ...]
-    episodes: int
 
     @property
     def seeds(self) -> int:
@@ -66,11 +64,9 @@ def summarise(scores: ArrayLike) -> Summary:
         mean=float(means.mean()),
         over_seeds=float(means.std(ddof=1)) if len(means) > 1 else None,
         pooled=float(table.std(ddof=1)) if table.size > 1 else None,
-        iqm=float(iqm(means)),
         median=float(np.median(means)),
         interval=mean_interval(means),
         values=tuple(float(value) for value in means),
-        episodes=table.shape[1],
     )
 
 
@@ -216,7 +212,7 @@ def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float
     return value, Interval(float(low), float(high))
 
 
-def starts_error(scores: Array) -> float | None:
+def initial_state_error(scores: Array) -> float | None:
     """Standard error that the choice of start states alone gives a mean: over columns ``[S, E]``, each a fixed start.
 
     Intervals leave it out: all policies see the same starts. It counts beside numbers of other people's starts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isnan
 
 from damper.report.statistics.estimates import Interval
@@ -13,9 +14,9 @@ def number(value: float, measure: str, like: float | None = None) -> str:
         return "–"
     if measure in ("return", "length"):
         size = abs(value if like is None else like)
-        form = "{:.0f}" if size >= 1000 else "{:.1f}" if size >= 20 else "{:.2f}"
+        form = "{:z.0f}" if size >= 1000 else "{:z.1f}" if size >= 20 else "{:z.2f}"
     else:
-        form = "{:.3f}" if measure == "smoothness" else "{:.4f}"
+        form = "{:z.3f}" if measure == "smoothness" else "{:z.4f}"
     return minus(form.format(value))
 
 
@@ -32,24 +33,25 @@ def four_digits(value: float) -> str:
     return minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) > 1e-12 else "0")
 
 
-def span(value: float, interval: Interval) -> str:
-    """A value with its bounds, four digits each."""
-    return f"{four_digits(value)} [{four_digits(interval.low)}, {four_digits(interval.high)}]"
+def with_bounds(value: float, interval: Interval, form: Callable[[float], str] = four_digits) -> str:
+    """A value with its bounds, four digits each, or as ``form`` writes them."""
+    return f"{form(value)} [{form(interval.low)}, {form(interval.high)}]"
 
 
 def percent(share: float, digits: int = 0) -> str:
     """A share in per cent."""
-    return minus(f"{100 * share:.{digits}f} %")
+    return minus(f"{100 * share:z.{digits}f} %")
 
 
 def signed(share: float) -> str:
     """A change in per cent; a small one to a tenth."""
     if isnan(share):
         return "–"
-    return ("+" if share > 0 else "") + percent(share, 1 if abs(share) < 0.095 else 0)
+    digits = 1 if abs(share) < 0.095 else 0
+    return ("+" if round(share, 2 + digits) > 0 else "") + percent(share, digits)
 
 
-def tight(low: float, high: float) -> str:
+def bracketed(low: float, high: float) -> str:
     """The bounds of a change in per cent, in brackets."""
     return "[{}, {}]".format(*(signed(end).removesuffix(" %") for end in (low, high)))
 

@@ -29,8 +29,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 def markdown_results(table: Table) -> str:
     """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread)."""
     rows = [[name, *(_markdown_entry(entry, table.measure) for entry in entries)] for name, entries in table.rows]
-    code = f"\n<small>Code: {table.code}.</small>\n" if table.code else ""
-    return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows) + code
+    return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows)
 
 
 def _markdown_entry(entry: Entry, measure: str) -> str:
@@ -40,9 +39,8 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
         lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
         lines += [f"<small>{note}</small>" for note in (_each(entry, measure), entry.constant) if note]
     if entry.paper:
-        printed = number(entry.paper.mean, measure)
-        spread = f" ({number(entry.paper.std, measure, entry.paper.mean)})" if entry.paper.std is not None else ""
-        lines.append(f"<small>paper {printed}{spread}</small>")
+        spread = number(entry.paper.std, measure, entry.paper.mean)
+        lines.append(f"<small>paper {number(entry.paper.mean, measure)} ({spread})</small>")
     return "<br>".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -33,14 +34,13 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of entries with their labels; ``measure`` says how to write the numbers, ``code`` what made them."""
+    """Rows of entries with their labels; ``measure`` says how to write the numbers."""
 
     name: str
     caption: str
     measure: str
     columns: list[str]
     rows: list[tuple[str, list[Entry]]]
-    code: str = ""
 
 
 class Row(NamedTuple):
@@ -54,16 +54,11 @@ class Row(NamedTuple):
 ONE_ETA_LABEL = f"DAMPER, η = {ONE_ETA:g} everywhere"
 
 
-def main_tables(setup: Setup) -> list[Table]:
+def main_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Table]:
     """Per backbone and measure: every published method on every task."""
     tables = []
-    for backbone in BACKBONES:
-        cells = [cell for cell in setup.cells if cell.backbone == backbone and cell.published]
-        methods = [m for m in TABLE_METHODS if any(cell.method == m for cell in cells)]
-        methods += sorted({cell.method for cell in cells} - {*TABLE_METHODS, *ABLATION, "scalarization"})
-        rows = [Row(title(method, backbone), method) for method in methods]
-        if set(setup.tasks(backbone)) & set(PAPER_TASKS):  # for others the paper has chosen no η
-            rows.insert(len(set(methods) & set(TABLE_METHODS)), Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
+    for backbone in backbones:
+        rows = _main_rows(setup, backbone)
         for measure, words in MEASURES.items():
             name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {words}"
             table = _table(setup, name, caption, backbone, measure, rows, setup.tasks(backbone))
@@ -72,10 +67,31 @@ def main_tables(setup: Setup) -> list[Table]:
     return tables
 
 
-def ablation_tables(setup: Setup) -> list[Table]:
+def best_cells(setup: Setup) -> dict[str, list[Cell]]:
+    """By measure, the cells that the main tables mark as the best of a column."""
+    columns = [
+        [setup.find(backbone, task, row.method, **row.changed) for row in _main_rows(setup, backbone)]
+        for backbone in BACKBONES
+        for task in setup.tasks(backbone)
+    ]
+    return {measure: [cell for column in columns for cell in best_of(column, measure)] for measure in MEASURES}
+
+
+def _main_rows(setup: Setup, backbone: str) -> list[Row]:
+    """The paper's methods, DAMPER with one η, and other methods at their published settings."""
+    found = {cell.method for cell in setup.published if cell.backbone == backbone}
+    methods = [m for m in TABLE_METHODS if m in found]
+    rows = [Row(title(method, backbone), method) for method in methods]
+    if set(setup.tasks(backbone)) & set(PAPER_TASKS):  # for others the paper has chosen no η
+        rows.append(Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
+    others = sorted(found - {*TABLE_METHODS, *ABLATION, "scalarization"})
+    return [*rows, *(Row(title(method, backbone), method) for method in others)]
+
+
+def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Table]:
     """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
     tables = []
-    for backbone in BACKBONES:
+    for backbone in backbones:
         found = {task: [m for m in ABLATION if setup.find(backbone, task, m)] for task in setup.tasks(backbone)}
         tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
         methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
@@ -97,8 +113,7 @@ def _table(
         entries = [entry(found[row.label, task], measure, backbone, row, task, best[task]) for task in tasks]
         if any(e.ours for e in entries):
             filled.append((row.label, entries))
-    cells = {id(cell): cell for cell in found.values() if cell is not None}
-    return Table(name, caption, measure, list(tasks), filled, code(cells.values()))
+    return Table(name, caption, measure, list(tasks), filled)
 
 
 def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]) -> Entry:
@@ -133,8 +148,8 @@ _UNCLEAN = {
 }
 
 
-def code(cells: Iterable[Cell]) -> str:
-    """Which versions of the code made the agents behind a table; several, or one nobody can look up, are flagged."""
+def code_versions(cells: Iterable[Cell]) -> str:
+    """Which versions of the code made the agents of some cells; several, or one nobody can look up, are flagged."""
     versions = Counter(record.code for cell in cells for record in cell.records)
     named = ", ".join(f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common())
     flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
@@ -175,13 +190,12 @@ SWEEP_HEADER += ["paper's λ", "paper's return", "paper's sm"]
 
 def eta_rows(setup: Setup) -> list[list[str]]:
     """Mean sm of each η, per task."""
-    return [[task, *map(_smoothness, cells)] for task, cells in _eta_cells(setup).items()]
+    return [[task, *(_smoothness(cells.get(eta)) for eta in ETAS)] for task, cells in _swept_etas(setup).items()]
 
 
-def _eta_cells(setup: Setup) -> dict[str, list[Cell | None]]:
-    """TD3's cells by η, of tasks that have several of the sweep."""
-    found = {task: [setup.find("td3", task, "damper", eta=eta) for eta in ETAS] for task in ABLATION_TASKS}
-    return {task: cells for task, cells in found.items() if sum(cell is not None for cell in cells) > 1}
+def _swept_etas(setup: Setup) -> dict[str, dict[float, Cell]]:
+    """TD3's cells by η, of the paper's tasks that have several."""
+    return {task: cells for task in ABLATION_TASKS if len(cells := setup.etas(task)) > 1}
 
 
 def other_rows(setup: Setup) -> list[list[str]]:
@@ -203,17 +217,15 @@ OTHER_HEADER = ["task", "method", "settings", "seeds", *(MEASURES[measure] for m
 
 def _shown(setup: Setup) -> Iterator[Cell | None]:
     """The cells of the other tables: published ones, η = 1 beside the paper's tasks, and the paper's two sweeps."""
-    for cell in setup.cells:
-        if cell.published:
-            yield setup.find(cell.backbone, cell.task, cell.method)
+    yield from setup.published
     for backbone in BACKBONES:
         tasks = setup.tasks(backbone)
         if set(tasks) & set(PAPER_TASKS):
             yield from (setup.find(backbone, task, "damper", eta=ONE_ETA) for task in tasks)
     for task in PAPER_TASKS:
         yield from setup.sweep(task).values()
-    for cells in _eta_cells(setup).values():
-        yield from cells
+    for cells in _swept_etas(setup).values():
+        yield from cells.values()
 
 
 def _smoothness(cell: Cell | None) -> str:
@@ -234,6 +246,7 @@ class Aggregate(NamedTuple):
     change_tasks: int
 
 
+@functools.cache
 def aggregates(setup: Setup) -> list[Aggregate]:
     """Probability that a seed of DAMPER beats one of each method, and each method's change against plain.
 

@@ -53,8 +53,6 @@ const unique = (values) => [...new Set(values)];
 const cellsOf = (test) => setup().cells.filter(test);
 const published = (backbone, task, method) => cellsOf((c) => c.published && c.backbone === backbone && c.task === task && c.method === method)[0];
 const shown = (backbone, task) => cellsOf((c) => c.backbone === backbone && c.task === task && c.published && c.method !== "scalarization");
-// More than half of the agents hold one action throughout: then its smoothness is no result.
-const mostlyConstant = (cell) => 2 * cell.constant.length > cell.seeds.length;
 const hidden = () => new Set(state.hidden.split(",").filter(Boolean));
 const tasksOf = (backbone) => unique(cellsOf((c) => c.backbone === backbone).map((c) => c.task));
 
@@ -82,7 +80,7 @@ function number(value, measure, like = value) {
   const size = Math.abs(like); // a spread is written like its mean
   let digits = measure === "smoothness" || measure === "sm" ? 3 : 4;
   if (measure === "return" || measure === "length") digits = size >= 1000 ? 0 : size >= 20 ? 1 : 2;
-  return value.toFixed(digits).replace("-", "−");
+  return value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 }
 
 const short = (value) => (value === 0 ? "0" : Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : Math.abs(value) >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(3)).replace("-", "−"));

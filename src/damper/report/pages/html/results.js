@@ -56,21 +56,7 @@ function tableMethods() {
   return [...DATA.table, ...others].filter((m) => there.some((c) => c.method === m));
 }
 
-// The best of the table's rows with five seeds or more; what is printed alike is a tie, and one constant action is never the smoothest.
-function bestOf(rows, task, measure) {
-  if (measure === "length") return [];
-  const cells = unique(rows.map((r) => r.cell(task))).filter((c) => c && c.values[measure] && c.agents.length >= DATA.minSeeds && !(c.constant.length && DATA.smoothness.includes(measure))), sign = measure === "return" ? -1 : 1;
-  if (cells.length < 2) return [];
-  const first = cells.reduce((a, b) => (sign * b.values[measure][0] < sign * a.values[measure][0] ? b : a));
-  return cells.filter((c) => number(c.values[measure][0], measure) === number(first.values[measure][0], measure));
-}
-
-// Of most agents holding one constant action there is no smoothness to give an interval of.
-function spreadText(cell, measure) {
-  return mostlyConstant(cell) && DATA.smoothness.includes(measure) ? "" : spreadOf(cell.values[measure], measure);
-}
-
-function spreadOf([mean, overSeeds, pooled, , low, high], measure) {
+function spreadOf([mean, overSeeds, pooled, low, high], measure) {
   if (state.spread === "interval") return low === null ? "" : `${number(low, measure, mean)}${low < 0 ? "…" : "–"}${number(high, measure, mean)}`;
   const value = state.spread === "seeds" ? overSeeds : pooled;
   return value === null ? "" : `(${number(value, measure, mean)})`;
@@ -80,22 +66,22 @@ function spreadOf([mean, overSeeds, pooled, , low, high], measure) {
 function seedStrip(cell, measure, [low, high]) {
   const X = (value) => 4 + 72 * Math.min(1, Math.max(0, (value - low) / (high - low || 1))), values = seedValues(cell, measure);
   const root = svg("svg", { viewBox: "0 0 80 10", class: "strip", role: "img", "aria-label": `seeds: ${values.map((v) => number(v, measure)).join(", ")}` });
-  const median = X(cell.values[measure][6]);
+  const median = X(cell.values[measure][5]);
   root.append(svg("line", { x1: median, x2: median, y1: 0, y2: 10 }), ...values.map((v) => svg("circle", { cx: X(v), cy: 5, r: 2.1, style: `fill:${colour(cell.method)}` })));
   return root;
 }
 
 const seedValues = (cell, measure) => cell.agents.map((a) => a.means[measure]).filter((v) => v !== null);
 
-function tableCell(cell, measure, best, domain) {
+function tableCell(cell, measure, domain) {
   const values = cell && cell.values[measure];
   if (!values) return el("td", { class: "gap", "data-has": "no" }, "–");
-  const notes = (cell.seeds.length === 5 ? "" : ` n=${cell.seeds.length}`) + (cell.frozen.length ? " †" : "");
-  const paper = state.paper === "yes" && cell.paper[measure], several = seedValues(cell, measure).length > 1;
-  return el("td", { "data-has": "yes" }, el("button", { type: "button", class: best.includes(cell) ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
-    el("b", {}, number(values[0], measure)), el("small", {}, spreadText(cell, measure) + notes || (several ? "" : "one seed")),
+  const seeds = seedValues(cell, measure).length, notes = (seeds === 5 ? "" : ` n=${seeds}`) + (cell.frozen.length ? " †" : "");
+  const paper = state.paper === "yes" && cell.paper[measure], several = seeds > 1;
+  return el("td", { "data-has": "yes" }, el("button", { type: "button", class: cell.best.includes(measure) ? "cell best" : "cell", title: "Seeds, versions and command", onclick: () => showCell(cell) },
+    el("b", {}, number(values[0], measure)), el("small", {}, spreadOf(values, measure) + notes || (several ? "" : "one seed")),
     cell.constant.length ? el("small", { class: "flag" }, `constant, ${cell.constant.length} of ${cell.seeds.length}`) : null,
-    several ? el("small", {}, `med. ${number(values[6], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
+    several ? el("small", {}, `med. ${number(values[5], measure, values[0])}`) : null, several ? seedStrip(cell, measure, domain) : null,
     paper ? el("small", { class: "paper" }, `${number(paper[0], measure)} (${number(paper[1], measure, paper[0])})`) : null));
 }
 
@@ -113,10 +99,10 @@ function tableSection() {
     el("tr", {}, el("th", {}, "Method"), tasks.flatMap(() => measures.map((m) => el("th", {}, DATA.measures[m] + (m === "return" ? " ↑" : m === "length" ? "" : " ↓")))))];
   const columns = tasks.flatMap((t) => measures.map((m) => {
     const seeds = (main.length ? main : others).map((r) => r.cell(t)).filter(Boolean).flatMap((c) => seedValues(c, m));
-    return { t, m, best: bestOf(main, t, m), domain: [Math.min(...seeds), Math.max(...seeds)] };
+    return { t, m, domain: [Math.min(...seeds), Math.max(...seeds)] };
   }));
   const row = (r) => el("tr", { class: r.method === "damper" ? "ours" : "" }, el("td", { class: "name" }, dot(r.method), r.label),
-    columns.map(({ t, m, best, domain }) => tableCell(r.cell(t), m, best, domain)));
+    columns.map(({ t, m, domain }) => tableCell(r.cell(t), m, domain)));
   const divider = el("tr", { class: "group" }, el("td", { colspan: 1 + columns.length }, "Beyond the table: ablations, the PEGrad-based baseline and others"));
   const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
   const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));

@@ -3,10 +3,10 @@
 function weightCharts(task, cells) {
   const sorted = cells.filter((c) => c.values.smoothness && c.values.return).sort((a, b) => a.settings.weight - b.settings.weight);
   if (!sorted.length) return null;
-  const damper = published("td3", task, "damper"), moving = sorted.filter((c) => !mostlyConstant(c)), best = (moving.length ? moving : sorted).reduce((a, b) => (b.values.smoothness[0] < a.values.smoothness[0] ? b : a));
+  const damper = published("td3", task, "damper"), moving = sorted.filter((c) => !c.mostlyConstant), best = (moving.length ? moving : sorted).reduce((a, b) => (b.values.smoothness[0] < a.values.smoothness[0] ? b : a));
   const panel = (measure, label) => {
     const point = (c) => [c.settings.weight, c.values[measure][0]];
-    const band = sorted.filter((c) => c.values[measure][4] !== null).map((c) => [c.settings.weight, c.values[measure][4], c.values[measure][5]]);
+    const band = sorted.filter((c) => c.values[measure][3] !== null).map((c) => [c.settings.weight, c.values[measure][3], c.values[measure][4]]);
     const series = [{ name: "fixed weight", colour: "var(--m-scalarization)", points: sorted.map(point), band, marker: "circle", size: 2.8, width: 1.2, labels: sorted.map((c) => c.label) },
       { name: "smoothest", colour: "var(--m-pave)", points: [point(best)], marker: "diamond", size: 5, labels: [`smoothest: ${best.label}`] }];
     const levels = damper && damper.values[measure] ? [{ y: damper.values[measure][0], colour: "var(--m-damper)" }] : [];
@@ -24,7 +24,7 @@ function weightSection() {
 
 function etaSection() {
   const cells = cellsOf((c) => c.backbone === "td3" && c.method === "damper" && c.values.smoothness);
-  const swept = (own) => DATA.etas.every((eta) => own.some((c) => c.settings.eta === eta)) && !own.some(mostlyConstant);
+  const swept = (own) => DATA.etas.every((eta) => own.some((c) => c.settings.eta === eta)) && !own.some((c) => c.mostlyConstant);
   const tasks = unique(cells.map((c) => c.task)).filter((t) => swept(cells.filter((c) => c.task === t)));
   const what = "TD3, tasks with every η on record and no cell in which most agents hold one constant action. Zero is the smoothest η of a task, one the roughest, as in the paper; beside it the scores themselves.";
   if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No such sweep over η on record in this setup."));
