@@ -25,7 +25,7 @@ from damper.engine.gradients.tape import Tape
 from damper.engine.kernels import layer_ops, triton_layers
 from damper.engine.networks.agent_networks import NetworkSizes, layouts
 from damper.methods import find_method
-from tests.engine import kernel_cases
+from tests.engine import interpreted_updates, kernel_cases
 
 ROOT = Path(__file__).parents[3]
 FULL, ROUNDED = 1e-5, 1e-2
@@ -37,7 +37,8 @@ def check(found: dict[str, float], names: Iterable[str], tolerance: float) -> No
     assert all(value == 0.0 for name, value in found.items() if "gaps" in name)
 
 
-def test_the_interpreted_kernels_are_the_plain_layers() -> None:
+def interpreted(module: str) -> dict[str, float]:
+    """What a module prints with Triton's interpreter in the place of its compiler."""
     # Triton reads the variable when it is imported, which other tests may have done already.
     environment = {
         **os.environ,
@@ -45,10 +46,21 @@ def test_the_interpreted_kernels_are_the_plain_layers() -> None:
         "OMP_NUM_THREADS": "1",
         "TRITON_INTERPRET": "1",
     }
-    command = [sys.executable, "-W", "error", "-m", "tests.engine.kernel_cases"]
+    command = [sys.executable, "-W", "error", "-m", module]
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    check(json.loads(ended.stdout), kernel_cases.CASES, FULL)
+    printed: dict[str, float] = json.loads(ended.stdout)
+    return printed
+
+
+def test_the_interpreted_kernels_are_the_plain_layers() -> None:
+    check(interpreted("tests.engine.kernel_cases"), kernel_cases.CASES, FULL)
+
+
+def test_updates_with_the_interpreted_kernels_are_autograd_s() -> None:
+    found = interpreted("tests.engine.interpreted_updates")
+    assert {tuple(name.split()[:2]) for name in found} == set(interpreted_updates.CASES)
+    assert {name: value for name, value in found.items() if not value <= FULL} == {}
 
 
 @pytest.fixture
