@@ -100,9 +100,9 @@ def run_settings(
         _warn(settings)
         if progress:
             if settings.backend == "envpool":
-                say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
+                say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') switches it off.")
             if settings.compile:
-                say("Compiling the update, up to a minute; --no-compile (compile=False) leaves it out.")
+                say("Compiling the update, up to a minute; --no-compile (compile=False) switches it off.")
             metrics_writers.append(stack.enter_context(closing(Progress(settings))))
         if tensorboard:  # it purges what was written after the step at which the run goes on
             board = stack.enter_context(closing(TensorBoard(settings, out / "tensorboard", trainer.step)))
