@@ -29,7 +29,7 @@ class Reproduce:
     """
 
     experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none")]] = ()
-    """Experiments, by the names that --list shows."""
+    """Which, by the names that --list shows."""
     list: bool = False
     """Show the experiments with what is done, what is missing and how long that takes."""
     tasks: Annotated[tuple[str, ...], default("all")] = LEFT_OUT
