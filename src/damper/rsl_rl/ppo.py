@@ -75,7 +75,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         self._generator = torch.Generator(self.device).manual_seed(torch.initial_seed() % 2**63)
 
     def update(self) -> dict[str, float]:
-        """rsl_rl's; before each optimizer step the auxiliary gradient is combined with that of its loss."""
+        """rsl_rl's; before each optimizer step the auxiliary gradient joins the one that its loss left."""
         if not self.method.actor:
             losses: dict[str, float] = super().update()
             return losses

@@ -132,7 +132,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         return going
 
     def train(self) -> None:
-        """SB3's; after each backward pass the auxiliary gradient is combined with that of SB3's loss."""
+        """SB3's; after each backward pass the auxiliary gradient joins the one that SB3's loss left."""
         if not self._method.actor:
             super().train()
             return
