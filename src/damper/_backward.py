@@ -34,24 +34,24 @@ def backward(
 
     With ``g_R = ∇L_R`` and ``g_T = ∇L_T`` over all parameters flattened, ``.grad`` becomes ``rule(g_R, g_T)``; for
     DAMPER that is ``g_R + (n_R/n_T) q^(1−η) g̃_T``. Nothing else receives a gradient (a critic that the actor's loss
-    passes through stays untouched), and ``.grad`` is set, not added to: no ``zero_grad`` is needed.
+    passes through stays untouched). ``.grad`` is overwritten, not accumulated: no ``zero_grad`` is needed.
 
     Args:
         primary_loss: the loss that has priority, a scalar.
-        auxiliary_loss: the loss to serve where it does not oppose the first, a scalar; may share its graph.
+        auxiliary_loss: the second loss, a scalar; may share the graph of the first.
         parameters: what to differentiate with respect to: ``actor.parameters()``, or the actor itself. A parameter
             unused by one loss counts as zero gradient there; one unused by both, or frozen, gets ``.grad`` None.
         eta: DAMPER's η in [0, 1], 1 by default; only for rules that have it.
         rule: a name in ``damper.rules.RULES`` or a callable with the same interface.
         state: the memory of a rule that has one: the previous call's ``report.state``.
         retain_graph: keep the graph of both losses for another differentiation, as in ``Tensor.backward``.
-        process_group: where the two gradients are averaged before they are combined. "auto" is the group of the
-            ``DistributedDataParallel`` module given as ``parameters``; None averages nowhere.
+        process_group: the processes over which the two gradients are averaged before they are combined. "auto" is the
+            group of the ``DistributedDataParallel`` module given as ``parameters``; None does not average.
         **settings: the rule's own settings.
 
     Returns:
-        A ``GradientReport`` of tensors. Nothing waits for the device, but for a parameter that neither loss uses while
-        gradients are averaged: whether another process uses it must be asked.
+        A ``GradientReport`` of tensors. The call does not wait for the device, except if gradients are averaged and
+            neither loss uses some parameter: whether another process uses it must be asked.
     """
     given, rule = _tensors(parameters), find(rule)
     keep_all = has_memory(rule)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class DamperError(ValueError):
-    """A mistake in the input, told in one sentence: which setting, what it must be, what was given, the likely fix."""
+    """A user's mistake, in one sentence: which setting, what it must be, what was given, the likely fix."""
 
 
 class MissingOptionError(DamperError):

@@ -1,7 +1,7 @@
-"""The contract between losses and whoever trains with them: ``Batch``, ``Policy``, ``Critic``, ``Noise``, ``Loss``.
+"""The interface between losses and training code: ``Batch``, ``Policy``, ``Critic``, ``Noise``, ``Loss``.
 
 The same functions serve the engine (a leading population axis P) and a single agent (none): every loss reduces over
-the batch and what stands behind it, and returns one value per agent.
+the batch axis and the axes after it, and returns one value per agent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Policy(Protocol):
         """Mean and log standard deviation before the tanh (stochastic actors)."""
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head's guess of the next action, before any tanh (only where a loss asks for the head)."""
+        """The second head's prediction of the next action, before any tanh (only where a loss asks for the head)."""
 
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The same from the Polyak average of the whole actor, without gradient."""
@@ -78,7 +78,7 @@ class Critic(Protocol):
 
 
 class CriticWithActionGradients(Critic, Protocol):
-    """Twin critics that also tell their derivatives with respect to the action, as those that know their layers can.
+    """Twin critics that also provide their derivatives with respect to the action.
 
     Optional: a loss asks for them by ``losses.pave.action_gradients``, which differentiates the values of any other.
     """
@@ -112,7 +112,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss function with what it needs from whoever calls it.
+    """A loss function, and what it needs from its caller.
 
     Attributes:
         function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
@@ -123,7 +123,7 @@ class Loss:
             then has that second head and a Polyak average, at ``AVERAGE_RATE``.
         reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
             derivative with respect to an input, no output as an input. Such losses share forward passes where the
-            update is compiled; the claim is then tried on a small agent, before anything is compiled.
+            update is compiled; the claim is then tested on a small agent, before anything is compiled.
         reads_action_gradients_only: the same of a loss on the critic that reads nothing of it but
             ``losses.pave.action_gradients`` at inputs made of batch and noise: where the update is compiled, these are
             differentiated without autograd.

@@ -30,7 +30,7 @@ class Method:
     Attributes:
         name: as the user writes it.
         actor: the smoothness loss on the actor, or None.
-        rule: how its gradient joins the primary one (of the actor's own loss): a name in
+        rule: how its gradient is combined with that of the actor's own loss: a name in
             ``damper.rules.RULES``, or None to add the loss.
         critic: the smoothness loss on the critic, or None; always added.
         defaults: settings that differ from the losses' and the rule's own defaults.
@@ -171,7 +171,7 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
 
     Args:
         auxiliary: a method with an actor loss ("caps", "grad-caps", ...), or "temporal".
-        rule: how its gradient joins the primary one (of the actor's own loss), a name in ``damper.rules.RULES``; None
+        rule: how its gradient is combined with that of the actor's own loss, a name in ``damper.rules.RULES``; None
             adds the loss.
         critic: a method with a critic loss ("pave", "l2c2"), or None.
 

@@ -66,7 +66,7 @@ def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, ca
     for source in (run, policy):
         call("evaluate", source, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
         printed = " ".join(capsys.readouterr().out.split())
-        assert "evaluated with envpool, where the same seeds are other starts" in printed
+        assert "evaluated with envpool, where the same seeds give other starts" in printed
     call("evaluate", policy, "--episodes", "1", "--out", tmp_path / "e")
     assert "other starts" not in " ".join(capsys.readouterr().out.split())
     old = damper.Policy.load(policy)

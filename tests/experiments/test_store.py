@@ -110,7 +110,7 @@ def test_merging_brings_update_times_too(tmp_path: Path) -> None:
     assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {"plain": 0.4, "damper": 0.5}
     assert mine.merge(theirs).added == 0
     kept.write_text("{")
-    with pytest.warns(UserWarning, match="no whole timing"):
+    with pytest.warns(UserWarning, match="not a complete timing"):
         assert mine.merge(theirs).added == 1, "a damaged one is replaced"
     assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {"plain": 0.5, "damper": 0.5}
 

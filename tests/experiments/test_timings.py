@@ -29,7 +29,7 @@ def test_the_list_counts_them(tmp_path: Path) -> None:
 
 def test_a_damaged_timing_is_named(tmp_path: Path) -> None:
     write_timing(tmp_path, TIMING).write_text("{}")
-    with pytest.warns(UserWarning, match="no whole timing"):
+    with pytest.warns(UserWarning, match="not a complete timing"):
         assert read_timings(tmp_path) == []
 
 

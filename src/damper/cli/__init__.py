@@ -16,11 +16,11 @@ from damper.version import __version__
 
 COMMANDS = {
     "train": "Train a smooth policy, or many seeds and settings at once.",
-    "evaluate": "Measure and draw what a policy does: a run, a policy file, an SB3 zip, an ONNX file.",
-    "compare": "Train several methods alike on one task; show table and pictures.",
+    "evaluate": "Evaluate a policy (a run, a policy file, an SB3 zip, an ONNX file): table, records, pictures.",
+    "compare": "Train several methods on one task under the same conditions; show table and pictures.",
     "export": "Write a policy to a file that runs anywhere: ONNX or PyTorch.",
     "reproduce": "Train what is missing of the paper's tables and figures, and keep the records.",
-    "report": "Make tables, figures and one page of the records.",
+    "report": "Make tables, figures and a results page from the records.",
     "figures": "Draw the rule and its theory.",
     "bench": "Measure speed.",
 }

@@ -92,8 +92,8 @@ def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
             say(f"{source.path} is not finished: policies of step {of}", "yellow")
     if trained not in (None, backend) and options.env is None:
         say(
-            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds are other starts: "
-            f"--backend {trained} has the starts that its records, if it has any, were made with."
+            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds give other starts: "
+            f"use --backend {trained} for the starts of its records, if it has any."
         )
 
 

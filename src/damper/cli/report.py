@@ -27,7 +27,7 @@ def run(options: Report) -> None:
     pages = _own_pages(options.results, out) if options.pages is None else options.pages
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
-        say(f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} were there")
+        say(f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} already there")
         for name in merged.different:
             say(f"  {name} differs there; this store's was kept", "yellow")
     if not Store(options.results).folder.exists():

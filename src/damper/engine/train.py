@@ -44,7 +44,7 @@ def train(
 ) -> Run:
     """Train one agent per seed and per combination of the settings given as lists, all as one batch.
 
-    The same call on the same folder goes on with a killed run, and returns a finished one at once.
+    The same call on the same folder resumes a killed run, and returns a finished one at once.
 
     Args:
         env: a Gymnasium id, a task of the paper ("Hopper"), or a callable that makes an environment.
@@ -53,21 +53,20 @@ def train(
         seeds: the agents' seeds, or how many (the protocol's first, or 0, 1, ...); ``seed=3`` for one agent.
         steps: environment steps per agent; the paper's budget for its tasks. Also called ``total_timesteps``.
         protocol: "pave" or "authors": published settings to start from.
-        out: the run's folder; a name made of the settings under ``runs/`` by default.
+        out: the run's folder; by default a name under ``runs/`` made from the settings.
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
         env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` where that is a callable.
         callbacks: one function or several, called with a ``damper.Training`` at every line of the metrics, that is
             every ``log_every`` steps. Returning False stops the run at its next step, with a checkpoint, and this call
-            returns; given again, it goes on, and so do the callbacks. What a callback raises is raised from here when
+            returns; the same call resumes it, callbacks included. An exception in a callback is raised here after
             everything is saved.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
             population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
-            ``progress_remaining`` as Stable-Baselines3's, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
-            every agent so often and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
-            ``backend="auto"`` and ``compile="auto"``, the defaults: a GPU where there is one; there, EnvPool for those
-            of ``damper.tasks.TASKS`` that it has, and compiled updates where the run is long enough to win back the
-            compile time.
+            ``progress_remaining`` as in Stable-Baselines3, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
+            each agent at that interval and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
+            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU where there is one, and there EnvPool for
+            those of ``damper.tasks.TASKS`` that it has, and compiled updates if the run is long enough to gain from it.
     """
     called = as_callbacks(callbacks)
     import_module_of(env)  # before the method is looked up, which it may register
@@ -100,9 +99,9 @@ def run_settings(
         _warn(settings)
         if progress:
             if settings.backend == "envpool":
-                say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') leaves it out.")
+                say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') switches it off.")
             if settings.compile:
-                say("Compiling the update, up to a minute; --no-compile (compile=False) leaves it out.")
+                say("Compiling the update, up to a minute; --no-compile (compile=False) switches it off.")
             metrics_writers.append(stack.enter_context(closing(Progress(settings))))
         if tensorboard:  # it purges what was written after the step at which the run goes on
             board = stack.enter_context(closing(TensorBoard(settings, out / "tensorboard", trainer.step)))

@@ -42,8 +42,8 @@ class Evaluation:
         episodes: for each agent, its episodes in the order of the seeds.
         versions: of libraries and physics engines that made the episodes.
         env_spec: Gymnasium's spec of the environment as JSON, where it is known.
-        steps: environment steps that the policies were trained for, where they tell.
-        method: that they were trained with, where they tell.
+        steps: environment steps that the policies were trained for, if known.
+        method: the method that they were trained with, if known.
     """
 
     env: str
@@ -130,10 +130,10 @@ def evaluate(
         seeds: the environments' seeds, the same for all agents.
         filter: a filter on the executed action, or its text ("low-pass:0.3"); records then hold raw and executed
             smoothness.
-        backend: who steps the environments, "gymnasium" or "envpool".
+        backend: what steps the environments, "gymnasium" or "envpool".
         env_threads: EnvPool's threads.
         vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
-        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
+        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file contains.
         envs: the old name of ``backend``.
     """
     backend = envs or backend

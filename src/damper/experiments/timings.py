@@ -101,5 +101,5 @@ def read_timings(results: Path) -> list[Timing]:
             names = [f.name for f in fields(Timing) if f.name in content or f.name not in _ADDED_FIELDS]
             found.append(Timing(**{name: content[name] for name in names}))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            warnings.warn(f"{path} is no whole timing ({error}): delete it and measure again.", stacklevel=2)
+            warnings.warn(f"{path} is not a complete timing ({error}): delete it and measure again.", stacklevel=2)
     return found

@@ -44,8 +44,8 @@ def export(
         vecnormalize: SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         check: run the written file on thousands of observations and compare with the original.
         trust: allow unpickling what cannot be read otherwise.
-        episodes: how many to measure smoothness on, where no evaluation lies beside the source; 0 for none.
-        force: replace files of these names also where no export wrote them.
+        episodes: episodes for measuring smoothness, if the source has no evaluation; 0 for none.
+        force: overwrite files of these names even if no export wrote them.
 
     Returns:
         The contract.

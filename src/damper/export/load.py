@@ -24,12 +24,12 @@ def load(
     Stable-Baselines3's ``predict``, and ``damper.evaluate`` takes both.
 
     Args:
-        path: where it lies; a zip with or without its ending.
+        path: its path; a zip with or without its ending.
         agent: which agent of a run; "best" is the only one, or of several the one with the highest mean return in the
             run's own evaluation (``damper evaluate RUN``), without which it is refused.
-        env: the environment, where a zip does not tell its actions' bounds.
+        env: the environment, if a zip does not record its action bounds.
         vecnormalize: for a zip, SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
-        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
+        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file contains.
     """
     found = find_source(path)
     if isinstance(found, Run):

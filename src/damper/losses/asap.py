@@ -1,4 +1,4 @@
-"""ASAP: align the next action with what a second head predicted for it from the state before."""
+"""ASAP: align the next action with a second head's prediction of it from the previous state."""
 
 from __future__ import annotations
 

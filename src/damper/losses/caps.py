@@ -1,4 +1,4 @@
-"""CAPS: alike actions at a state and its successor, and at a state and its noisy copy."""
+"""CAPS: similar actions at a state and its successor, and at a state and a noisy copy of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _caps(
         noise: ``caps``: ε.
         lambda_T: weight of the temporal term.
         lambda_S: weight of the spatial term.
-        sigma: σ in raw observation units.
+        sigma: σ of the noise, in raw observation units.
     """
     mu = policy(batch.obs)
     noisy = batch.obs + unsqueeze_like(sigma, batch.obs) * noise["caps"]

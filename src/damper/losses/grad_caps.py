@@ -1,4 +1,4 @@
-"""Grad-CAPS: penalise zigzag, the change of the action's change, relative to how far the action goes."""
+"""Grad-CAPS: penalise zigzag, the action's second difference, relative to how far the action moves."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _grad_caps(
         batch: s⁻, s and s'.
         noise: none.
         lambda_T: weight of the term.
-        form: "released" or "paper", which ``h``.
+        form: whose ``h``: "released" for the released code's, "paper" for the paper's.
     """
     return lambda_T * zigzag(policy, batch, form)
 

@@ -1,4 +1,4 @@
-"""L2C2: local Lipschitz continuity of policy and value around a state, on the scale of one step."""
+"""L2C2: local Lipschitz continuity of policy and value around a state, at the scale of one step."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def _actor(
         policy: μ, or the Gaussian before tanh.
         batch: s and s'.
         noise: ``l2c2``: u over its width, shared with the critic's term.
-        sigma: σ, how far around s in steps.
-        lambda_low: λ_, the weight at the rim.
-        lambda_high: λ̄, the weight at s itself; above σλ_.
-        released_d: take d as the released code does.
+        sigma: σ, size of the neighbourhood of s, in steps.
+        lambda_low: λ_, the weight at the edge of the neighbourhood.
+        lambda_high: λ̄, the weight at s itself; must exceed σλ_.
+        released_d: compute d as in the released code.
     """
     near = neighbour(batch, noise["l2c2"], sigma, lambda_low, lambda_high, released_d)
     if policy.stochastic:

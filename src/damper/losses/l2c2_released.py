@@ -1,4 +1,4 @@
-"""L2C2 as its released SAC code has it, for comparison: the two policies are compared at different actions."""
+"""L2C2 as in its released SAC code, for comparison: it compares the two policies at different actions."""
 
 from __future__ import annotations
 

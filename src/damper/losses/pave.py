@@ -1,4 +1,4 @@
-"""PAVE: steady the field of action gradients that the critic offers the actor, and keep it curved."""
+"""PAVE: regularise the field of action gradients that the actor gets from the critic, and keep it curved."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _pave(
         lambda_1: weight of mixed-partial regularization.
         lambda_2: weight of vector-field consistency.
         lambda_3: weight of curvature preservation.
-        sigma: σ in raw observation units.
-        delta: δ, how concave Q should at least be.
+        sigma: σ of the noise, in raw observation units.
+        delta: δ, the minimum concavity of Q.
     """
     noisy = batch.obs + unsqueeze_like(sigma, batch.obs) * noise["pave_state"]
     observations = (batch.obs, noisy, batch.next_obs)

@@ -1,4 +1,4 @@
-"""Temporal consistency: the policy's actions at a state and at its successor should be alike."""
+"""Temporal consistency: the policy's actions at a state and at its successor should be similar."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _temporal(
         batch: s and s'.
         noise: none.
         mask_terminal: leave out pairs that end in a termination.
-        squared: without it the mean of ``‖μ(s') − μ(s)‖``, as an earlier public code penalises.
+        squared: penalise ``‖μ(s') − μ(s)‖²``; otherwise the norm itself, as an earlier public code did.
         units: actions in "policy" scale, [-1, 1], or in the "environment"'s own, ``(high − low)/2`` times as long.
     """
     mask = 1.0 - batch.terminated if mask_terminal else None

@@ -12,9 +12,7 @@ from damper.rules._two_vector import PairStats, Rule, measure, unit, working
 
 
 class GradientReport(NamedTuple):
-    """Diagnostics of one combination, one number per agent; tensors on the gradients' device, never read here.
-
-    To add one: a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast._apply_ordinary``.
+    """Diagnostics of one combination, one number per agent; tensors on the gradients' device.
 
     Attributes:
         cosine: ``c = ⟨g_R, g_T⟩ / (n_R n_T)``; 0 where the guard holds.
@@ -23,9 +21,10 @@ class GradientReport(NamedTuple):
         weight: length added along ``g_T``'s direction over ``n_R``: DAMPER's ``w = q^(1−η)``, scalarization's
             ``λ n_T/n_R``. For rules outside the two gradients' span, ``‖g − g_R‖ / n_R``.
         guard: whether a norm was zero, too small or not finite, so that DAMPER returns ``g_R``.
-        state: the rule's memory after the step; hand it to the next call. None for rules without memory.
+        state: the rule's memory after the step; pass it to the next call. None for rules without memory.
     """
 
+    # Another one: a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast._apply_ordinary``.
     cosine: Tensor
     norm_ratio: Tensor
     conflict: Tensor

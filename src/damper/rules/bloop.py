@@ -23,7 +23,7 @@ def bloop(
         primary: ``g_R``, [..., n].
         auxiliary: ``g_T``, likewise.
         state: m after the previous step, [..., n]; None at the first. Brought to the gradients' device and dtype.
-        rate: of the moving average, in [0, 1]: a float, or a tensor that broadcasts over the leading axes.
+        rate: rate of the moving average, in [0, 1]: a float, or a tensor that broadcasts over the leading axes.
         weight: λ ≥ 0, likewise.
 
     Returns:

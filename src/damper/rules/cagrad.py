@@ -1,4 +1,4 @@
-"""CAGrad: near the average gradient, the direction that serves the worse-off loss best."""
+"""CAGrad: near the average gradient, the direction that is best for the worse-off loss."""
 
 from __future__ import annotations
 

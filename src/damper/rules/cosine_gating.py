@@ -1,4 +1,4 @@
-"""Cosine gating: add the auxiliary as far as it agrees with the primary."""
+"""Cosine gating: add the auxiliary to the extent that it agrees with the primary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cosine_gating(stats: PairStats, weighted: bool = True) -> tuple[float, Tenso
     Du et al., "Adapting Auxiliary Losses Using Gradient Similarity", 2018, the weighted and the unweighted version.
 
     Settings:
-        weighted: whether agreement weighs the auxiliary or only switches it.
+        weighted: whether the cosine weights the auxiliary or only switches it on and off.
     """
     check_flag("weighted", weighted)
     _, n_T, c = stats

@@ -1,4 +1,4 @@
-"""DAMPER: remove from the auxiliary only what opposes the primary, scale it to the primary's norm, add."""
+"""DAMPER: remove from the auxiliary only what opposes the primary, scale it by the primary's norm, add it."""
 
 from __future__ import annotations
 

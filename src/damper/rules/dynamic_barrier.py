@@ -1,4 +1,4 @@
-"""Dynamic Barrier: descend the auxiliary, with as much of the primary as keeps its own descent."""
+"""Dynamic Barrier: descend the auxiliary, plus as much of the primary as it needs to keep its own descent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0
 
     Settings:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
-        beta: β ≥ 0, how much of the primary must be kept: ``⟨d, g_R⟩ ≥ β n_R²``.
+        beta: β ≥ 0, the share of its own descent that the primary keeps: ``⟨d, g_R⟩ ≥ β n_R²``.
     """
     check_range("weight", weight, 0.0)
     check_range("beta", beta, 0.0)

@@ -1,4 +1,4 @@
-"""GCR-PPO's resolution: conditional projection, and the auxiliary's own magnitude."""
+"""GCR-PPO: conditional projection, with the auxiliary's own magnitude."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GradNorm, adapted: both gradients at one norm."""
+"""GradNorm: both gradients scaled to the same norm, an adaptation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MetaBalance: bring the auxiliary's norm towards the primary's, by moving averages of both."""
+"""MetaBalance: bring the auxiliary's norm towards the primary's, using moving averages of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PCGrad: on conflict, project each gradient on the other's normal plane, then sum."""
+"""PCGrad: on conflict, project each gradient onto the other's normal plane, then add."""
 
 from __future__ import annotations
 

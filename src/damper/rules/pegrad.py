@@ -20,7 +20,7 @@ def pegrad(stats: PairStats, cap: str = "projected") -> tuple[Tensor, Tensor]:
     gradients are parallel (sine below 1e-6) nothing is added.
 
     Settings:
-        cap: "projected" caps by ``‖g_T⊥‖``, "original" by ``n_T``, which shortens a conflicting auxiliary twice.
+        cap: "projected" caps by ``‖g_T⊥‖``, "original" by ``n_T``, which shortens a nearly parallel auxiliary twice.
     """
     check_choice("cap", cap, ("projected", "original"))
     n_R, n_T, c = stats

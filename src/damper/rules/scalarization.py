@@ -1,4 +1,4 @@
-"""Fixed-weight scalarization: the penalty everyone starts with."""
+"""Scalarization: the usual penalty with a fixed weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unconditional projection: DAMPER's magnitude control, with the projection taken at every update."""
+"""Unconditional projection: DAMPER's magnitude control, with the projection at every update."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ class DDPG(TD3Base, stable_baselines3.DDPG):
         eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
-        critic: a critic loss beside it: "pave" or "l2c2".
-        **settings: the method's own settings, as ``lambda_T`` of "caps".
+        critic: an additional loss on the critic: "pave" or "l2c2".
+        **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
         >>> from damper.sb3 import DDPG

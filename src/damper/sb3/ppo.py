@@ -28,9 +28,9 @@ from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
 class PPO(SmoothMixin, stable_baselines3.PPO):
     """``stable_baselines3.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
 
-    SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one looks at the mean action at
+    SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one compares the mean actions at
     consecutive observations of an environment. They are combined on the parameters that the action distribution depends
-    on, in the measure of those that the value function does not share; then SB3 clips and steps.
+    on, with norms over those that the value function does not share; then SB3 clips and steps.
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
@@ -39,7 +39,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             for ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
-        **settings: the method's own settings, as ``lambda_T`` of "caps".
+        **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
         >>> from damper.sb3 import PPO

@@ -35,7 +35,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
-        **settings: the method's own settings, as ``lambda_T`` of "caps".
+        **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
         >>> from damper.sb3 import TQC

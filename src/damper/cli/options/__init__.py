@@ -152,9 +152,7 @@ PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of b
 Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
 Protocol = Annotated[str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)]
 SeedList = Annotated[tuple[int, ...], default("counted by --seeds", aliases=("--seed",))]
-Steps = Annotated[
-    int | None, default("the paper's budget; other tasks must have it given", aliases=("--total-timesteps",))
-]
+Steps = Annotated[int | None, default("the paper's budget; required for other tasks", aliases=("--total-timesteps",))]
 
 
 def listed(words: Sequence[str], last: str) -> str:
@@ -192,7 +190,7 @@ _ACTIVATION = f"Hidden layers' activation: {listed(DESCRIBED['activations'], 'or
 
 @dataclass
 class EngineOptions:
-    """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train an agent each."""
+    """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train one agent each."""
 
     learning_rate: Annotated[Schedules, published("learning_rate", help=_LEARNING_RATE)] = LEFT_OUT
     buffer_size: Annotated[int | None, published("buffer_size")] = None
@@ -214,7 +212,7 @@ class EngineOptions:
     target_policy_noise: Annotated[Numbers, published("target_policy_noise")] = LEFT_OUT
     """TD3: noise on the target action."""
     target_noise_clip: Annotated[Numbers, published("target_noise_clip")] = LEFT_OUT
-    """TD3: its bound."""
+    """TD3: bound of that noise."""
     action_noise: Annotated[Numbers, published("action_noise")] = LEFT_OUT
     """TD3: exploration noise."""
     ent_coef: Annotated[tuple[str, ...], published("ent_coef")] = LEFT_OUT
@@ -223,14 +221,14 @@ class EngineOptions:
     """Sizes of the hidden layers."""
     activation: Annotated[str | None, published("activation", help=_ACTIVATION)] = None
     norm_obs: bool = False
-    """Normalise observations by their running mean and deviation, as VecNormalize does."""
+    """Normalise observations by their running mean and variance, like VecNormalize."""
     device: Annotated[str | None, default("a GPU where there is one")] = None
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
-    """Who steps the environments; envpool does it in C++ threads."""
+    """What steps the environments: Gymnasium, or EnvPool with C++ threads."""
     env_threads: Annotated[int | None, default("as many as cores; for a worker, its agents' share")] = None
     """EnvPool's threads."""
-    compile: Annotated[bool | None, default("auto: on a GPU, where the run is long enough to pay for it")] = None
+    compile: Annotated[bool | None, default("auto: on a GPU, if the run is long enough to gain from it")] = None
     """Run the update through torch.compile."""
     graph: Annotated[bool | None, default("True on a GPU")] = None
     """Replay the update as CUDA graphs."""
@@ -245,7 +243,7 @@ class EngineOptions:
     eval_episodes: Annotated[int | None, default("5")] = None
     """Episodes of each such evaluation."""
     keep_checkpoint: bool = False
-    """Keep the last one when the run is finished: a larger --steps with the same --out then extends it."""
+    """Keep the last checkpoint of a finished run: a larger --steps with the same --out then extends it."""
 
 
 def given(*options: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ PARTS = ("update", "peers", "scaling", "end-to-end", "floor", "sb3")
 
 @dataclass
 class Bench:
-    """Measure speed: everything that is compared runs in one process, turn by turn; ratios are medians over the turns.
+    """Measure speed: everything compared runs in one process, in alternation; ratios are medians over the rounds.
 
     update: the paper's update-time table in its protocol, beside its numbers. peers: whole updates beside
     Stable-Baselines3's and SBX's. scaling: cost by population size. end-to-end: steps per second of training. floor:
-    distance from what the machine's matrix rate and bandwidth allow. sb3: our SB3 classes beside SB3's.
+    distance from the limit set by the machine's matrix rate and bandwidth. sb3: our SB3 classes beside SB3's.
     """
 
     what: tyro.conf.Positional[Annotated[str, one_of(*PARTS, "all")]] = "all"
@@ -42,13 +42,13 @@ class Bench:
     iterations: Annotated[int | None, default("1000 (the paper's number) on a GPU, 100 on a CPU")] = None
     """Timed updates of each subject."""
     rounds: int = 20
-    """How often the subjects take turns."""
+    """Rounds in which the subjects alternate."""
     clock: Literal["wall", "processor"] = "wall"
-    """On a CPU that others use too, processor time (of all threads together) is what they hardly move."""
+    """Wall-clock time, or processor time of all threads together, which other load on a shared CPU hardly affects."""
     sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 1 5 35 100 on a GPU; 1 for floor")] = LEFT_OUT
     """Population sizes."""
     task: str = "Hopper"
-    """Whose random transitions the updates see."""
+    """The task whose random transitions are the batch."""
     tasks: tuple[str, ...] = ("Pendulum", "Hopper")
     """Tasks of end-to-end."""
     agents: int = 1

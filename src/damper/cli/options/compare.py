@@ -14,9 +14,9 @@ from damper.cli.options.method import METHOD_LIST, METHOD_SETTINGS, MethodOption
 
 @dataclass
 class Compare:
-    """See on your own task how smooth each method is and what it costs: one table, pictures, all trained alike.
+    """Compare methods on your own task, under the same conditions: one table of smoothness and return, and pictures.
 
-    The same command goes on with a comparison that was stopped.
+    The same command resumes a comparison that was stopped.
     """
 
     env: Env
@@ -25,20 +25,20 @@ class Compare:
     backbone: Literal["td3", "sac"] = "td3"
     """The actor-critic algorithm."""
     seeds: int = 3
-    """How many seeds for each method: the protocol's first ones, or 0, 1, ..."""
+    """Number of seeds per method: the protocol's first seeds, or 0, 1, ..."""
     seed_list: SeedList = LEFT_OUT
-    """Which seeds, instead."""
+    """These seeds, in place of --seeds."""
     steps: Steps = None
     """Environment steps per agent."""
     protocol: Protocol = None
     """Published settings to start from: PAVE's, which the paper follows, or those of DAMPER's authors' code."""
     episodes: int = 10
     """Evaluation episodes per agent, on the protocol's fixed seeds."""
-    out: Annotated[Path | None, default("a name under runs/ that is made of the settings")] = None
+    out: Annotated[Path | None, default("a name under runs/ made from the settings")] = None
     """Where runs, records and pictures go."""
     video: Annotated[Path | None, default("none")] = None
     """Film the methods side by side, action traces below: a .gif, or an .mp4."""
     video_steps: int = 500
-    """The most steps that a video shows."""
+    """Maximum number of steps in a video."""
     engine: EngineOptions = field(default_factory=EngineOptions)
     settings: Annotated[MethodOptions, tyro.conf.arg(help=METHOD_SETTINGS)] = field(default_factory=MethodOptions)  # type: ignore[valid-type]

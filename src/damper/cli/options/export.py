@@ -13,7 +13,7 @@ from damper.cli.options import default
 
 @dataclass
 class Export:
-    """Write a trained policy to a file that runs anywhere: tanh, action range and normalisation inside."""
+    """Write a trained policy to a file that runs anywhere, including tanh, action range and normalisation."""
 
     source: tyro.conf.Positional[Path]
     """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
@@ -21,15 +21,15 @@ class Export:
     """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
     agent: Annotated[str, tyro.conf.arg(metavar="INT|best")] = "0"
     """Which agent of a run; best: the one with the highest mean return in the run's evaluation."""
-    env: Annotated[str | None, default("the one that the source tells")] = None
-    """The environment's id, where the source does not tell it; the contract's smoothness is measured there."""
+    env: Annotated[str | None, default("the one recorded in the source")] = None
+    """The environment's id, if the source does not record it; the contract's smoothness is measured there."""
     vecnormalize: Annotated[Path | None, default("none")] = None
-    """Statistics that VecNormalize saved; they go inside."""
+    """Saved VecNormalize statistics to include."""
     check: bool = True
     """Run the file on thousands of observations and compare with the original."""
     trust: bool = False
-    """Allow unpickling: it runs whatever code the file carries."""
+    """Allow unpickling: it runs whatever code the file contains."""
     episodes: int = 3
-    """Episodes to measure the contract's smoothness on, where no evaluation lies beside the source; 0 for none."""
+    """Episodes for the contract's smoothness, if the source has no evaluation; 0 for none."""
     force: bool = False
-    """Replace files of these names also where no export wrote them."""
+    """Overwrite files of these names even if no export wrote them."""

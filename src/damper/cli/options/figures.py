@@ -20,6 +20,6 @@ class Figures:
     methods: bool = False
     """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
     results: Path = Path("results")
-    """The store of records that these come from."""
+    """The store of records for --methods."""
     bench: Annotated[Path | None, default("the theory's figures")] = None
     """Draw instead what `damper bench` measured, from a folder with one of its `--out` folders per machine."""

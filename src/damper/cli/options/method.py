@@ -15,9 +15,9 @@ _TYPES: dict[str, tuple[Any, Any]] = {
 
 METHOD_LIST = "\n".join(
     [
-        "How to make it smooth. A rule's primary gradient is the actor's own, its auxiliary the temporal loss's.",
+        "Smoothing method; rules combine the actor's gradient (primary) with that of the temporal loss (auxiliary).",
         *(f"{name}: {words}" for name, words in DESCRIBED["methods"].items()),
-        "Parts of several are joined as in damper+grad-caps+pave.",
+        "Combine parts of several as in damper+grad-caps+pave.",
     ]
 )
 

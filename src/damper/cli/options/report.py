@@ -18,8 +18,8 @@ class Report:
     out: Annotated[Path | None, default("docs/results for results/, otherwise report/ in the store")] = None
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
-    """Formats of the figures; none draws none."""
-    pages: Annotated[tuple[Path, ...] | None, default("of results/, README.md and pages of docs/")] = None
-    """Markdown files whose marked places are filled."""
+    """Formats of the figures; with none given, no figures are drawn."""
+    pages: Annotated[tuple[Path, ...] | None, default("for results/ README.md and pages of docs/, else none")] = None
+    """Markdown files whose marked sections are filled in."""
     merge: Annotated[tuple[Path, ...], default("none")] = LEFT_OUT
-    """First copy into the store what these other stores have and it lacks."""
+    """Other stores, whose records are first copied into this one."""

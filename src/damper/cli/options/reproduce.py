@@ -18,14 +18,14 @@ class ReproduceEngineOptions(EngineOptions):
     device: Annotated[str | None, default("a GPU where there is one, here or in the Ray cluster")] = None
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
-    """Who steps the environments; envpool does it in C++ threads. Records tell the two apart."""
+    """What steps the environments: Gymnasium, or EnvPool with C++ threads. Records keep the two apart."""
 
 
 @dataclass
 class Reproduce:
     """Train what is missing of the paper's tables and figures, evaluate it on the fixed seeds, keep the records.
 
-    The same command goes on with what was killed, fills what was deleted, and changes nothing else.
+    The same command resumes what was killed, trains what was deleted, and changes nothing else.
     """
 
     experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none")]] = ()
@@ -41,23 +41,23 @@ class Reproduce:
     seeds: Annotated[int | None, default("the experiment's own number")] = None
     """How many of the protocol's seeds."""
     seed_list: SeedList = LEFT_OUT
-    """Which seeds, instead."""
+    """These seeds, in place of --seeds."""
     protocol: Annotated[str, tyro.conf.arg(metavar=PROTOCOL)] = "pave"
     """Published settings."""
     steps: Annotated[int | None, default("the paper's")] = None
     """Another budget than the paper's; such records are kept apart."""
     units: Annotated[Literal["policy", "environment"] | None, default("policy")] = None
-    """In which the temporal loss compares actions; give --methods that have one."""
+    """Units in which the temporal loss compares actions; only for --methods that have one."""
     episodes: int = 10
     """Evaluation episodes per agent, on the protocol's fixed seeds."""
     results: Path = Path("results")
     """The store of records."""
     out: Path = Path("runs/reproduce")
-    """Where runs live."""
+    """Folder of the runs."""
     population: Annotated[int | None, default("as many as there are")] = None
-    """The most agents to train as one batch."""
+    """Maximum number of agents trained as one batch."""
     workers: Annotated[int | None, default("1; on a GPU one per population, up to 10 and half the cores")] = None
-    """How many populations to train at once, each in a process of its own on this machine."""
+    """Number of populations to train at once, one process each, on this machine."""
     ray: Annotated[str | None, default("train here")] = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
     ray_cores: int = 1

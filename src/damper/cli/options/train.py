@@ -16,7 +16,7 @@ from damper.cli.options.method import METHOD_LIST, METHOD_SETTINGS, MethodOption
 class Train:
     """Train a smooth policy; or several at once, one per seed and per combination of settings given several values.
 
-    The same command goes on with a run that was stopped.
+    The same command resumes a run that was stopped.
     """
 
     env: Env
@@ -27,20 +27,20 @@ class Train:
     auxiliary: Annotated[str | None, default("the method's own")] = None
     """The smoothness loss on the actor: temporal, caps, grad-caps, asap, ..."""
     rule: Annotated[str | None, default("the method's own")] = None
-    """How that loss's gradient joins the actor's own: damper, scalarization, pcgrad, ..."""
+    """How its gradient is combined with the actor's own: damper, scalarization, pcgrad, ..."""
     critic: Annotated[str | None, default("the method's own")] = None
     """The smoothness loss on the critic: pave, l2c2."""
     seeds: int = 1
-    """How many agents that differ in the seed alone: the protocol's first seeds, or 0, 1, ..."""
+    """Number of seeds, an agent each: the protocol's first seeds, or 0, 1, ..."""
     seed_list: SeedList = LEFT_OUT
-    """Which seeds, instead."""
+    """These seeds, in place of --seeds."""
     steps: Steps = None
     """Environment steps per agent."""
     protocol: Protocol = None
     """Published settings to start from: PAVE's, which the paper follows, or those of DAMPER's authors' code."""
     preset: str = "paper"
     """Which published weights of the method."""
-    out: Annotated[Path | None, default("a name under runs/ that is made of the settings")] = None
+    out: Annotated[Path | None, default("a name under runs/ made from the settings")] = None
     """The run's folder."""
     tensorboard: bool = False
     """Write TensorBoard files too."""

@@ -13,7 +13,7 @@ from damper.errors import DamperError
 
 @dataclass(frozen=True)
 class Training:
-    """A run under way, as it is when a line of its metrics is written.
+    """A run in progress, at the time when a line of its metrics is written.
 
     Attributes:
         run: its folder.
@@ -40,7 +40,7 @@ class Training:
         return self.policies()[self._checked(agent)]
 
     def freeze(self, agent: int) -> None:
-        """Let an agent learn no more: it stays as it is to the end of the run, and the others go on."""
+        """Stop training an agent: it keeps its weights until the end of the run, and the others continue."""
         self._freeze(self._checked(agent))
 
     def _checked(self, agent: int) -> int:

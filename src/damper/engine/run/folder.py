@@ -55,11 +55,11 @@ class Run:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return any((self.path / "checkpoints").glob("step-*.json"))
 
     def policy_path(self, agent: int, best: bool = False) -> Path:
-        """Where an agent's last policy lies, or its best."""
+        """Path of an agent's last policy, or of its best."""
         return self.path / "policies" / f"{'best' if best else 'agent'}-{agent:04d}.safetensors"
 
     def policy(self, agent: int = 0, best: bool = False) -> Policy:
@@ -91,7 +91,7 @@ class Run:
         return Policy(PolicyInfo(**best_policies[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"])
 
     def policies(self) -> list[Policy]:
-        """Every agent's."""
+        """The last policy of every agent."""
         manifest = self.manifest
         if manifest.get("finished"):
             return [self.policy(agent) for agent in range(len(manifest["agents"]))]
@@ -110,7 +110,7 @@ class Run:
         return read_metrics(self.path / "evaluations.jsonl")
 
     def extend(self, steps: int) -> None:
-        """Note a larger budget, with which the run is not finished; nothing if it is the one it has."""
+        """Record a larger budget, so that the run is no longer finished; otherwise change nothing."""
         manifest = self.manifest
         settings = manifest["settings"]
         if steps > settings["steps"]:
