@@ -18,8 +18,8 @@ from torch import Tensor
 from damper._checks import Setting as Setting
 from damper._checks import check_choice, check_flag, check_range, resolved_hints
 
-AVERAGE_RATE = 0.01  # of an actor's Polyak average (``Loss.prediction``), which moves at every gradient step
-NoiseDraws = Mapping[str, Tensor]  # by the name under which a loss asked for it
+AVERAGE_RATE = 0.01  # τ of the actor's Polyak average (``Loss.prediction``), updated at every gradient step
+NoiseDraws = Mapping[str, Tensor]  # by name, as in ``Loss.noise``
 
 
 class Batch(NamedTuple):
@@ -44,12 +44,12 @@ class Batch(NamedTuple):
 class Policy(Protocol):
     """The actor as losses see it, its weights bound; repeated calls on one observation tensor share one forward pass.
 
-    ``damper.Policy`` is another thing: a saved actor, which acts in the environment's own units.
+    Not to be confused with ``damper.Policy``, a saved actor, which acts in environment units.
     """
 
     @property
     def stochastic(self) -> bool:
-        """Whether it has a distribution (SAC) or only an action (TD3)."""
+        """Whether the actor has a distribution (SAC) or only an action (TD3)."""
 
     def __call__(self, obs: Any) -> Tensor:
         """Deterministic action ``μ(s)`` in the actor's own scale, [-1, 1]."""
@@ -61,7 +61,7 @@ class Policy(Protocol):
         """The second head's prediction of the next action, before any tanh (only where a loss asks for the head)."""
 
     def averaged_prediction(self, obs: Any) -> Tensor:
-        """The same from the Polyak average of the whole actor, without gradient."""
+        """``prediction`` of the Polyak average of the whole actor, without gradient."""
 
 
 class Critic(Protocol):
@@ -70,7 +70,7 @@ class Critic(Protocol):
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2`` at ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
 
-        An action of ``[..., 2, B, A]`` gives each critic its own copy, to be differentiated with respect to it.
+        An action of shape ``[..., 2, B, A]`` gives each critic its own copy, for derivatives with respect to it.
         """
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Critic(Protocol):
 class CriticWithActionGradients(Critic, Protocol):
     """Twin critics that also provide their derivatives with respect to the action.
 
-    Optional: a loss asks for them by ``losses.pave.action_gradients``, which differentiates the values of any other.
+    Optional: losses call ``losses.pave.action_gradients``, which differentiates the values of any other critic.
     """
 
     def action_gradients(
@@ -88,20 +88,20 @@ class CriticWithActionGradients(Critic, Protocol):
     ) -> tuple[list[Tensor], Tensor]:
         """``∇ₐQ_j(s, a)`` at each observation, ``[..., 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[..., 2, B]``.
 
-        The action and the direction v are the same ``[..., B, A]`` for all. Differentiable once, with respect to the
-        parameters.
+        All observations share the action and the direction v, ``[..., B, A]``. Differentiable once, with respect to
+        the parameters.
         """
 
 
 @dataclass(frozen=True)
 class Noise:
-    """A draw that a loss needs: its distribution, and which tensor's last axis it matches (None: one per sample)."""
+    """Random numbers that a loss needs: their distribution, and whose shape they have (None: one per sample)."""
 
     kind: Literal["normal", "uniform", "rademacher"]
     like: Literal["obs", "action"] | None
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """One draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
+        """Draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
         like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[self.like]
         options: dict[str, Any] = {"generator": generator, "device": like.device, "dtype": like.dtype}
         if self.kind == "normal":
@@ -118,17 +118,16 @@ class Loss:
         function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
             for the critic; returns one value per agent.
         noise: draws by name, each from its own random stream; the function gets them as a mapping.
-        previous_obs: True for a function that reads ``batch.previous_obs``; the callers then fill that tensor.
+        previous_obs: True for a function that reads ``batch.previous_obs``; callers then provide it.
         prediction: True for a function that calls ``policy.prediction`` or ``policy.averaged_prediction``: the actor
             then has that second head and a Polyak average, at ``AVERAGE_RATE``.
-        reads_outputs_only: whether it reads networks only at inputs made of batch and noise, and only their outputs: no
-            derivative with respect to an input, no output as an input. Such losses share forward passes where the
-            update is compiled; the claim is then tested on a small agent, before anything is compiled.
-        reads_action_gradients_only: the same of a loss on the critic that reads nothing of it but
-            ``losses.pave.action_gradients`` at inputs made of batch and noise: where the update is compiled, these are
-            differentiated without autograd.
-        relation: a function that raises ``DamperError`` for settings that do not go together (as a lower bound above an
-            upper one); it gets all of them as keywords, where they enter a run.
+        reads_outputs_only: True for a function that evaluates networks only at inputs computed from batch and noise,
+            and reads only their outputs: no derivative with respect to an input, no output used as an input. Such
+            losses share forward passes in a compiled update, which first tests the claim on a small agent.
+        reads_action_gradients_only: True for a critic loss that reads only ``losses.pave.action_gradients`` of the
+            critic, at inputs computed from batch and noise: a compiled update differentiates them without autograd.
+        relation: a function that raises ``DamperError`` for settings that contradict each other (a lower bound above
+            an upper one); ``check`` calls it with all settings as keywords.
     """
 
     function: Callable[..., Tensor]
@@ -145,14 +144,14 @@ class Loss:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """Its keyword-only parameters with their defaults, ``inspect.Parameter.empty`` where there is none."""
+        """The function's keyword-only parameters with their defaults; ``inspect.Parameter.empty`` without one."""
         parameters = inspect.signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Refuse values that a setting's annotation rules out: numbers are finite and not negative."""
+        """Raise for values that a setting's annotation rules out; numbers must be finite and not negative."""
         hints = resolved_hints(self.function, settings)
-        # Settings enter a run once, so that reading them from the device costs nothing later.
+        # Settings are checked once, when they enter a run, so reading them from the device here costs little.
         values: dict[str, Any] = {
             name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()
         }

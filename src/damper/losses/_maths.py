@@ -1,4 +1,4 @@
-"""What several losses compute: settings against a batch, lengths with a gradient at zero, squashed Gaussians."""
+"""Maths shared by the losses: per-agent settings, norms with a gradient at zero, squashed Gaussians."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def unsqueeze_like(setting: Tensor, like: Tensor) -> Tensor: ...
 @overload
 def unsqueeze_like(setting: Setting, like: Tensor) -> Setting: ...
 def unsqueeze_like(setting: Setting, like: Tensor) -> Setting:
-    """A per-agent setting ``[P]`` shaped to meet ``[P, ...]``; floats pass."""
+    """Append axes to a per-agent setting ``[P]`` so that it broadcasts with ``like``, ``[P, ...]``; floats pass."""
     if not isinstance(setting, Tensor) or setting.ndim == 0:
         return setting
     return setting.reshape(setting.shape + (1,) * (like.ndim - setting.ndim))
 
 
 def length(x: Tensor) -> Tensor:
-    """``‖x‖₂`` over the last axis with gradient 0 at 0, where a square root's is not a number.
+    """``‖x‖₂`` over the last axis, with gradient 0 at 0, where that of a square root is NaN.
 
     Not ``vector_norm``: torch 2.11 differentiates it wrongly inside ``torch.compile`` when that axis has one entry.
     """
@@ -35,12 +35,12 @@ def length(x: Tensor) -> Tensor:
 
 
 def squashed_gaussian(mean: Tensor, log_std: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """``a = tanh(m + σ ε)``, ``[..., A]``, and ``log π(a)``, ``[...]``; the tanh correction carries SB3's 1e-6."""
+    """``a = tanh(m + σ ε)``, ``[..., A]``, and ``log π(a)``, ``[...]``; the tanh correction has SB3's 1e-6."""
     action = torch.tanh(mean + log_std.exp() * epsilon)
     log_prob = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
     return action, log_prob.sum(-1)
 
 
 def mean_square(x: Tensor) -> Tensor:
-    """Mean over the batch and the action dimensions, one value per agent."""
+    """Mean square over the batch and the action dimensions, one value per agent."""
     return x.square().mean((-2, -1))

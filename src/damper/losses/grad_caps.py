@@ -15,8 +15,8 @@ SHIFT = 1e-4  # keeps the displacement away from zero
 def zigzag(policy: Policy, batch: Batch, form: Literal["released", "paper"] = "released") -> Tensor:
     r"""``mean(½ (2μ(s) − μ(s') − μ(s⁻))² h)`` over batch and action dimensions, one value per agent.
 
-    ``h`` gets no gradient: ``tanh(1/δ²)`` with ``δ = μ(s') − μ(s⁻) + 1e-4`` as released, or the paper's
-    ``1 / (tanh|μ(s') − μ(s⁻)| + 1e-4)``.
+    ``h`` is detached: ``tanh(1/δ²)`` with ``δ = μ(s') − μ(s⁻) + 1e-4`` in the released code,
+    ``1 / (tanh|μ(s') − μ(s⁻)| + 1e-4)`` in the paper.
     """
     before, mu, after = policy(batch.previous_obs), policy(batch.obs), policy(batch.next_obs)
     displacement = (after - before).detach()
@@ -44,7 +44,7 @@ def _grad_caps(
         batch: s⁻, s and s'.
         noise: none.
         lambda_T: weight of the term.
-        form: whose ``h``: "released" for the released code's, "paper" for the paper's.
+        form: which ``h``: "released" for the released code's, "paper" for the paper's.
     """
     return lambda_T * zigzag(policy, batch, form)
 

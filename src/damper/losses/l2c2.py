@@ -28,7 +28,7 @@ def neighbour(
     r"""``s̃ = s + u (s' − s)``, ``d = ‖u‖_∞ + ε`` and ``λ_π = ε λ̄ / d``.
 
     ``ε = σλ_/(λ̄ − σλ_)`` and ``u ~ U(−w, w)`` with ``w = σ + (σ−1) ε`` make λ_π run from λ̄ at ``u = 0`` to λ_ at
-    ``‖u‖_∞ = w``. The released d is ``max |(s̃ − s)/(s' − s + 1e-8)| + ε``, blind to dimensions that did not move.
+    ``‖u‖_∞ = w``. The released d is ``max |(s̃ − s)/(s' − s + 1e-8)| + ε``, which ignores dimensions that did not move.
     """
     low = sigma * lambda_low
     epsilon = low / (lambda_high - low)
@@ -38,7 +38,7 @@ def neighbour(
     near = batch.obs + u * step
     stretch = (near - batch.obs) / (step + 1e-8) if released_d else u
     reach = stretch.abs().amax(-1)
-    # With λ_ = 0 nothing is asked for, and ε/d must be 0 even where u is.
+    # With λ_ = 0 the weight ε λ̄/d must be 0, also where u is 0.
     d = (reach + unsqueeze_like(epsilon, reach)).clamp(min=torch.finfo(reach.dtype).tiny)
     return Neighbour(near, d, unsqueeze_like(epsilon * lambda_high, d) / d)
 
@@ -46,8 +46,8 @@ def neighbour(
 def hellinger(p: tuple[Tensor, Tensor], q: tuple[Tensor, Tensor]) -> Tensor:
     r"""Squared Hellinger distance of diagonal Gaussians given as (mean, log standard deviation), ``[...]``.
 
-    ``H² = 1 − Π_i cosh(Δℓ_i)^{-1/2} exp(−Δm_i² / (8 σ_i σ̃_i cosh Δℓ_i))``, since ``σ² + σ̃² = 2 σ σ̃ cosh Δℓ``. A
-    bijection such as tanh leaves it as it is.
+    ``H² = 1 − Π_i cosh(Δℓ_i)^{-1/2} exp(−Δm_i² / (8 σ_i σ̃_i cosh Δℓ_i))``, since ``σ² + σ̃² = 2 σ σ̃ cosh Δℓ``.
+    Bijections such as tanh do not change it.
     """
     (m, log_std), (m_q, log_std_q) = p, q
     spreading = torch.cosh(log_std - log_std_q)
@@ -72,7 +72,7 @@ def _actor(
     Args:
         policy: μ, or the Gaussian before tanh.
         batch: s and s'.
-        noise: ``l2c2``: u over its width, shared with the critic's term.
+        noise: ``l2c2``: u divided by w, shared with the critic's term.
         sigma: σ, size of the neighbourhood of s, in steps.
         lambda_low: λ_, the weight at the edge of the neighbourhood.
         lambda_high: λ̄, the weight at s itself; must exceed σλ_.
@@ -110,7 +110,7 @@ def _critic(
 
 
 def check_bounds(sigma: Setting, lambda_low: Setting, lambda_high: Setting, **others: Any) -> None:
-    """Refuse bounds between which no weight lies."""
+    """Raise unless ``lambda_high > sigma * lambda_low``."""
     low = sigma * lambda_low
     if not bool(torch.as_tensor(lambda_high > low).all()):
         raise DamperError(

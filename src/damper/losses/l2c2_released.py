@@ -32,8 +32,8 @@ def _actor(
 ) -> Tensor:
     r"""SAC: ``mean(λ_π max(0, 1 − ¼ Σ_k exp(½ clip(log π(ã_k|s̃) − log π(a_k|s), ±10))))``; TD3: as ``l2c2``.
 
-    ``a_k ~ π(·|s)`` and ``ã_k ~ π(·|s̃)`` are drawn apart, so the ratio is not one of densities at the same action and
-    says nearly nothing about the mean.
+    ``a_k ~ π(·|s)`` and ``ã_k ~ π(·|s̃)`` are separate draws, so the ratio does not compare densities at the same action
+    and says almost nothing about the mean.
     """
     if not policy.stochastic:
         bounds = {"sigma": sigma, "lambda_low": lambda_low, "lambda_high": lambda_high}

@@ -12,16 +12,16 @@ from damper.losses._maths import mean_square, unsqueeze_like
 
 
 def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:
-    """``∇ₐQ_j(s, a)`` of each critic by its own copy of the action, ``[..., 2, B, A]``.
+    """``∇ₐQ_j(s, a)`` of each critic with respect to its own copy of the action, ``[..., 2, B, A]``.
 
-    ``torch.func`` inside, so that both autograd and ``torch.func`` can differentiate it again, compiled or not.
+    Uses ``torch.func``, so that both autograd and ``torch.func`` can differentiate it again, compiled or not.
     """
     gradient: Tensor = torch.func.grad(lambda a: critic(obs, a).sum())(action)
     return gradient
 
 
 def curvature(critic: Critic, obs: Tensor, action: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """``vᵀ∇²ₐₐQ_j v``, ``[..., 2, B]``, and the gradient ``∇ₐQ_j`` it is the derivative of."""
+    """``vᵀ∇²ₐₐQ_j v``, ``[..., 2, B]``, and the gradient ``∇ₐQ_j``, ``[..., 2, B, A]``."""
 
     def along(a: Tensor) -> tuple[Tensor, Tensor]:
         gradient = action_gradient(critic, obs, a)
@@ -36,10 +36,10 @@ def action_gradients(
 ) -> tuple[list[Tensor], Tensor]:
     """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
 
-    A ``CriticWithActionGradients`` tells both, to be differentiated once; for any other critic they are derivatives of
-    its values.
+    A ``CriticWithActionGradients`` provides both, differentiable once; for any other critic they are computed as
+    derivatives of its values.
     """
-    if hasattr(critic, "action_gradients"):  # isinstance of a protocol is nothing that torch.compile follows
+    if hasattr(critic, "action_gradients"):  # torch.compile cannot trace isinstance of a protocol
         told: tuple[list[Tensor], Tensor] = critic.action_gradients(observations, action, v)
         return told
     return nested_action_gradients(critic, observations, action, v)
@@ -48,7 +48,7 @@ def action_gradients(
 def nested_action_gradients(
     critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """``action_gradients`` of any critic that can be differentiated."""
+    """``action_gradients`` of any differentiable critic, by nested derivatives."""
     a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (action, v))
     first, *others = observations
     vHv, gradient = curvature(critic, first, a, v)

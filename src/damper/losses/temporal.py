@@ -59,13 +59,13 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Mean over the batch of the values kept; 0 where none is."""
+    """Mean over the batch of the values that the mask keeps; 0 where it keeps none."""
     if mask is None:
         return values.mean(-1)
     if not isinstance(mask, Tensor):
         raise DamperError(f"mask must be a tensor, but a {type(mask).__name__} was given: wrap it in torch.as_tensor.")
     if mask.dtype is not torch.bool and not mask.is_floating_point():
-        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and with a sign turn the loss over.
+        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and -1 or -2 flip the loss's sign.
         raise DamperError(
             f"mask must be boolean or of floats, but has {mask.dtype}, whose ~ is no logical not: give done == 0."
         )
@@ -95,8 +95,8 @@ def _temporal(
         batch: s and s'.
         noise: none.
         mask_terminal: leave out pairs that end in a termination.
-        squared: penalise ``‖μ(s') − μ(s)‖²``; otherwise the norm itself, as an earlier public code did.
-        units: actions in "policy" scale, [-1, 1], or in the "environment"'s own, ``(high − low)/2`` times as long.
+        squared: penalise ``‖μ(s') − μ(s)‖²``; otherwise the norm itself, as earlier public code did.
+        units: units of the actions: "policy", scaled to [-1, 1], or "environment", ``(high − low)/2`` times as large.
     """
     mask = 1.0 - batch.terminated if mask_terminal else None
     mu_next, mu = policy(batch.next_obs), policy(batch.obs)

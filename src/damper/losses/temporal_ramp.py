@@ -23,9 +23,9 @@ def _temporal_ramp(
         policy: μ.
         batch: s, s' and the share ``k/K``.
         noise: none.
-        weight: λ, reached at the end.
+        weight: λ, reached at the end of training.
         mask_terminal: leave out pairs that end in a termination.
-        units: actions in "policy" scale, [-1, 1], or in the "environment"'s own.
+        units: units of the actions: "policy", scaled to [-1, 1], or "environment".
     """
     return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
 

@@ -74,7 +74,7 @@ __all__ = [
 
 
 def find(rule: str | Rule) -> Rule:
-    """The rule of that name, or the callable itself; a comma-separated list of names is one rule per agent."""
+    """Look up a rule by name; a callable is returned as it is, and comma-separated names give one rule per agent."""
     if callable(rule):
         return rule
     if isinstance(rule, str) and "," in rule:
@@ -93,7 +93,7 @@ def _per_agent(names: str) -> Rule:
 def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(rule).parameters
-    except ValueError:  # a built-in function, such as torch.add, tells none
+    except ValueError:  # a built-in function, such as torch.add, has no signature
         return {}
 
 
@@ -122,18 +122,18 @@ def combine_single(
 ) -> tuple[list[Tensor], GradientReport]:
     """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal up to float32's rounding.
 
-    For eager code: on a CPU it reads the gradients' norms, which ``torch.compile`` leaves to Python (a graph break).
+    For eager code: on a CPU it reads the gradients' norms, which is a graph break under ``torch.compile``.
     """
     rule = find(rule)
     _check_settings(rule, state, settings)
     quick = apply_single(rule, primary, auxiliary, **settings)
     if quick is not None:
         return quick
-    # In the widest dtype among the parameters.
+    # torch.cat promotes to the widest dtype among the parameters.
     g_R, g_T = (torch.cat([gradient.reshape(-1) for gradient in gradients]) for gradients in (primary, auxiliary))
     combined, report = apply_reported(rule, g_R, g_T, state, has_memory(rule), **settings)
     parts = combined.split([gradient.numel() for gradient in primary])
-    # A copy each: a rule of the user's own may keep what it returns.
+    # Copies, because a user's rule may keep the tensor it returned.
     return [part.view_as(g).to(g.dtype, copy=True) for part, g in zip(parts, primary, strict=True)], report
 
 
@@ -147,7 +147,7 @@ def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
 
 
 def state_tensors(state: Any) -> tuple[Tensor, ...]:
-    """The tensors of a rule's state, which is a tensor, a tuple (also a named one) or list of them, or None."""
+    """The tensors of a rule's state, which is a tensor, a tuple, named tuple or list of tensors, or None."""
     if state is None:
         return ()
     tensors = (state,) if isinstance(state, Tensor) else tuple(state) if isinstance(state, tuple | list) else None
@@ -169,7 +169,7 @@ def rebuild_state(kind: type, tensors: Sequence[Tensor]) -> Any:
 
 
 def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
-    """Refuse a setting, or a memory, that the rule does not have."""
+    """Raise for a setting that the rule does not have, or a state given to a rule without memory."""
     title = getattr(rule, "__name__", "the rule")
     if state is not None and not has_memory(rule):
         given = type(state).__name__

@@ -1,9 +1,9 @@
 """A two-vector rule on one agent's gradients on a CPU, parameter by parameter, with few passes over memory.
 
-Large temporaries are given back to the system after every call and fetched again page by page, which takes longer than
-computing with them. So nothing is flattened, and sums go through float64 in pieces. That is for code that runs eagerly
-and knows it: ``backward``, which has one agent, and the engine's update where it is not compiled. The rules themselves
-treat a batch and its members alike, bit for bit.
+The allocator returns large temporaries to the system after every call, and mapping their pages again takes longer than
+the arithmetic. So nothing is flattened, and sums run over float64 copies of small pieces. Use it only in code that
+always runs eagerly: ``backward``, which has one agent, and the engine's uncompiled update. It agrees with the rules
+themselves up to rounding; they give an agent the same result in a batch as alone, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch._compile import _disable_dynamo
 from damper.rules._report import GradientReport, apply_reported
 from damper.rules._two_vector import Coefficients, PairStats, Rule
 
-PIECE = 32768  # entries, whose copies in float64 stay in a processor's cache
-ORDINARY = 1e15  # norms between its inverse and this need no care with float32's range
+PIECE = 32768  # entries; their float64 copies stay in a processor's cache
+ORDINARY = 1e15  # norms between 1/ORDINARY and ORDINARY need no care with float32's range
 
 
 def apply_single(
@@ -28,14 +28,14 @@ def apply_single(
 ) -> tuple[list[Tensor], GradientReport] | None:
     """Apply a two-vector rule to one agent's float32 CPU gradients and report.
 
-    None where it does not apply: other rules, dtypes, layouts or devices, a setting per agent, norms outside
-    1e-15 to 1e15, or gradients within a transform of ``torch.func``.
+    Returns None where it does not apply: other rules, dtypes, layouts or devices, per-agent settings, norms outside
+    1e-15 to 1e15, or gradients inside a ``torch.func`` transform.
 
     Args:
         rule: any rule.
-        primary: ``g_R``, a tensor per parameter.
+        primary: ``g_R``, one tensor per parameter.
         auxiliary: ``g_T``, likewise.
-        **settings: the rule's own.
+        **settings: the rule's settings.
     """
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
     several = any(isinstance(value, Tensor) and value.ndim > 0 for value in settings.values())
@@ -44,8 +44,8 @@ def apply_single(
     return _apply_ordinary(rule, coefficients, primary, auxiliary, settings)
 
 
-# torch.compile would compile it anew for every norm. torch.compiler.disable would import Dynamo with this module, which
-# takes a second; this one does at the first call, when an optimiser has done so long ago.
+# torch.compile would recompile it for every norm. torch.compiler.disable would import Dynamo with this module, which
+# takes a second; this decorator imports it at the first call, by when an optimiser has already done so.
 @_disable_dynamo
 def _apply_ordinary(
     rule: Rule,
@@ -54,7 +54,7 @@ def _apply_ordinary(
     auxiliary: Sequence[Tensor],
     settings: Mapping[str, Any],
 ) -> tuple[list[Tensor], GradientReport] | None:
-    """The answer of ``apply_single``; None where a norm is not ordinary, or hidden by a transform of ``torch.func``."""
+    """Compute ``apply_single``; None where a norm is out of range or hidden by a ``torch.func`` transform."""
     if any(torch._C._functorch.is_functorch_wrapped_tensor(gradient) for gradient in (*primary, *auxiliary)):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
@@ -71,10 +71,9 @@ def _apply_ordinary(
 
 
 def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, GradientReport] | None:
-    """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are not ordinary.
+    """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are out of its range.
 
-    None for what ``apply_single`` never takes: other rules, dtypes and devices. Settings are floats or ``[P]``.
-    Rows are independent.
+    Returns None for other rules, dtypes and devices. Settings are floats or ``[P]``. Rows are independent.
     """
     if not hasattr(rule, "coefficients") or not _are_simple([primary]):
         return None
@@ -97,7 +96,7 @@ def _are_simple(gradients: Sequence[Tensor]) -> bool:
 
 
 def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[float, float, float]:
-    """Norms and cosine; float64 has room for any float32 squared."""
+    """Norms and cosine, summed in float64, which holds the square of any float32."""
     rr = tt = rt = 0.0
     for g_R, g_T in zip(_pieces(primary), _pieces(auxiliary), strict=True):
         x, y = g_R.double(), g_T.double()
@@ -107,7 +106,7 @@ def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[fl
 
 
 def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Flat pieces for sums: large gradients split, small ones concatenated, since every operation has a fixed cost."""
+    """Flat pieces for sums: large gradients split, small ones concatenated to save the fixed cost of an operation."""
     small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < PIECE]
     large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= PIECE]
     whole = [torch.cat(small), *large] if small else large
@@ -115,7 +114,7 @@ def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
 
 
 def _factor(length: float, norm: float) -> float:
-    """``length / n`` within float32's range."""
+    """``length / norm``, clamped to float32's range."""
     largest = torch.finfo(torch.float32).max
     return min(max(length / norm, -largest), largest)
 

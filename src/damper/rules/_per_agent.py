@@ -1,6 +1,6 @@
-"""One rule per agent: a population whose agents share their losses can still differ in how gradients are combined.
+"""One rule per agent: agents of a population that share their losses may still combine gradients differently.
 
-A rule of two vectors is two numbers per agent (``_two_vector``), so several rules in one batch cost a few operations on
+A two-vector rule is two numbers per agent (``_two_vector``), so several rules in one batch cost a few operations on
 ``[P]`` tensors, while forward passes, gradients and optimiser steps are shared.
 """
 
@@ -20,17 +20,17 @@ NO_RULE = "plain"  # the primary gradient alone
 
 
 def can_share_population(rule: Rule | None) -> bool:
-    """Whether agents with this rule can share a batch with agents of others: it keeps the primary, has no memory."""
+    """Whether agents with this rule can share a batch with agents of other rules: it keeps the primary, no memory."""
     return bool(getattr(rule, "keeps_primary", False))
 
 
 def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
-    """One rule from a comma-separated list: agent i gets the rule at index ``choice[i]``.
+    """Make one rule from a comma-separated list: agent i gets the rule at index ``choice[i]``.
 
-    ``name`` lists names in ``rules``, or "plain" for the primary gradient alone. Its settings are all of theirs, and
-    ``choice``, a number or a ``[P]`` tensor.
+    ``name`` lists names in ``rules``, or "plain" for the primary gradient alone. The rule takes the settings of all of
+    them, and ``choice``, a number or a ``[P]`` tensor.
     """
-    names = name.split(",")  # a rule may stand there twice
+    names = name.split(",")  # may contain a name twice
     chosen = {one: None if one == NO_RULE else rules.get(one) for one in names}
     for one, rule in chosen.items():
         if one != NO_RULE and not can_share_population(rule):

@@ -1,4 +1,4 @@
-"""What happened when two gradients were combined: the numbers people plot to see conflict."""
+"""Diagnostics of combined gradients: the numbers to plot to see conflict."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class GradientReport(NamedTuple):
         cosine: ``c = ⟨g_R, g_T⟩ / (n_R n_T)``; 0 where the guard holds.
         norm_ratio: ``n_T / n_R``.
         conflict: whether ``c < 0``.
-        weight: length added along ``g_T``'s direction over ``n_R``: DAMPER's ``w = q^(1−η)``, scalarization's
+        weight: length added along ``g_T``'s direction, divided by ``n_R``: DAMPER's ``w = q^(1−η)``, scalarization's
             ``λ n_T/n_R``. For rules outside the two gradients' span, ``‖g − g_R‖ / n_R``.
         guard: whether a norm was zero, too small or not finite, so that DAMPER returns ``g_R``.
         state: the rule's memory after the step; pass it to the next call. None for rules without memory.
     """
 
-    # Another one: a field before ``state``, computed in ``_report`` and, for a CPU, in ``_cpu_fast._apply_ordinary``.
+    # To add a field: put it before ``state``, and compute it in ``_report`` and in ``_cpu_fast._apply_ordinary``.
     cosine: Tensor
     norm_ratio: Tensor
     conflict: Tensor
@@ -33,7 +33,7 @@ class GradientReport(NamedTuple):
     state: Any = None
 
     def logged(self) -> dict[str, Tensor]:
-        """The values that loggers show, by name; the mean of ``conflict`` is a rate."""
+        """The values to log, by name; averaged over updates, ``conflict`` is a rate."""
         return {
             "conflict_rate": self.conflict,
             "cosine": self.cosine,
@@ -82,7 +82,7 @@ def apply_reported(
 
 
 def _versions(*gradients: Tensor) -> tuple[int, ...]:
-    """How often each was changed in place, where torch counts it: not in a trace, nor in inference mode."""
+    """In-place version counters of the gradients, where torch keeps them: not while tracing or in inference mode."""
     if torch.compiler.is_compiling():
         return ()
     return tuple(g._version for g in gradients if not g.is_inference())

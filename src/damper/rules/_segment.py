@@ -1,4 +1,4 @@
-"""The segment between the two gradients, on which MGDA and CAGrad look for their point."""
+"""The segment between the two gradients, over which MGDA and CAGrad minimise."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Segment(NamedTuple):
         a: ``n_R / n``.
         b: ``n_T / n``.
         d: ``‖g_R − g_T‖ / n``.
-        p: where ``g_T`` sits on the line, counted from the line's point nearest to the origin towards ``g_R``.
-        q: where ``g_R`` sits.
+        p: position of ``g_T`` on the line through both, from the line's point nearest to the origin towards ``g_R``.
+        q: position of ``g_R``, likewise.
     """
 
     n: Tensor
@@ -30,16 +30,16 @@ class Segment(NamedTuple):
     q: Tensor
 
     def weights(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """``x`` and ``x̄`` at position ``y``, or at the end nearest to it; ½ each where both gradients are the same."""
+        """``x`` and ``x̄`` at position ``y``, clamped to the segment; ½ each where both gradients are the same."""
         d = torch.where(self.d > 0, self.d, 1.0)
         x, rest = ((y - self.p) / d).clamp(0.0, 1.0), ((self.q - y) / d).clamp(0.0, 1.0)
-        # The smaller weight may be sixty orders below the other and still matter, and both must sum to one.
+        # The smaller weight may be sixty orders of magnitude below the other and still matter; they must sum to one.
         x, rest = torch.where(x < rest, x, 1 - rest), torch.where(x < rest, 1 - x, rest)
         return torch.where(self.d > 0, x, 0.5), torch.where(self.d > 0, rest, 0.5)
 
 
 def segment(stats: PairStats) -> Segment:
-    """The pair's segment; positions from differences, which keep their digits for nearly equal gradients."""
+    """The segment of a pair. Positions come from differences, which stay accurate for nearly equal gradients."""
     n = torch.maximum(stats.n_R, stats.n_T)
     a, b = (length / torch.where(n > 0, n, 1.0) for length in (stats.n_R, stats.n_T))
     d = norm_of_sum(a, b, -stats.c)
@@ -50,5 +50,5 @@ def segment(stats: PairStats) -> Segment:
 
 
 def norm_of_sum(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """``√(a² + b² + 2abc)`` for lengths a, b ≥ 0 at cosine c, without squaring what may underflow or cancel."""
+    """``√(a² + b² + 2abc)`` for lengths a, b ≥ 0 at cosine c, without underflow or cancellation."""
     return torch.hypot(a - b, (2 * a * b * (1 + c)).sqrt())

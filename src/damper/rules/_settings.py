@@ -1,4 +1,4 @@
-"""Checks of what a caller hands in: the pair of gradients, and settings that may differ per agent."""
+"""Checks of a rule's arguments: the two gradients, and settings that may differ per agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from damper.errors import DamperError
 
 
 def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
-    """Refuse what no rule can combine."""
+    """Raise unless both are dense floating-point tensors ``[..., n]`` of one shape, dtype and device."""
     for name, gradient in (("primary", primary), ("auxiliary", auxiliary)):
         if not isinstance(gradient, Tensor):
             raise DamperError(f"{name} must be a tensor, not {type(gradient).__name__}: wrap it in torch.as_tensor.")
@@ -39,7 +39,10 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
 
 
 def broadcastable(name: str, value: Setting, like: Tensor) -> Setting:
-    """A float as it is; a tensor on the device of the per-agent numbers ``like``, to whose shape it must broadcast."""
+    """Move a tensor to the device and dtype of the per-agent numbers ``like``; raise unless it broadcasts to them.
+
+    Floats are returned as they are.
+    """
     if not isinstance(value, Tensor):
         return value
     try:

@@ -23,9 +23,9 @@ TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction
 
 
 class PairStats(NamedTuple):
-    """What a rule may know of the pair: norms and cosine, one number per agent, in float64 where the device has it.
+    """What a rule reads of the pair: norms and cosine, one number per agent, in float64 where the device has it.
 
-    An unusable norm (zero, below float32's smallest normal number, or not finite) reads 0, and its cosine 0.
+    An unusable norm (zero, below float32's smallest normal number, or not finite) is 0 here, and so is the cosine.
     """
 
     n_R: Tensor
@@ -36,8 +36,8 @@ class PairStats(NamedTuple):
 class Unit(NamedTuple):
     """A gradient as ``g = m x`` with ``k = ‖x‖``: its direction is ``û = x / k``, its norm ``n = m k``, no overflow.
 
-    ``x`` is in the dtype of sums (``wide``), where any float32 can be squared, and m is 1; a gradient that is itself in
-    that dtype is divided by its largest entry, m.
+    ``x`` is in the dtype ``wide``, where any float32 can be squared, and m is 1; a gradient already in that dtype is
+    divided by its largest entry, m.
     """
 
     x: Tensor
@@ -81,7 +81,7 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     R, T = unit(primary), unit(auxiliary)
     n_R, n_T = R.m * R.k, T.m * T.k
     usable_R, usable_T = (n_R >= TINY) & (n_R <= largest), (n_T >= TINY) & (n_T <= largest)
-    # Products in float64: near |c| = 1 a float32 sum would be wrong by its own square root in the angle.
+    # Products in float64: near |c| = 1 a rounding error of ε in the cosine is one of √ε in the angle.
     cosine = (R.x * T.x).sum(-1) / (R.k * T.k)
     stats = PairStats(
         torch.where(usable_R, n_R, 0.0),
@@ -92,9 +92,9 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
 
 
 def along(direction: Unit, length: Setting, dtype: torch.dtype) -> Tensor:
-    """``length · û`` in the gradient's dtype; beyond its range the largest number stands in."""
+    """``length · û``, clamped to the range of the gradient's dtype."""
     largest, widest = torch.finfo(dtype).max, torch.finfo(direction.x.dtype).max
-    # Within range, since infinity times an entry of 0 would be NaN.
+    # The factor must be finite: infinity times an entry of 0 would be NaN.
     factor: Tensor = (length / torch.where(direction.k > 0, direction.k, 1.0)).clamp(-widest, widest)
     entries = factor.unsqueeze(-1) * direction.x
     return (entries if direction.x.dtype == dtype else entries.clamp(-largest, largest)).to(dtype)
@@ -108,8 +108,8 @@ def working(gradient: Tensor) -> Tensor:
 def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], Rule]:
     """Turn ``(stats, **settings) -> (r, s)`` into ``(primary, auxiliary, **settings) -> [g_R] + r û_R + s û_T``.
 
-    A rule that keeps the primary never touches its bits where ``r`` and ``s`` are zero; one that rescales it
-    (``keeps_primary=False``) returns the whole length along ``û_R``.
+    A rule that keeps the primary leaves it unchanged, bit for bit, where ``r`` and ``s`` are zero; for one that
+    rescales it (``keeps_primary=False``), ``r`` is the whole length along ``û_R``.
     """
 
     def decorate(coefficients: Coefficients) -> Rule:
@@ -128,7 +128,7 @@ def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], R
             return explained(primary, auxiliary, **settings)[0]
 
         for function in (explained, rule):
-            # Of its own for each rule: Dynamo keeps eight compiled versions of one code object.
+            # Every rule needs its own code object: Dynamo keeps eight compiled versions of each.
             function.__code__ = function.__code__.replace()
         functools.update_wrapper(rule, coefficients)
         own = list(inspect.signature(coefficients).parameters.values())[1:]

@@ -17,12 +17,12 @@ def bloop(
     """``g = g_R + λ (g_T − ⟨g_T, m⟩/‖m‖² m)``, then ``m ← (1 − rate) m + rate g_R``.
 
     Hsieh et al., "Careful with that Scalpel: Improving Gradient Surgery with an EMA", ICML 2024, Algorithm 1: the
-    projection uses the old average. The first step has none (None, or zeros), and ``g_R`` stands in for it.
+    projection uses the old average. At the first step (state None, or zeros) it uses ``g_R`` instead.
 
     Args:
         primary: ``g_R``, [..., n].
         auxiliary: ``g_T``, likewise.
-        state: m after the previous step, [..., n]; None at the first. Brought to the gradients' device and dtype.
+        state: m after the previous step, [..., n]; None at the first. Moved to the gradients' device and dtype.
         rate: rate of the moving average, in [0, 1]: a float, or a tensor that broadcasts over the leading axes.
         weight: λ ≥ 0, likewise.
 
@@ -54,4 +54,4 @@ def _average(state: Tensor | None, g_R: Tensor) -> Tensor:
             f"state must have primary's shape {tuple(g_R.shape)}, but {given}: pass what the previous "
             "call returned, or None to start afresh."
         )
-    return state.to(g_R)  # a memory that was loaded may come from another device
+    return state.to(g_R)  # a state loaded from a file may be on another device

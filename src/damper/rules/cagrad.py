@@ -33,10 +33,10 @@ def cagrad(stats: PairStats, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
 
 
 def _position(s: Segment, radius: Tensor, cosine: Tensor) -> Tensor:
-    """Where on the line the objective's slope ``(a² − b²)/(2d) + radius · y/√(y² + h²)`` vanishes.
+    """Position y on the line where the objective's slope ``(a² − b²)/(2d) + radius · y/√(y² + h²)`` vanishes.
 
-    ``h`` is the line's distance from the origin. A slope that never vanishes puts the point infinitely far out, and
-    the segment's end is the answer.
+    ``h`` is the line's distance from the origin. Where the slope never vanishes the position is infinite, and
+    ``Segment.weights`` takes the segment's end.
     """
     scale = radius * s.d
     t = torch.where(scale > 0, (s.b - s.a) * (s.a + s.b) / 2 / torch.where(scale > 0, scale, 1.0), 0.0)

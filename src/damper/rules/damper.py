@@ -19,8 +19,8 @@ def damper(stats: PairStats, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
     finite, the result is ``g_R``.
 
     Settings:
-        eta: η in [0, 1], how strongly to smooth: 1 gives the auxiliary the primary's norm, 0 leaves it its own where
-            that is smaller. A float, or a tensor that broadcasts over the leading axes.
+        eta: η in [0, 1], how strongly to smooth: 1 gives the auxiliary the primary's norm, 0 only caps its own norm at
+            the primary's. A float, or a tensor that broadcasts over the leading axes.
     """
     s = magnitude(stats, eta)
     return -s * stats.c.clamp(max=0.0), s

@@ -1,4 +1,4 @@
-"""Dynamic Barrier: descend the auxiliary, plus as much of the primary as it needs to keep its own descent."""
+"""Dynamic Barrier: the auxiliary, plus as much of the primary as the primary needs to keep descending."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0
 
     Gong, Liu and Liu, "Automatic and Harmless Regularization with Constrained and Lexicographic Optimization: A Dynamic
     Barrier Approach", NeurIPS 2021, with the barrier ``φ = β n_R²``: the shortest correction of ``w g_T`` that keeps
-    ``⟨d, g_R⟩ ≥ β n_R²``. An auxiliary that serves the primary well enough by itself replaces it.
+    ``⟨d, g_R⟩ ≥ β n_R²``. Where ``w g_T`` alone satisfies that, no primary is added.
 
     Settings:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.

@@ -39,15 +39,15 @@ def metabalance(
     Args:
         primary: ``g_R``, [..., n].
         auxiliary: ``g_T``, likewise.
-        state: what the previous step returned, or that pair of tensors as loaded from a file; None at the first.
+        state: the state that the previous step returned, or that pair of tensors loaded from a file; None at the first.
         r: relaxation in [0, 1]: 0 leaves the auxiliary as it is, 1 gives it the primary's norm. A float, or a tensor
             that broadcasts over the leading axes.
         beta: β of the moving averages, in [0, 1], likewise.
-        sizes: lengths of the consecutive parts to balance each by itself, such as the parameter tensors' (the released
-            code does so); None balances the gradient as a whole.
+        sizes: lengths of consecutive parts to balance separately, such as the parameter tensors (as the released code
+            does); None balances the gradient as a whole.
 
     Returns:
-        The combined gradient and the new averages. Where a part cannot be combined, its averages stay.
+        The combined gradient and the new averages. A part that cannot be combined keeps its averages.
     """
     check_pair(primary, auxiliary)
     check_range("r", r, 0.0, 1.0)
@@ -88,7 +88,7 @@ def _averages(state: Sequence[Tensor] | None, shape: tuple[int, ...], primary: T
             f"state must hold two averages of shape {shape}, but {given}: "
             "pass what the previous call returned, or None to start afresh."
         )
-    # A memory that was loaded may come from another device.
+    # A state loaded from a file may be on another device.
     return NormAverages(*(m.to(primary.device, wide(primary)) for m in state))
 
 

@@ -18,7 +18,7 @@ def mgda(stats: PairStats, normalize: bool = False) -> tuple[Tensor, Tensor]:
     350, 2012; for two gradients in closed form.
 
     Settings:
-        normalize: divide both gradients by their norms first; the result is then ``(û_R + û_T)/2``, at most 1 long.
+        normalize: divide both gradients by their norms first; the result is then ``(û_R + û_T)/2``, of norm at most 1.
     """
     check_flag("normalize", normalize)
     if normalize:
