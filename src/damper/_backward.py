@@ -1,4 +1,4 @@
-"""One line in place of ``actor_loss.backward()``."""
+"""``damper.backward``: combine the gradients of two losses, in place of ``actor_loss.backward()``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from damper._checks import Setting
 from damper.errors import DamperError
 from damper.rules import GradientReport, Rule, combine_single, find, has_memory
 
-Gradients = Sequence[Tensor | None]  # one per parameter; None where it takes no part
+Gradients = Sequence[Tensor | None]  # one per parameter; None where the loss does not use it
 
 
 def backward(
@@ -50,8 +50,8 @@ def backward(
         **settings: the rule's own settings.
 
     Returns:
-        A ``GradientReport`` of tensors. The call does not wait for the device, except if gradients are averaged and
-            neither loss uses some parameter: whether another process uses it must be asked.
+        A ``GradientReport`` of tensors. The call does not wait for the device, unless gradients are averaged and
+            neither loss uses some parameter: then it must learn whether another process uses it.
     """
     given, rule = _tensors(parameters), find(rule)
     keep_all = has_memory(rule)
@@ -67,7 +67,7 @@ def backward(
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     combined, report = combine_single(rule, g_R, g_T, state, **settings)
-    for leaf in given:  # a frozen one too: the optimiser would go on with the gradient from before
+    for leaf in given:  # frozen ones too: the optimiser would apply their old gradient again
         leaf.grad = None
     for i, part in zip(taken, combined, strict=True):
         leaves[i].grad = part if used[i] else None
@@ -84,21 +84,22 @@ def backward_auxiliary(
     process_group: distributed.ProcessGroup | None = None,
     **settings: Any,
 ) -> GradientReport:
-    """The second half of ``backward``, after ``primary_loss.backward()``: combine into the ``.grad`` it left.
+    """Combine an auxiliary loss's gradient with the ``.grad`` that ``primary_loss.backward()`` left, in place.
 
-    For a primary loss that also trains what the auxiliary one must not touch, as PPO's trains the value function:
-    parameters not given keep their gradient.
+    For a primary loss that also trains parameters which the auxiliary loss must not touch, as PPO's loss trains the
+    value function: parameters not given keep their gradient.
 
     Args:
         auxiliary_loss: as in ``backward``.
-        parameters: what to combine the gradients of; a ``.grad`` of None counts as zero.
+        parameters: the parameters whose gradients to combine; a ``.grad`` of None counts as zero.
         rule: as in ``backward``.
         state: likewise.
-        shared: parameters that the primary loss trains for something else too, as a features extractor that PPO's value
-            function shares. Their primary gradient says little of how long the auxiliary one should be, so they take
-            the factor that the rule found on the others; what is added stays no longer than the primary there, and
-            without what opposes it.
-        process_group: where the auxiliary gradient is averaged; the primary one must have been already.
+        shared: parameters that the primary loss also trains for another purpose, such as a features extractor shared
+            with PPO's value function. The norm of their primary gradient is no scale for the auxiliary one, so they
+            take the factor that the rule found on ``parameters``; the added part is capped at the norm of their primary
+            gradient and does not oppose it.
+        process_group: the processes over which to average the auxiliary gradient; the primary one must be averaged
+            already.
         **settings: the rule's own settings.
     """
     keep_all = has_memory(rule)
@@ -107,7 +108,7 @@ def backward_auxiliary(
     primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     if process_group is not None:
-        # A parameter with a primary gradient is used in every process: nobody need wait to hear of it.
+        # A parameter with a primary gradient is used in every process: there is no need to wait to learn it.
         known = zip(primary, auxiliary, leaves, strict=True)
         auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
         (auxiliary,) = _average([auxiliary], leaves, process_group)
@@ -131,10 +132,10 @@ def backward_auxiliary(
 
 @contextmanager
 def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -> Iterator[None]:
-    """Inside, call the function at the end of every ``loss.backward()`` that reaches one of the parameters.
+    """Within the context, call ``function`` at the end of every ``loss.backward()`` that reaches one of the parameters.
 
-    For a training loop that is not ours and clips the gradients before the optimizer's hooks see them. The function may
-    differentiate too; what it raises comes out of ``loss.backward()``.
+    For somebody else's training loop, which clips the gradients before the optimizer's hooks see them. The function may
+    differentiate too; ``loss.backward()`` raises what it raises.
     """
     waiting = False
 
@@ -150,7 +151,7 @@ def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -
         nonlocal waiting
         if not waiting:
             waiting = True
-            Variable._execution_engine.queue_callback(call)  # as DistributedDataParallel and FSDP wait for the end
+            Variable._execution_engine.queue_callback(call)  # DistributedDataParallel and FSDP use it too
 
     hooks = [parameter.register_post_accumulate_grad_hook(queue) for parameter in parameters]
     try:
@@ -161,7 +162,7 @@ def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -
 
 
 def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
-    """The parameters, each once."""
+    """The parameters as a list without duplicates."""
     if isinstance(parameters, nn.Module):
         parameters = parameters.parameters()
     single = isinstance(parameters, Tensor) or not isinstance(parameters, Iterable)
@@ -175,7 +176,7 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
-    """Those that can have a gradient; with ``keep_all`` all, as a rule's memory needs, whose entries stay in place."""
+    """The trainable parameters, or all with ``keep_all``: the entries of a rule's memory must keep their places."""
     for one in given:
         if not one.is_leaf:
             raise DamperError(
@@ -192,12 +193,12 @@ def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:
-    """The group of a module under DistributedDataParallel; None where there is one process only."""
+    """The process group of a DistributedDataParallel module; None where there is only one process."""
     modules = parameters.modules() if isinstance(parameters, nn.Module) else ()
     found = {module.process_group for module in modules if isinstance(module, DistributedDataParallel)}
     if len(found) == 1:
         return found.pop()
-    # Bare parameters do not tell whose they are, and processes that combine their own gradients drift apart.
+    # Bare parameters do not tell their group, and processes that combine only their own gradients drift apart.
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         raise DamperError(
             f"process_group must be given where torch.distributed runs {distributed.get_world_size()} processes, "
@@ -208,7 +209,7 @@ def _group(parameters: object) -> distributed.ProcessGroup | None:
 
 
 def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> Gradients:
-    """A loss's gradients; one that has none at all is a mistake, not a reason to train on the other loss alone."""
+    """Gradients of a loss; raises where there are none at all, rather than train on the other loss alone."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
@@ -225,7 +226,7 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
 
 
 def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distributed.ProcessGroup) -> list[Gradients]:
-    """The losses' gradients averaged over the processes, in one exchange; None where no process uses the parameter."""
+    """Average the losses' gradients over the processes in one all-reduce; None where no process uses the parameter."""
     processes = distributed.get_world_size(group)
     if processes < 1:
         raise DamperError("process_group must hold this process, but does not: give the group that trains this module.")
@@ -234,7 +235,7 @@ def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distribut
     flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes
     distributed.all_reduce(flat, group=group)
     *means, shares = flat.split([*map(len, own), len(used)])
-    # What this process uses is used, and a frozen parameter nowhere; only for the rest must it wait for the others.
+    # A parameter used here counts as used, and a frozen one as unused; only for the rest must it wait for the sum.
     known = all(there or not leaf.requires_grad for there, leaf in zip(used, leaves, strict=True))
     used = used if known else [share > 0 for share in shares.tolist()]
     return [
@@ -248,7 +249,7 @@ def _used(*losses: Gradients) -> list[bool]:
 
 
 def _taken(used: list[bool], keep_all: bool) -> list[int]:
-    """Which parameters the rule sees: those used, or all."""
+    """Indices of the parameters that the rule sees: those used, or all."""
     return [i for i, there in enumerate(used) if there or keep_all]
 
 

@@ -1,4 +1,4 @@
-"""What a user's mistake raises, and the suggestion for a misspelt name."""
+"""The errors that a user's mistake raises, and the suggestion for a misspelt name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MissingOptionError(DamperError):
 
 
 class MissingExtraError(DamperError, ImportError):
-    """A package is not installed that an optional part needs; the sentence names the extra that brings it."""
+    """An optional part needs a package that is not installed; the sentence names the extra that installs it."""
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str) -> str:

@@ -1,9 +1,9 @@
 r"""How smooth a sequence of actions is: the paper's score, and the measures that see what it misses.
 
 ``actions`` are the actions sent to the environment, in order: ``[T]`` or ``[T, A]``, as array, tensor or nested list.
-All is computed in float64. Where a measure takes ``low`` and ``high``, the bounds of the action space (numbers or one
-per dimension), it is free of the action's unit; without them it is in the action's own unit. One action alone has not
-changed: it scores 0.
+Everything is computed in float64. A measure that is given ``low`` and ``high``, the bounds of the action space (a
+number, or one per dimension), does not depend on the action's unit; without them it is in that unit. An episode of one
+action has no changes, which scores 0.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def smoothness(actions: Actions) -> float:
     r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
 
     ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit; fewer than two actions score
-    0. It has two holes, so never read it alone: it grows as √T on noise of one strength, so an early fall looks smooth;
+    0. Never read it alone, for two reasons: on noise of a given strength it grows as √T, so an early fall looks smooth;
     and it leaves out the Nyquist bin, so +1, −1, +1, … scores 0 for even T. ``mean_change`` and ``spectral_roughness``
-    have neither.
+    have neither flaw.
     """
     a = _actions(actions, shortest=0)
     T = len(a)
@@ -59,8 +59,8 @@ def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> 
 def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
     """Whether a policy holds one action throughout each episode, from its episodes' ``mean_change`` and ``length``.
 
-    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; those of a single action say nothing. It may be
-    another action in another episode, as where the policy observes a goal that stays the same.
+    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; episodes of a single action are ignored. The
+    action may differ between episodes, as where the policy observes a goal that is fixed within each.
     """
     changes = np.asarray(mean_changes, np.float64)[np.asarray(lengths) > 1]
     return len(changes) > 0 and bool((changes < CONSTANT_CHANGE).all())
@@ -70,11 +70,11 @@ def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) 
     r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )`` over ``k = 0 … ⌊T/2⌋``, rms over dimensions: in [0, 1] within the bounds.
 
     ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval ``Σ c_k |X_k|²/T²`` is the mean square of
-    the signal, whatever its length: the score is a root mean square in which every component counts by its frequency
-    as a share of the Nyquist frequency. Hence noise of strength σ scores about σ/√3 at every T, a sine of amplitude A
-    at a share f of Nyquist scores A f/√2, and +1, −1, … with an even T scores 1, the most that actions in [−1, 1] can.
-    ``low`` and ``high`` are mapped to ±1. Like any periodic spectrum it sees the jump from the last action back to the
-    first; what that adds fades as 1/√T.
+    the signal, whatever its length: the score is a root mean square that weights every component by its frequency as a
+    share of the Nyquist frequency. Hence noise of strength σ scores about σ/√3 at every T, a sine of amplitude A at a
+    share f of Nyquist scores A f/√2, and +1, −1, … with an even T scores 1, the maximum for actions in [−1, 1].
+    ``low`` and ``high`` are mapped to ±1. Like any periodic spectrum it includes the jump from the last action back to
+    the first, whose contribution fades as 1/√T.
     """
     a = _actions(actions)
     _, half_range = _scale(a, low, high, unit=2.0)
@@ -97,7 +97,7 @@ def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-
 
 
 def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Array]:
-    r"""Frequencies ``[F]`` and one-sided amplitudes ``c_k |X_k| / T``, ``[F]`` or ``[F, A]`` as the actions came.
+    r"""Frequencies ``[F]`` and one-sided amplitudes ``c_k |X_k| / T``, ``[F]`` or ``[F, A]`` like the actions.
 
     A sine of amplitude A whose period divides T shows as A. Frequencies are in cycles per step, up to ½; with the
     control ``period`` in seconds, in Hz.
@@ -177,7 +177,7 @@ def _changes(actions: Actions, low: Bound, high: Bound) -> Array:
 
 
 def _one_sided(T: int) -> Array:
-    """``c_k``: how often bin k of the half spectrum occurs in the full one."""
+    """``c_k``: how often bin k of the one-sided spectrum occurs in the full one."""
     count = np.full(T // 2 + 1, 2.0)
     count[0] = 1.0
     if T % 2 == 0:

@@ -11,22 +11,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-UNBROKEN = 10_000  # columns of a pipe, which has none of its own
+UNBROKEN = 10_000  # columns assumed for a pipe, which has no width
 
 
 def console() -> Console:
-    """Standard output; a pipe is as wide as its longest line, unless ``COLUMNS`` says otherwise."""
+    """A console on standard output; lines to a pipe are not wrapped, unless ``COLUMNS`` is set."""
     out = Console(highlight=False)
     return out if out.is_terminal or os.environ.get("COLUMNS") else Console(highlight=False, width=UNBROKEN)
 
 
 def say(sentence: str, style: str | None = None) -> None:
-    """Print a sentence as it is: a terminal may fold it, but no line break is put into a command or a path."""
+    """Print a sentence without inserting line breaks, so that commands and paths in it can be copied."""
     console().print(sentence, style=style, markup=False, soft_wrap=True)
 
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table that fits, and below it the names of columns for which there is no room."""
+    """Print a table that fits the width, and below it the names of the columns left out."""
     out = console()
     table, left_out = fit(header, rows, out)
     say(title, "italic")
@@ -36,7 +36,7 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def fit(header: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> tuple[Table, list[str]]:
-    """A table of the first columns that fit, at least two, and the names of the others; words left, numbers right."""
+    """A table of the first columns that fit (at least two), words left and numbers right; and the others' names."""
     for count in range(len(header), 1, -1):
         table = Table()
         for i, name in enumerate(header[:count]):
@@ -50,16 +50,16 @@ def fit(header: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> t
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """``1 policy``, ``3 policies``."""
+    """A count with its noun: ``1 policy``, ``3 policies``."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def duration(seconds: float) -> str:
-    """Hours and minutes."""
+    """A duration in hours and minutes, at least one minute."""
     minutes = max(1, round(seconds / 60))
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
 
 
 def quoted(path: str | Path) -> str:
-    """A path as a shell takes it."""
+    """A path quoted for a shell."""
     return shlex.quote(str(path))

@@ -26,7 +26,7 @@ def matched_gain(direction: Tensor, primary: Tensor, auxiliary: Tensor) -> Tenso
 
     The auxiliary decrease per unit of primary decrease, beyond what ``g_R`` alone brings, to first order. It does not
     change with the length of ``d``. Vectors are ``[..., n]`` and broadcast; they are evaluated in float64, since the
-    two terms nearly cancel where ``g_T`` is weak: what ``d`` was rounded by leaves an error of about ``q`` times its
+    two terms nearly cancel where ``g_T`` is weak: rounding of ``d`` itself leaves an error of about ``q`` times its
     dtype's precision. NaN where ``⟨g_R, d⟩ ≤ 0``: there is no primary progress to match.
     """
     (d, _), (g_R, m_R), (g_T, m_T) = (_scaled(vector) for vector in (direction, primary, auxiliary))
@@ -80,8 +80,8 @@ def gain_ratio(q: Value, c: Value, eta: Value, weight: Value) -> Tensor:
 def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tuple[Tensor, Tensor]:
     r"""``δ/(2λ) q^(−η) ≤ 𝒢(g_η)/𝒢(g_λ) ≤ (2−δ)/λ q^(−η)`` at every ``|c| < 1`` (eq. relative_gain_bounds).
 
-    Given ``λ q < 1 − δ``. The lower bound grows without limit as ``q → 0`` for any η > 0: whatever λ was chosen, a weak
-    enough auxiliary gradient leaves it behind.
+    Given ``λ q < 1 − δ``. For any η > 0 the lower bound grows without limit as ``q → 0``: whatever λ is, DAMPER gains
+    more once the auxiliary gradient is weak enough.
     """
     delta = _delta(q, weight, delta)
     growth = _interpolation(q, eta) / _ratio(q) / _weight(weight)
@@ -112,7 +112,7 @@ def _tensor(value: Value) -> Tensor:
 
 
 def _scaled(vector: Tensor) -> tuple[Tensor, Tensor]:
-    """A vector in float64 over its largest entry, and that entry: products then stay within range at any scale."""
+    """A vector in float64 divided by its largest entry, and that entry, so that products stay within range."""
     vector = vector.double()
     largest = vector.abs().amax(-1)
     return vector / torch.where(largest > 0, largest, 1.0).unsqueeze(-1), largest

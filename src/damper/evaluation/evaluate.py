@@ -1,4 +1,4 @@
-"""``damper.evaluate``: per-episode records of a run or a policy, with tables over seeds."""
+"""``damper.evaluate``: per-episode records of a run or a policy, and their summary over seeds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Evaluation:
         return rows
 
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
-        """For each group and measure: mean, spread over seeds, pooled spread (sample deviations; of one value nan)."""
+        """Mean, spread over seeds and pooled spread by group and measure (standard deviations; NaN for one value)."""
         records = self.records()
         names = [name for name, value in self.episodes[0][0].record().items() if isinstance(value, float)]
         out = {}
@@ -77,7 +77,7 @@ class Evaluation:
         return out
 
     def constant_agents(self) -> list[int]:
-        """The agents that hold one action throughout each episode, whose smoothness says nothing."""
+        """Indices of the agents that hold one action throughout each episode: their smoothness means nothing."""
         return [
             index
             for index, episodes in enumerate(self.episodes)
@@ -85,7 +85,7 @@ class Evaluation:
         ]
 
     def save(self, folder: Path | str) -> None:
-        """``episodes.json`` with every episode's numbers, ``traces.safetensors`` with its actions."""
+        """Write ``episodes.json`` with every episode's numbers and ``traces.safetensors`` with its actions."""
         folder = Path(folder)
         facts = {"env": self.env, "env_spec": self.env_spec, "steps": self.steps, "versions": self.versions}
         write_json(folder / "episodes.json", {**facts, "episodes": self.records()})
@@ -99,7 +99,7 @@ class Evaluation:
 
 
 def _spreads(table: NDArray[np.float64]) -> dict[str, float]:
-    """Rows are seeds, columns episodes."""
+    """Mean and spreads of a table with a row per seed and a column per episode."""
     over_seeds = float(table.mean(1).std(ddof=1)) if len(table) > 1 else math.nan
     pooled = float(table.std(ddof=1)) if table.size > 1 else math.nan
     return {"mean": float(table.mean()), "over_seeds": over_seeds, "pooled": pooled}
@@ -120,18 +120,17 @@ def evaluate(
     """Run the deterministic policy of every agent for one episode per seed.
 
     Args:
-        run_or_policy: a ``Run``, a ``Policy``, what ``damper.load`` gave, a Stable-Baselines3 model, the path of a
+        run_or_policy: a ``Run``, a ``Policy``, what ``damper.load`` returns, a Stable-Baselines3 model, the path of a
             run's folder, a policy file, an SB3 zip or an exported file, or a callable from observations ``[N, d]`` to
-            actions ``[N, A]`` in the environment's units. A run that is not finished is evaluated as of its newest
-            checkpoint.
+            actions ``[N, A]`` in the environment's units. An unfinished run is evaluated at its newest checkpoint.
         env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly the environment that
             the policy was trained in.
-        episodes: how many, on the protocol's fixed seeds; ``seeds`` names them instead.
-        seeds: the environments' seeds, the same for all agents.
+        episodes: number of episodes, on the protocol's fixed seeds; not used with ``seeds``.
+        seeds: the environments' seeds, one per episode, the same for all agents.
         filter: a filter on the executed action, or its text ("low-pass:0.3"); records then hold raw and executed
             smoothness.
-        backend: what steps the environments, "gymnasium" or "envpool".
-        env_threads: EnvPool's threads.
+        backend: the library that steps the environments, "gymnasium" or "envpool".
+        env_threads: number of EnvPool's threads.
         vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file contains.
         envs: the old name of ``backend``.
@@ -146,7 +145,7 @@ def evaluate(
             f"env must be given, because {what} does not tell its environment: name it or give its maker (env=, --env)."
         )
     seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
-    with threads(1):  # a product per step is too small to share
+    with threads(1):  # one step's matrix products are too small to share
         every = [seed for _ in agents for seed in seeds]
         found, spec = rollout(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
     compare_ranges((opened.low, opened.high), spec)
@@ -170,7 +169,7 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
 def _open(
     source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool
 ) -> tuple[Source, list[dict[str, Any]]]:
-    """What acts, called with all agents' observations in a row, and the agents."""
+    """The source, which acts on the observations of all agents in one batch, and the agents' rows."""
     if isinstance(source, str | Path):
         source = find_source(source)
     if isinstance(source, Path | Source) or is_model(source):
@@ -201,7 +200,7 @@ def _of_policies(policies: list[Policy]) -> Source:
 def _stacked(policies: list[Policy]) -> Act:
     """All policies as one batch: observations ``[P·E, d]`` in, actions out."""
     first, count = policies[0], len(policies)
-    if not first.info.squash:  # PPO's comes alone: runs hold TD3's and SAC's
+    if not first.info.squash:  # PPO's, always a single policy: runs hold TD3's and SAC's
         return lambda obs: np.nan_to_num(first(obs))
     flat_params = torch.stack([policy.flat_params for policy in policies])
     low, high = (torch.tensor(bound, dtype=flat_params.dtype) for bound in (first.info.low, first.info.high))
@@ -213,7 +212,7 @@ def _stacked(policies: list[Policy]) -> Act:
         if first.normaliser is not None:
             seen = np.stack([policy.normalised(own) for policy, own in zip(policies, seen, strict=True)])
         stacked = torch.from_numpy(seen).to(flat_params.dtype)
-        # A diverged policy still has an episode: its actions count as zero, in the middle of the range.
+        # A diverged policy is still evaluated: its NaN actions become zero, the middle of the range.
         mu = torch.nan_to_num(StackedActor(weights, first.info.activation)(stacked)).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)
         return actions.numpy()
