@@ -1,4 +1,4 @@
-"""``damper compare``: several methods on one task, trained and evaluated alike."""
+"""``damper compare``: train and evaluate several methods on one task, under the same settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs and evaluations by label: the method, with its settings where it was given several.
+    """The runs and evaluations of several methods on one task.
 
     Attributes:
         env: the environment's name.
@@ -63,14 +63,14 @@ class Comparison:
 
 
 def spread_cell(value: dict[str, float], form: str) -> str:
-    """The mean, and below it the spread over seeds and the pooled one; "–" for what one seed does not tell."""
+    """The mean, and below it the spread over seeds and the pooled spread; "–" for NaN, the spread of one value."""
     numbers = (value[name] for name in ("mean", "over_seeds", "pooled"))
     mean, over_seeds, pooled = ("–" if math.isnan(number) else form.format(number) for number in numbers)
     return f"{mean}\n({over_seeds}; {pooled})"
 
 
 def constant_mark(members: Sequence[int], constant: Collection[int]) -> str:
-    """A line below a group's name where some of its agents hold one action, so that its smoothness says little."""
+    """A line that counts a group's agents that hold one action, whose smoothness says little; empty if none does."""
     still = len(set(members) & set(constant))
     return f"\n(constant action, {still} of {len(members)})" if still else ""
 
@@ -87,15 +87,15 @@ def compare(
     progress: bool = True,
     **settings: Any,
 ) -> Comparison:
-    """Train every method under the same settings, evaluate all on the same seeds.
+    """Train every method under the same settings and evaluate all on the same seeds.
 
-    Settings that belong to one method only (η, weights) reach the methods that have them. Without ``out``, runs go to
-    a folder of their environment and settings under ``runs/``: the same call again changes nothing, and one with more
-    methods trains those alone.
+    Settings of single methods (η, weights) go to the methods that have them. Without ``out``, the folder under
+    ``runs/`` is determined by environment and settings: the same call again changes nothing, and a call with more
+    methods trains only the new ones.
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
-    import_module_of(env)  # before methods are looked up, which it may register
+    import_module_of(env)  # before methods are looked up: it may register some
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
     runs, evaluations = {}, {}
@@ -117,7 +117,7 @@ def compare(
 
 
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
-    """``runs/compare-<env>-<backbone>-<digest>``: one per environment and settings, so that methods can join later."""
+    """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods, so that others can be added later."""
     shared = default_name(replace(methods[0], method="plain", method_settings={}))
     own = {name: value for m in methods for name, value in m.method_settings.items() if name in given}
     name = f"compare-{methods[0].env_id}-{methods[0].backbone}-{digest([shared, own])[:8]}"

@@ -18,13 +18,13 @@ from damper.presets import preset
 from damper.protocols import recorded_protocol
 from damper.tasks import find_task, recorded_name
 
-# A setting belongs to one of these, or to the engine's ``EXECUTION``; a test refuses a new one that nobody has placed.
+# Every setting belongs to one of these or to the engine's ``EXECUTION``; a test fails for a new one that is in none.
 PUBLISHED = (
     *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
     *("train_freq", "gradient_steps", "net_arch", "activation"),
 )
 NUMERICS = ("dtype", "tf32")
-# Settings that came after the first records. At the values that those were made with, identities leave them out.
+# Settings added after the first records, with the values of those records, at which identities leave them out.
 ADDED = {"norm_obs": False}  # of training
 ADDED_TO_METHODS = {"units": "policy"}
 
@@ -39,11 +39,11 @@ def identity(
     """An agent's identity as plain data.
 
     Args:
-        settings: of its population, as ``Settings.record()`` or a manifest holds them.
+        settings: its population's settings, as in ``Settings.record()`` or a manifest.
         agent: its row: seed, and its value of every setting that differs between agents.
-        physics: versions of what simulates the environment.
-        episodes: how many the evaluation has.
-        custom_code: the user's own code in its population, as ``Settings.custom_code()`` or a manifest holds it.
+        physics: versions of the environment's simulator.
+        episodes: number of evaluation episodes.
+        custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a manifest.
     """
     settings = current_names(settings)
     own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
@@ -60,7 +60,7 @@ def identity(
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
         "training": _without_added({name: own[name] for name in training}, ADDED),
-        # A setting that was removed; every record holds it.
+        # ``overlap`` is no longer a setting, but every record has it.
         "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],
         "physics": dict(physics),
@@ -75,7 +75,7 @@ def identity(
 
 
 def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
-    """Of the code of a population of several methods what one of them runs, as if it were trained alone."""
+    """The part of a population's custom code that one of its methods runs, as if that method were trained alone."""
     functions = method.functions
     shipped = {part: identify(function) for part, function in functions.items()} if method.is_shipped else {}
     own = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
@@ -83,13 +83,13 @@ def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
 
 
 def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without those that came later and still have their first values."""
+    """Leave out settings that were added later and have the value of the first records."""
     return {name: value for name, value in settings.items() if name not in first_values or value != first_values[name]}
 
 
 @cache
 def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
-    """All of a method's settings as the paper has them for a task."""
+    """All of a method's settings, with the paper's values for a task."""
     own: Mapping[str, Any] = canonical(
         _without_added({**find_method(method).settings(), **preset(method, task, backbone)}, ADDED_TO_METHODS)
     )
@@ -115,7 +115,7 @@ def digest(value: Any) -> str:
 
 
 def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions of what simulates an environment: EnvPool brings its own engines, Gymnasium uses the installed ones."""
+    """Versions of an environment's simulator: EnvPool has its own engines, Gymnasium uses the installed ones."""
     names = ["envpool"] if backend == "envpool" else ["gymnasium", *_engine(find_task(env).gymnasium_id)]
     return {name: versions.get(name, "not installed") for name in names}
 
@@ -124,12 +124,12 @@ def _engine(gymnasium_id: str) -> list[str]:
     try:
         entry = str(gymnasium.spec(gymnasium_id).entry_point)
     except gymnasium.error.Error:
-        return []  # whoever makes the environment says what is wrong with the id
+        return []  # making the environment raises the error for a wrong id
     return [name for name in ("mujoco", "box2d") if f".{name}." in entry]
 
 
 def deviations(agent_identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What an agent's training does differently from its protocol and the paper's budget: setting -> its value."""
+    """The training settings of an agent that differ from its protocol and the paper's budget, with their values."""
     env, backbone = agent_identity["task"], agent_identity["backbone"]
     budget = find_task(env).steps
     steps = agent_identity["training"]["steps"] if budget is None else budget

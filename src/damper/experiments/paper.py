@@ -37,7 +37,7 @@ def printed(backbone: str, method: str, task: str, measure: str) -> Printed | No
 
 
 def title(method: str, backbone: str | None = None) -> str:
-    """A method's name as the paper writes it; the plain method is called by its backbone."""
+    """A method's name as the paper writes it; the plain method is named after its backbone."""
     if method == "plain":
         return backbone.upper() if backbone else "Unregularized"
     names = {own: title for title, own in paper()["method_ids"].items()}

@@ -1,4 +1,4 @@
-"""The paper's experiments as data: which agents stand behind each table and figure."""
+"""The paper's experiments as data: which agents each table and figure needs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _plainly(*methods: str) -> Variants:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure: every variant on every task and backbone with so many seeds.
+    """One table or figure: every variant on every task and backbone, with ``seeds`` seeds each.
 
     ``variants`` maps a method to the settings that are swept; an empty sweep means the published settings.
-    ``trained`` is False for what is measured by ``damper bench`` instead of trained.
+    ``trained`` is False for an experiment that ``damper bench`` measures.
     """
 
     title: str
@@ -88,11 +88,11 @@ def find_experiment(name: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: experiments, the part of them that is wanted, and under which settings.
+    """Which experiments to reproduce, which part of them, and with which settings.
 
-    ``tasks``, ``methods`` and ``backbones`` left empty mean the experiment's own; ``seeds`` left out, its number.
-    ``settings`` override the protocol's; the records are then marked and kept out of the protocol's tables.
-    ``trained_here`` is False for a list or for other machines: their device may be one that this machine lacks.
+    Empty ``tasks``, ``methods`` and ``backbones`` mean those of the experiment, and ``seeds=None`` its number of seeds.
+    ``settings`` override the protocol's; such records are marked and kept out of the protocol's tables.
+    ``trained_here`` is False to list agents, or to train them on other machines: this one may lack their device.
     """
 
     experiments: tuple[str, ...]
@@ -109,7 +109,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class AgentSpec:
-    """One agent that stands behind a cell: its own settings, who it is, and its place among the cell's seeds."""
+    """One agent of a cell: its settings, its identity and that one's digest, and its rank among the cell's seeds."""
 
     settings: Settings
     identity: Mapping[str, Any]
@@ -118,9 +118,9 @@ class AgentSpec:
 
 
 def expand_request(request: Request) -> list[AgentSpec]:
-    """All agents of a request, each once, in the order of the experiments."""
+    """All agents of a request without duplicates, in the order of the experiments."""
     for task in request.tasks:
-        import_module_of(task)  # it may register the methods
+        import_module_of(task)  # it may register methods
     found: dict[str, AgentSpec] = {}
     known = versions()
     for name in request.experiments:
@@ -134,7 +134,7 @@ def expand_request(request: Request) -> list[AgentSpec]:
 
 
 def _variants(experiment: Experiment, methods: Sequence[str]) -> Variants:
-    """The experiment's variants of these methods; one it does not have runs at its published settings."""
+    """The experiment's variants of these methods; a method that it lacks runs at its published settings."""
     return {method: experiment.variants.get(method, {}) for method in methods} if methods else experiment.variants
 
 

@@ -1,4 +1,4 @@
-"""Which agents train together: the missing ones packed into as few populations as possible."""
+"""Which agents train together: packs the missing agents into as few populations as possible."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from damper.rules import can_share_population, find
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One population to train: complete settings, and the agents it stands for."""
+    """One population to train: its complete settings, and the agents wanted from it."""
 
     settings: Settings
     wanted: tuple[AgentSpec, ...]
 
     @property
     def name(self) -> str:
-        """Its folder: the same agents, computed in the same way, always have the same one."""
+        """The name of its folder, the same for the same agents computed in the same way."""
         settings = self.settings
         how = (settings.compile, settings.graph, *sorted(agent.digest for agent in self.wanted))
         env = settings.env_id.replace("/", "_")
         return f"{env}-{settings.backbone}-{settings.method}-{digest(how)[:8]}"
 
     def folder(self, out: Path) -> Path:
-        """Where its run lives; protocols side by side."""
+        """The folder of its run: ``out/<protocol>/<name>``."""
         return without_colon(out / str(recorded_protocol(self.settings.protocol)) / self.name)
 
 
@@ -54,7 +54,7 @@ def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Jo
 def _family(settings: Settings) -> Hashable:
     """What agents of one population must share: everything but the seed, the method's numbers and, on a GPU, the rule.
 
-    On a CPU rules have populations of their own: plain agents would pay for an auxiliary gradient that they do not use.
+    On a CPU each rule has separate populations: plain agents would pay for an auxiliary gradient they do not use.
     """
     kinds = {name: None if is_number(value) else value for name, value in settings.method_settings.items()}
     record = {**settings.record(), "seeds": None, "method_settings": kinds}
@@ -79,7 +79,7 @@ def _rule_may_differ(settings: Settings) -> bool:
 
 
 def _parts(family: Sequence[AgentSpec], max_agents: int | None) -> list[Sequence[AgentSpec]]:
-    """As few parts of no more than ``max_agents`` agents as there can be, as equal as they can be."""
+    """Split into as few parts of at most ``max_agents`` agents as possible, of nearly equal size."""
     count = -(-len(family) // (max_agents or len(family)))
     ends = [i * len(family) // count for i in range(count + 1)]
     return [family[start:end] for start, end in itertools.pairwise(ends)]

@@ -25,14 +25,14 @@ from damper.tasks import PAPER_TASKS
 DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")
 CURVE_COLUMNS = (*EPISODE_VALUES, *DIAGNOSTIC_CURVES)
 CURVE_POINTS = 100
-TRACED_SEEDS = 2  # of a cell; more would fill the repository with pictures nobody looks at
+TRACED_SEEDS = 2  # per cell; traces of more seeds would fill the repository for no use
 TRACE_LEVELS = 65534  # steps of a 16-bit action
 
 
 def make_record(
     run: Run, evaluation: Evaluation, index: int, identity: Mapping[str, Any], rank: int, command: str
 ) -> Record:
-    """The record of one agent of a run; ``rank`` is its place among its cell's seeds."""
+    """Make the record of one agent of a run; ``rank`` is its index among its cell's seeds."""
     manifest, metrics = run.manifest, run.metrics()
     episodes = evaluation.episodes[index]
     frozen = {int(agent): at for agent, at in manifest.get("frozen", {}).items()}
@@ -55,7 +55,7 @@ def make_record(
 
 
 def in_main_table(identity: Mapping[str, Any]) -> bool:
-    """Whether an agent stands in one of the paper's two main tables, with the paper's budget and settings."""
+    """Whether an agent belongs to one of the paper's two main tables, with the paper's budget and settings."""
     method, task = identity["method"], identity["task"]
     if identity["protocol"] is None or deviations(identity) or task not in PAPER_TASKS or method not in TABLE_METHODS:
         return False
@@ -63,13 +63,13 @@ def in_main_table(identity: Mapping[str, Any]) -> bool:
 
 
 def _sources(manifest: Mapping[str, Any]) -> list[str]:
-    """The code that began, that went on, and that measures now; a run begun before codes were told has "unknown"."""
+    """Digests of the code that started, resumed and measures the run; "unknown" for a start that recorded none."""
     resumed = [event["source"] for event in manifest.get("resumed", []) if "source" in event]
     return list(dict.fromkeys([manifest.get("source", "unknown"), *resumed, source_digest()]))
 
 
 def _run_facts(manifest: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How it ran; a run that was interrupted knows the seconds of its last part only, but its speed."""
+    """How the run was executed; after an interruption ``seconds`` covers its last part only."""
     settings, last = manifest["settings"], metrics[-1] if metrics else {}
     return {
         "agents": len(manifest["agents"]),
@@ -86,14 +86,14 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def round_digits(value: Any, digits: int) -> Any:
-    """A number to so many significant digits; None for what is not finite."""
+    """Round to ``digits`` significant digits; None for a number that is not finite."""
     if isinstance(value, bool | int) or value is None:
         return value
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def curve(metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS) -> dict[str, list[Any]]:
-    """One agent's training at no more than ``points`` steps: means over the lines between them, None where unknown."""
+    """One agent's training curve at no more than ``points`` steps: means of the metrics in between, None if unknown."""
     if not metrics:
         return {"step": []}
     parts = [part for part in np.array_split(np.arange(len(metrics)), min(points, len(metrics))) if len(part)]
@@ -114,7 +114,7 @@ def _known(line: Mapping[str, Any], name: str, agent: int) -> float | None:
 
 
 def pack_trace(episode: Episode) -> dict[str, Any]:
-    """An episode's executed actions in 16 bits: level k stands for ``low + (k/65534 + ½)(high − low)``."""
+    """Pack an episode's executed actions in 16 bits: level k means ``low + (k/65534 + ½)(high − low)``."""
     low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
     levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * TRACE_LEVELS).astype("<i2")
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()
@@ -122,7 +122,7 @@ def pack_trace(episode: Episode) -> dict[str, Any]:
 
 
 def unpack_trace(trace: Mapping[str, Any]) -> NDArray[np.float64]:
-    """The actions ``[T, A]`` of a packed trace, to half a level."""
+    """The actions ``[T, A]`` of a packed trace, exact to half a level."""
     steps, dims = trace["shape"]
     levels = np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2").reshape(dims, steps).T
     low, high = np.array(trace["low"]), np.array(trace["high"])

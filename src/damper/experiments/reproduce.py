@@ -1,4 +1,4 @@
-"""``damper reproduce``: the paper's experiments, whatever of them is missing."""
+"""``damper reproduce``: train what the store lacks of the paper's experiments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call did: agents wanted, those that were there before, those trained or recorded now, those left."""
+    """Numbers of agents: wanted, on record before the call, added by it, and still missing."""
 
     wanted: int
     there: int
@@ -50,15 +50,15 @@ def reproduce(
     progress: bool = True,
     runner: Runner | None = None,
 ) -> Outcome:
-    """Train and record what the store lacks of a request, and nothing else.
+    """Train and record only those agents of a request that the store lacks.
 
     Args:
         request: which experiments, tasks, methods, seeds and settings.
         results: the store's folder.
-        out: where runs live while they are trained; begun ones are gone on with.
-        population: the most agents to train as one batch; by default as many as there are.
+        out: the folder of the runs; unfinished ones are resumed.
+        population: the most agents to train as one batch; no limit by default.
         progress: show a live table.
-        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one after another here.
+        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one by one in this process.
     """
     for name in request.experiments:
         if not find_experiment(name).trained:
@@ -74,13 +74,13 @@ def reproduce(
 
 
 def on_device(request: Request) -> Request:
-    """The request with its device by name: who steps the environments depends on it, so a record's command has it."""
+    """Resolve the device "auto": it decides what steps the environments, so a record's command must name it."""
     device = request.settings.get("device", "auto")
     return replace(request, settings={**request.settings, "device": find_device()}) if device == "auto" else request
 
 
 def command(request: Request) -> str:
-    """The command line of a request, without the places that differ between machines."""
+    """The command line of a request, without folders and execution settings that differ between machines."""
     parts: list[Any] = ["damper", "reproduce", *request.experiments]
     for name in ("tasks", "methods", "backbones"):
         parts += [f"--{name}", *getattr(request, name)] if getattr(request, name) else []
@@ -102,19 +102,19 @@ def command(request: Request) -> str:
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """How far an experiment is under a protocol and these settings.
+    """The progress of an experiment under a request's protocol and settings.
 
     Attributes:
-        name: the experiment's.
-        title: what it holds.
-        done: agents on record under these settings.
-        total: agents that belong to it.
-        elsewhere: other agents of it that are on record with another simulator or number format.
-        platforms: these, counted by the options that ask for such records.
-        populations: how many are to be trained.
-        workers: how many of them at once.
-        seconds: what they take at the least, at speeds on record for such a device.
-        no_speed: tasks of which no such speed is on record; ``seconds`` is without them.
+        name: the experiment's name.
+        title: the experiment's title.
+        done: agents on record with these settings.
+        total: agents of the experiment.
+        elsewhere: missing agents that are on record with another simulator or number format.
+        platforms: the number of such records, by the options that ask for them.
+        populations: number of populations to train.
+        workers: populations trained at once.
+        seconds: the least time they take, at the speeds on record for this kind of device.
+        no_speed: tasks without such a speed on record; ``seconds`` leaves them out.
     """
 
     name: str
@@ -181,7 +181,7 @@ def platform_options(identity: Mapping[str, Any]) -> str:
 
 
 def _platform(identity: Mapping[str, Any]) -> str:
-    """These options, and what of simulator and number format is no option."""
+    """``platform_options``, and the simulator's versions and the number format, which have no option."""
     dtype = identity["numerics"]["dtype"]
     others = f", {dtype}" if dtype != "float32" else ""
     versions = " and ".join(f"{name} {version}" for name, version in identity["physics"].items())
@@ -189,21 +189,21 @@ def _platform(identity: Mapping[str, Any]) -> str:
 
 
 def _measured(name: str, experiment: Experiment, results: Path) -> ExperimentProgress:
-    """How far an experiment is that ``damper bench`` fills."""
+    """The progress of an experiment that ``damper bench`` measures."""
     total = {(backbone, method) for backbone in experiment.backbones for method in experiment.variants}
     done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
     return ExperimentProgress(name, experiment.title, len(done), len(total))
 
 
 def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
-    """Digest of an identity without simulator and numerics."""
+    """The digest of an identity without simulator and number format."""
     return digest({name: value for name, value in identity.items() if name not in ("envs", "physics", "numerics")})
 
 
 def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -> tuple[float, tuple[str, ...]]:
-    """Seconds for the jobs, so many at once, at speeds on record for such a device; and tasks that have none.
+    """Seconds for the jobs, ``workers`` at once, at speeds on record for this kind of device; and tasks without one.
 
-    On one machine. Never less than the longest job takes, nor than one H200 needs for all agents' steps, at
+    For one machine. Never less than the longest job takes, nor, on a GPU, than one H200 needs for all agents' steps at
     ``AGENT_STEPS_PER_SECOND``.
     """
     seconds, steps, no_speed = [0.0], 0, dict[str, None]()
@@ -219,14 +219,14 @@ def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -
 
 
 def _speed(job: Job, records: Sequence[Record]) -> float | None:
-    """Median steps per second of the most similar populations on such a device: same task, then backbone, method."""
+    """Median steps per second of the most similar populations on this kind of device, always of the same task."""
     best: tuple[int, list[float]] = (-1, [])
     wanted, cpu = job.wanted[0].identity, job.settings.device == "cpu"
     for record in records:
         speed, identity = record.run.get("steps_per_second"), record.identity
         if not speed or identity["task"] != wanted["task"] or (record.run.get("device", "cpu") == "cpu") != cpu:
             continue
-        if cpu:  # one agent fills it, so that each of five is a fifth as fast
+        if cpu:  # one agent fills it, so each of five is a fifth as fast
             speed *= record.run["agents"] / len(job.wanted)
         score = sum(identity[name] == wanted[name] for name in ("backbone", "method", "envs"))
         if score > best[0]:

@@ -1,7 +1,7 @@
 """The results store: one small JSON file per trained agent, named by its identity; there is no index.
 
-Files are written atomically and never changed afterwards, so several processes can fill one store, and
-merging two stores is copying what the other one lacks.
+Files are written atomically and never changed afterwards, so several processes can fill one store, and two stores are
+merged by copying files.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _OPTIONAL_FIELDS = (*_ADDED_FIELDS, "policy")
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What is kept of one agent.
+    """The result of one agent, and how it was made.
 
     Attributes:
-        identity: everything that can move its result (``experiments.identity``).
-        deviations: what its training did differently from the protocol; empty for a published cell.
+        identity: everything that can change its result (``experiments.identity``).
+        deviations: training settings that differ from the protocol; empty for a published cell.
         episodes: the evaluation by column: ``return``, ``length``, ``smoothness``, ...; one entry per episode.
         curve: training by column at no more than 100 steps: ``step``, ``return``, ``sm``, ``cosine``, ...
         trace: one episode's actions, packed (``records.pack_trace``); None for later seeds.
-        frozen: the update at which the agent's gradient was no longer finite; None for a sound agent.
-        run: speed, seconds, population, interruptions, and the settings that say where it ran.
+        frozen: the update at which the agent's gradient stopped being finite; None for a sound agent.
+        run: speed, seconds, size of the population, interruptions, and execution settings.
         versions: of every library.
         hardware: the machine in words.
         commit: of the source tree.
-        command: what makes this record again.
-        sources: digests of the package's source files, of the code that trained the agent, that went on with it and
-            that measured it: one, unless the code changed in between. Empty in an old record.
+        command: the command that makes this record again.
+        sources: digests of the package's source when the agent was trained, resumed and measured: one, unless the code
+            changed in between. Empty in an old record.
         origin: where the package was installed from, if no commit is known.
-        policy: the agent's policy file, for a store to keep beside the record; None where it is not kept.
+        policy: the agent's policy file, which a store keeps beside the record; None where it is not kept.
     """
 
     identity: Mapping[str, Any]
@@ -70,13 +70,13 @@ class Record:
 
     @property
     def code(self) -> str:
-        """Which code made it: the digests of its source, or the commit where they are not known."""
+        """The code that made it: the digests of its source, or the commit where they are not known."""
         head, _, changes = (self.commit or "unknown").partition("+")
         name = "source " + " then ".join(self.sources) if self.sources else f"commit {head[:10]}"
         return name + (" with uncommitted changes" if changes else "")
 
     def text(self) -> str:
-        """As JSON, a line per field, so that a difference in git shows what differs."""
+        """The record as JSON, one line per field, so that git shows which fields differ."""
         content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
         del content["policy"]
         lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in content.items())
@@ -84,7 +84,7 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """A record from its file; one that is damaged, misnamed or of another format is refused."""
+    """Read a record; raises for a file that is damaged, misnamed or of another format."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         names = [f.name for f in fields(Record) if f.name in content or f.name not in _OPTIONAL_FIELDS]
@@ -100,7 +100,7 @@ def read_record(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge did: records added, already there, and there with other content (kept as they were)."""
+    """The result of a merge: records added, already there, and there with other content (left as they were)."""
 
     added: int
     same: int
@@ -111,24 +111,24 @@ class Store:
     """A folder of records."""
 
     def __init__(self, folder: str | Path) -> None:
-        """The folder is made when first written to."""
+        """Open a store; its folder is created at the first write."""
         self.folder = Path(folder)
         if self.folder.is_file():
             raise DamperError(f"results must be a folder of records, but {self.folder} is a file: choose another.")
 
     def path(self, identity: Mapping[str, Any]) -> Path:
-        """Where the record of this identity lies: ``protocol/task/backbone-method-seed-digest.json``."""
+        """The path of an identity's record: ``protocol/task/backbone-method-seed-digest.json``."""
         protocol, task, method = (_safe(str(identity[name])) for name in ("protocol", "task", "method"))
         file = f"{identity['backbone']}-{method}-{identity['seed']}-{digest(identity)}.json"
         return self.folder / protocol / task / file
 
     def policy_path(self, identity: Mapping[str, Any]) -> Path:
-        """Where its policy lies, if it is kept: in ``policies/``, named as the record."""
+        """The path of its policy file, if one is kept: in ``policies/``, named like the record."""
         path = self.path(identity).relative_to(self.folder)
         return (self.folder / "policies" / path).with_suffix(".safetensors")
 
     def has(self, identity: Mapping[str, Any]) -> bool:
-        """Whether a whole record of this identity is here."""
+        """Whether the store has a sound record of this identity; a damaged one causes a warning."""
         path = self.path(identity)
         if not path.exists():
             return False
@@ -140,7 +140,7 @@ class Store:
         return True
 
     def add(self, record: Record) -> Path:
-        """Keep a record, and its policy where it brings one; one that is already here stays as it is."""
+        """Write a record, and its policy if it has one; a record that is already there stays as it is."""
         if not self.has(record.identity):
             if record.policy is not None:
                 write_bytes(self.policy_path(record.identity), record.policy)
@@ -148,7 +148,7 @@ class Store:
         return self.path(record.identity)
 
     def __iter__(self) -> Iterator[Record]:
-        """Every whole record, in the order of the paths; a damaged one is named in a warning and left out."""
+        """Iterate over the records in the order of their paths; a damaged one causes a warning and is left out."""
         for path in sorted(self.folder.glob("*/*/*.json")):
             try:
                 yield read_record(path)
@@ -156,7 +156,7 @@ class Store:
                 warnings.warn(str(error), stacklevel=2)
 
     def merge(self, other: Store) -> Merged:
-        """Copy what the other store has and this one lacks: agents' records and policies, and update times."""
+        """Copy what this store lacks from another: agents' records and policies, and update times."""
         if not other.folder.is_dir():
             raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is none.")
         added, same, different = 0, 0, []

@@ -26,15 +26,15 @@ class Timing:
         method: its name.
         task: whose observation and action sizes were used.
         milliseconds: mean over the timed iterations.
-        rounds: milliseconds per iteration of each turn, in order, where they were kept: the measurement's spread.
-        iterations: how many were timed.
-        agents: how many were updated at once.
+        rounds: milliseconds per iteration in each round, in order, if recorded: they show the spread.
+        iterations: number of timed iterations.
+        agents: number of agents updated at once.
         batch_size: transitions per agent and update.
-        how: device, compiled or graphed, number format, implementation: timings are compared inside one of these only.
+        how: device, compiled or graphed, number format, implementation; only timings with the same are compared.
         versions: of every library.
         hardware: the machine in words.
         commit: of the source tree.
-        command: what measures this again.
+        command: the command that measures this again.
         source: a digest of the package's source files; None in an old timing.
         origin: where the package was installed from, if no commit is known.
     """
@@ -57,7 +57,7 @@ class Timing:
 
     @property
     def setting(self) -> str:
-        """What timings must share to be compared."""
+        """A digest of everything that timings must share to be compared."""
         gpu_or_cpu = self.hardware.get("gpu", self.hardware.get("cpu"))
         return digest([self.task, self.agents, self.batch_size, self.how, gpu_or_cpu])[:8]
 
@@ -69,31 +69,31 @@ class Timing:
         return f"{chip}, {self.how.get('mode', 'eager')}, {number_format}"
 
     def text(self) -> str:
-        """As JSON; what an older timing lacks is left out."""
+        """The timing as JSON; fields that an older timing lacks are left out."""
         content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
 def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
-    """Our time over another's, round by round: the median between the bounds of the middle nine tenths."""
+    """Our time divided by another's, round by round: the 5 % quantile, the median and the 95 % quantile."""
     low, middle, high = np.quantile(np.divide(ours, base), [0.05, 0.5, 0.95])
     return float(low), float(middle), float(high)
 
 
 def timing_path(results: Path, timing: Timing) -> Path:
-    """Where a timing lies in a store."""
+    """The path of a timing in a store."""
     return results / "bench" / f"{timing.backbone}-{timing.method}-{timing.setting}.json"
 
 
 def write_timing(results: Path, timing: Timing) -> Path:
-    """Keep a timing; a newer one of the same thing on the same machine replaces it."""
+    """Write a timing, replacing an older one of the same measurement on the same hardware."""
     path = timing_path(results, timing)
     write_bytes(path, timing.text().encode())
     return path
 
 
 def read_timings(results: Path) -> list[Timing]:
-    """All whole timings, in the order of the paths."""
+    """All timings in the order of their paths; a damaged one causes a warning and is left out."""
     found = []
     for path in sorted((results / "bench").glob("*.json")):
         try:

@@ -1,1 +1,1 @@
-"""Who trains the missing agents: this process, workers beside it, or a Ray cluster."""
+"""Runners that train the missing agents: in this process, in several processes, or on a Ray cluster."""

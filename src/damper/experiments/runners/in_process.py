@@ -1,4 +1,4 @@
-"""Populations in this process: train or resume, evaluate, record."""
+"""Run populations in this process: train or resume, evaluate, record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
 
 
 def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
-    """Run jobs one after another in this process; one that another process is training is skipped."""
+    """Run jobs one by one in this process; a job that another process is training is skipped."""
 
     def outcomes() -> Iterator[tuple[Job, Result]]:
         for job, folder in jobs:
@@ -48,14 +48,14 @@ def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progr
 
 
 def _release() -> None:
-    """Give the last population's memory back to the device, where the next one looks for room."""
+    """Free the last population's memory, on the device too, for the next one."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def check_physics(job: Job) -> None:
-    """Refuse to train where the simulators are not the ones that the records would name."""
+    """Raise if the simulators installed here are not those in the agents' identities."""
     settings, wanted = job.settings, job.wanted[0].identity["physics"]
     here = physics(settings.env_id, settings.backend, versions())
     if here != wanted:
@@ -63,7 +63,7 @@ def check_physics(job: Job) -> None:
 
 
 def record_run(run: Run, job: Job, command: str) -> list[Record]:
-    """Evaluate a finished run on the fixed seeds: one record per wanted agent."""
+    """Evaluate a finished run on the fixed seeds and make one record per wanted agent."""
     settings, first = job.settings, job.wanted[0].identity
     episodes = int(first["episodes"])
     env = None if settings.env_kwargs else settings.env
@@ -80,7 +80,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
 
 
 def plan(missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None) -> list[tuple[Job, Path]]:
-    """Jobs and folders for the missing agents: runs already begun in ``out`` first, new populations for the rest."""
+    """Jobs and folders for the missing agents: first the runs already started in ``out``, then new populations."""
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
     for path in sorted(out.glob("*/*/manifest.json")):
@@ -94,15 +94,15 @@ def plan(missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None)
 
 
 def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
-    """The run as a job, if going on with it trains nothing but missing agents (or nothing at all)."""
+    """A started run as a job, if all its agents are missing, or some are and it is finished; otherwise None."""
     manifest = run.manifest
     try:
         record = complete_record(manifest["settings"])
     except DamperError:
-        return None  # of a method that only its author's process knows: no missing agent has it
+        return None  # its method is not registered in this process, so no missing agent has it
     some = next(iter(left.values()), None)
     if some is None or set(record) != {f.name for f in fields(Settings)}:
-        return None  # nothing to look for, or a run of a later version of the engine
+        return None  # nothing is missing, or the run is of a later version of the engine
     episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
     code = _custom_code(manifest, _settings(record, some.settings))
@@ -114,12 +114,12 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
 
 
 def _custom_code(manifest: Mapping[str, Any], now: Settings) -> Mapping[str, str]:
-    """The user's own code in a run; one from before code was recorded is taken at its word, as ``open_run`` does."""
+    """The user's own code in a run; for a run that did not record it, the code of now, as in ``open_run``."""
     return manifest["custom_code"] if "custom_code" in manifest else now.custom_code()
 
 
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
-    """A manifest's settings, on the device that is asked for now."""
+    """A manifest's settings with the execution settings of now, except ``compile`` and ``graph``."""
     content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
     content["method_settings"] = {name: _tuple(value) for name, value in record["method_settings"].items()}
     free = {name: getattr(now, name) for name in EXECUTION if name not in ("compile", "graph")}

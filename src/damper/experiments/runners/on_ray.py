@@ -1,7 +1,7 @@
-"""Populations on more than one machine: Ray hands each to a GPU or to a group of cores, records come back here.
+"""Run populations on several machines: Ray assigns each to a GPU or to some cores, and the records come back here.
 
-A run's folder is where its checkpoints lie. If it is on storage that all machines share, a population whose worker is
-lost goes on elsewhere from its last checkpoint; if not, it starts anew. Records travel with the result either way.
+Checkpoints are in the run's folder. If that is on storage that all machines share, a population whose worker is lost
+resumes elsewhere from its last checkpoint; if not, it starts again. Records come with the result either way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from damper.experiments.runners.in_process import run_job
 from damper.experiments.runners.outcomes import Result, keep_records
 from damper.experiments.store import Record, Store
 
-RETRIES = 10  # of a population whose worker or machine is lost; a mistake in the settings is not tried again
+RETRIES = 10  # of a population whose worker or machine is lost; a user's mistake is not retried
 
 
 def run_on_ray(
@@ -30,15 +30,15 @@ def run_on_ray(
     address: str = "auto",
     cores: int = 1,
 ) -> None:
-    """Run jobs on a Ray cluster, as many at once as it has room for, and keep each one's records as it ends.
+    """Run jobs on a Ray cluster, as many at once as it has room for, and store each job's records as it ends.
 
-    A population on a GPU has one to itself. What fails is told when the others are done.
+    A population on a GPU has that GPU to itself. Failures are raised when the other jobs are done.
 
     Args:
         jobs: populations with their folders.
         store: where records go, on this machine.
-        command: what the records say made them.
-        progress: say when a population ends.
+        command: the command to name in the records.
+        progress: print a line when a population ends.
         address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one, or host:port.
         cores: processor cores for each population.
     """
@@ -58,19 +58,19 @@ def run_on_ray(
 
 
 def cluster_device(address: str) -> str:
-    """Where a cluster trains by default: on its GPUs, if it has any."""
+    """The device that a cluster trains on by default: "cuda" if it has GPUs."""
     return "cuda" if _connect(address).cluster_resources().get("GPU") else "cpu"
 
 
 def _run_remote(job: Job, folder: str, command: str) -> list[Record] | None:
-    """On a worker: train or go on, evaluate, send the records back."""
+    """``run_job`` on a worker; the records are sent back."""
     return run_job(job, Path(folder), command, progress=False)
 
 
 def _connect(address: str) -> Any:
-    """Ray, connected."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; silences its notice
+    """Connect to the cluster and return the ``ray`` module."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
     try:
         import ray
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Outcomes of several populations: records are stored as each one ends, failures raised when all are done."""
+"""Store the records of several populations as each one ends, and raise failures when all are done."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Result = Callable[[], list[Record] | None]
 
 
 def keep_records(outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True) -> None:
-    """Keep each population's records as it ends; what failed is raised when all are done.
+    """Store each population's records as it ends, and raise the failures when all are done.
 
     Args:
-        outcomes: populations as they end, each with what gives its records (None: another process is at it) or raises.
+        outcomes: populations as they end, each with a function that returns its records (None if another process is
+            training it) or raises.
         store: where records go.
-        count: how many populations there are.
-        progress: say how each one ended.
+        count: number of populations.
+        progress: print how each one ended.
     """
     failed: list[Failed] = []
     for left, (job, result) in zip(range(count - 1, -1, -1), outcomes, strict=True):
@@ -41,7 +42,7 @@ def keep_records(outcomes: Iterable[tuple[Job, Result]], store: Store, count: in
 
 
 def combined_error(failed: Sequence[Failed]) -> Exception:
-    """One error for all failures: a sentence where all are users' mistakes, otherwise the errors with notes."""
+    """One error for all failures: a sentence if all are users' mistakes, otherwise the errors with notes."""
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
         others = ", ".join(job_title(job) for job, _ in failed[1:])
@@ -59,7 +60,7 @@ def job_title(job: Job) -> str:
 
 
 def _mistake(error: Exception) -> DamperError | None:
-    """The ``DamperError`` itself, which Ray wraps with a remote traceback; None for any other error."""
+    """The ``DamperError``, unwrapped from Ray's error with the remote traceback; None for any other error."""
     return next((e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None)
 
 

@@ -1,4 +1,4 @@
-"""Several populations at once on this machine, one process each: one population seldom fills a GPU."""
+"""Run several populations at once on this machine, one process each: one population seldom fills a GPU."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from damper.experiments.runners.outcomes import keep_records
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
-# Eight to eleven populations fill an H200, which did no more agents' steps per second: others would only share it.
+# Eight to eleven populations fill an H200: more of them did not raise its total of agents' steps per second.
 MOST_ON_A_GPU = 10
 AGENT_STEPS_PER_SECOND = 57_000
-# EnvPool's threads of all populations together, for each core: those of a population sleep while it acts and learns.
+# EnvPool's threads of all populations together, per core: a population's threads sleep while it acts and learns.
 ENV_THREADS_PER_CORE = 1.5
 
 
@@ -40,7 +40,7 @@ def run_jobs(
     progress: bool = True,
     workers: int | None = None,
 ) -> None:
-    """Run jobs in ``workers`` processes, or in this one where that is 1; by default ``fitting_workers``."""
+    """Run jobs in ``workers`` processes, by default ``fitting_workers``; 1 runs them in this process."""
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
     if count == 1:
         run_here(jobs, store, command, progress)
@@ -49,21 +49,21 @@ def run_jobs(
 
 
 def fitting_workers(jobs: Sequence[Job], cores: int | None = None) -> int:
-    """On a GPU one per population, at most ``MOST_ON_A_GPU``, each with two cores; on a CPU 1, which one fills.
+    """Number of workers: on a GPU one per population, at most ``MOST_ON_A_GPU`` and half the cores; on a CPU 1.
 
-    ``cores`` are those of the machine that trains, by default this one's.
+    ``cores`` is the number of cores of the machine that trains, by default this one.
     """
     cores = usable_cores() if cores is None else cores
     return max(1, min(len(jobs), MOST_ON_A_GPU, cores // 2)) if uses_gpu(jobs) else 1
 
 
 def uses_gpu(jobs: Sequence[Job]) -> bool:
-    """Whether a job wants a GPU."""
+    """Whether any of the jobs trains on a GPU."""
     return any(job.settings.device != "cpu" for job in jobs)
 
 
 def _with_env_threads(job: Job, agents_at_once: int) -> Job:
-    """The job with its agents' share of the threads for EnvPool, unless it asks for a number of its own."""
+    """Give the job its agents' share of the threads for EnvPool, unless its settings have a number."""
     if job.settings.backend != "envpool" or job.settings.env_threads is not None:
         return job
     share = len(job.wanted) / agents_at_once
@@ -74,17 +74,17 @@ def _with_env_threads(job: Job, agents_at_once: int) -> Job:
 def run_in_workers(
     jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int = 2
 ) -> None:
-    """Run jobs in so many processes, the longest first, and keep each one's records as it ends.
+    """Run jobs in ``workers`` processes, the longest first, and store each job's records as it ends.
 
-    On a GPU they share it through CUDA's multi-process service, so that their kernels run at once. What fails is told
-    when the others are done.
+    A GPU is shared through CUDA's multi-process service, so that kernels of several processes run at once. Failures are
+    raised when the other jobs are done.
 
     Args:
         jobs: populations with their folders.
         store: where records go.
-        command: what the records say made them.
-        progress: say when a population ends.
-        workers: how many processes; each has its share of the processor cores.
+        command: the command to name in the records.
+        progress: print a line when a population ends.
+        workers: number of processes; each has its share of the processor cores.
     """
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
@@ -108,7 +108,7 @@ def run_in_workers(
 
 
 class _StopWorkers(StopSignals):
-    """Passes a signal on to the workers: every population saves and stops, and no new one begins."""
+    """Passes a signal on to the workers: every population saves and stops, and no new one starts."""
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         super().receive(number, frame)
@@ -118,7 +118,7 @@ class _StopWorkers(StopSignals):
 
 
 def _prepare(threads: int) -> None:
-    """Set a worker up to share the cores; Ctrl-C reaches it through the process that started it."""
+    """Set up a worker to share the cores and to ignore Ctrl-C, which reaches it through its parent process."""
     torch.set_num_threads(threads)
     sleep_while_waiting()
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
@@ -126,7 +126,7 @@ def _prepare(threads: int) -> None:
 
 
 def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> list[Record] | None:
-    """``run_job`` in a process of its own: whatever kills it takes no other population with it."""
+    """``run_job`` in a separate process, so that a crash ends no other population."""
     # A fresh interpreter: a forked one would inherit a CUDA context that it cannot use.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=_prepare, initargs=(threads,)) as process:
@@ -137,5 +137,5 @@ def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> l
                 "its process was killed, as the system does when memory runs out: with fewer workers or a smaller "
                 "population it needs less, and the same command goes on with it."
             ) from error
-        except KeyboardInterrupt as error:  # of that process, by a signal: this thread gets none
+        except KeyboardInterrupt as error:  # raised in that process by a signal; this thread receives none
             raise DamperError("its process was stopped; the same command goes on with it.") from error
