@@ -1,1 +1,1 @@
-"""Measurements of speed: what is compared runs side by side in one process, turn by turn."""
+"""Measurements of speed: the workloads of a comparison run alternately in one process."""

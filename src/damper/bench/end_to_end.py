@@ -18,7 +18,7 @@ from damper.engine.device.precision import device_context
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
 
-START_STEP = 100_000  # of what is timed: of a short replay most batches hold the newest step, and must wait for it
+START_STEP = 100_000  # timing starts here: with a short replay, most batches hold the newest step and must wait for it
 SCOPE = (
     f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of a million on, with "
     "as many random transitions in the replay. Steps/s of each agent: median over stretches. Simulator and shares: a "
@@ -36,7 +36,7 @@ def end_to_end(
     steps: int,
     env_threads: int | None = None,
 ) -> Measurement:
-    """Train every task a little with every back end that is installed."""
+    """Train every task for ``steps`` steps with every installed backend."""
     rows = []
     for task in tasks:
         data = random_transitions(task)
@@ -71,7 +71,7 @@ class _Enough(Exception):  # noqa: N818  # not an error
 
 
 def _train(trainer: Trainer, data: Transitions, steps: int) -> None:
-    """Train from step ``START_STEP`` on, until the log's line that ends so many more."""
+    """Train from ``START_STEP`` to the first line of the log at least ``steps`` steps later."""
 
     def stop(line: dict[str, Any]) -> None:
         if line["step"] >= START_STEP + steps:
@@ -84,7 +84,7 @@ def _train(trainer: Trainer, data: Transitions, steps: int) -> None:
 
 
 def speed(settings: Settings, data: Transitions, steps: int) -> float:
-    """Steps per second of every agent, while learning."""
+    """Steps per second of each agent while learning."""
     lines: list[tuple[int, float]] = []
 
     def note(line: dict[str, Any]) -> None:
@@ -92,12 +92,12 @@ def speed(settings: Settings, data: Transitions, steps: int) -> float:
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         _train(Trainer(settings, Path(folder) / "run", (note,)), data, steps)
-    # The first stretch holds compilation and graph capture.
+    # Compilation and graph capture are before the first line.
     return statistics.median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(lines))
 
 
 def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float]:
-    """The simulator's time for a step of all, and per cent of the time spent stepping, acting and updating."""
+    """Microseconds in which all environments step once, and per cent of time spent stepping, acting and updating."""
     spent = dict.fromkeys(("stepping %", "acting %", "updating %"), 0.0)
     lines: list[tuple[float, int, dict[str, float]]] = []
 
@@ -106,7 +106,7 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         trainer = Trainer(settings, Path(folder) / "run", (note,))
-        setattr(trainer, "update_ahead", lambda: None)  # noqa: B010  # else updates would count as stepping too
+        setattr(trainer, "update_ahead", lambda: None)  # noqa: B010  # otherwise updates would count as stepping too
         _time_steps(trainer.pool, spent)
         acting, learner = trainer.acting, trainer.learner
         for owner, part, name in (
@@ -123,7 +123,7 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
 
 
 def _time_steps(pool: Any, spent: dict[str, float]) -> None:
-    """From the beginning of ``send`` to the end of ``receive``: what the loop does in between is beside it."""
+    """Time the pool from the start of ``send`` to the end of ``receive``."""
     send, receive = pool.send, pool.receive
     began = [0.0]
 

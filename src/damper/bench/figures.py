@@ -1,4 +1,4 @@
-"""Pictures of what ``damper bench`` measured: a method's cost beside the paper's, and an agent's by population size."""
+"""Figures of ``damper bench``: the methods' cost beside the paper's, and the time per agent by population size."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PAPER, SHADES = "paper", ("#c7c2f5", LOOKS["damper"].colour)
 
 
 def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
-    """``cost`` and ``scaling`` from the saved measurements in ``measured/<machine>/``, in each format.
+    """Draw ``cost`` and ``scaling`` from the saved measurements in ``measured/<machine>/``, in each format.
 
-    ``cost`` is every machine's ``update.json``, ``scaling`` the last one's ``scaling.json``.
+    ``cost`` shows every machine's ``update.json``, ``scaling`` the last machine's ``scaling.json``.
     """
     updates = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/update.json"))}
     sizes = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/scaling.json"))}
@@ -32,7 +32,7 @@ def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("
 
 
 def _cost(updates: dict[str, Rows], figure: Figure) -> None:
-    """Times a plain update of the same backbone, by method."""
+    """Each method's time as a multiple of a plain update of the same backbone."""
     first = next(iter(updates.values()))
     backbones = list(dict.fromkeys(row["backbone"] for row in first))
     figure.set_size_inches(9, 3.6)
@@ -58,7 +58,7 @@ def _ratios(rows: Rows, backbone: str, column: str) -> dict[str, float]:
 
 
 def _scaling(machine: str, rows: Rows, figure: Figure) -> None:
-    """µs of a whole update per agent, by how many are updated together."""
+    """µs of a whole update per agent, by the number of agents updated together."""
     figure.set_size_inches(5.4, 3.2)
     axes = figure.subplots()
     for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):

@@ -1,4 +1,4 @@
-"""How far an update is from what the machine allows: operations over its matrix rate, bytes over its bandwidth."""
+"""How far an update is from the machine's limit: operations by its matrix rate, bytes by its bandwidth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def floor(
     sizes: Sequence[int],
     plan: Plan,
 ) -> Measurement:
-    """Measured time over the machine's limit, for each backbone, method and population size."""
+    """Measured time divided by the machine's limit, for each backbone, method and population size."""
     rows = []
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     rate, bandwidth = matrix_rate(plan), copy_rate(plan)
@@ -54,7 +54,10 @@ def floor(
 
 
 def operations(learner: Learner) -> float:
-    """Floating-point operations of one iteration's matrix products, counted while it runs; TD3: the mean of both."""
+    """Floating-point operations of an iteration's matrix products, counted while it runs.
+
+    For TD3 the mean over iterations with and without an actor update.
+    """
     counts = []
     for with_actor in (True,) if learner.settings.backbone == "sac" else (False, True):
         with FlopCounterMode(display=False) as counter:
@@ -67,7 +70,7 @@ def operations(learner: Learner) -> float:
 
 
 def least_bytes(learner: Learner) -> float:
-    """What an iteration must move at the least: parameters and moments in and out, target networks in."""
+    """The bytes an iteration must move at least: parameters and moments read and written, target networks read."""
     state, sac = learner.state(), learner.settings.backbone == "sac"
     size = {name: float(state[name].numel() * state[name].element_size()) for name in ("actor", "critic")}
     share = 1.0 if sac else 1.0 / learner.settings.policy_delay
@@ -76,7 +79,7 @@ def least_bytes(learner: Learner) -> float:
 
 
 def matrix_rate(plan: Plan) -> float:
-    """Operations per second of the fastest of some matrix products, those of a layer among them."""
+    """Operations per second of the fastest of several matrix products, one of them of a layer's size."""
     rates = []
     for batch, rows, inner, columns in PRODUCTS:
         a = torch.randn(batch, rows, inner, device=plan.device)
@@ -93,7 +96,7 @@ def copy_rate(plan: Plan) -> float:
 
 
 def _seconds(function: Callable[[], object], plan: Plan, repetitions: int = 5) -> float:
-    """The fastest of some calls: a limit is what the machine can do, not what it does when disturbed."""
+    """Seconds of the fastest of several calls: a limit is what the machine can do undisturbed."""
     function()
     times = []
     for _ in range(repetitions):

@@ -1,4 +1,4 @@
-"""Taking turns: what is compared runs alternately, so that a busy machine slows everyone alike."""
+"""Time workloads alternately, so that a busy machine slows all of them equally."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class InterleavedTimes:
         return 1e3 * statistics.median(self.seconds[name])
 
     def ratio(self, name: str, base: str) -> float:
-        """Median over the rounds of the round's own ratio, which a busy machine moves least."""
+        """Median over the rounds of each round's ratio, which a busy machine changes least."""
         pairs = zip(self.seconds[name], self.seconds[base], strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How workloads take turns.
+    """How workloads are timed.
 
     Attributes:
-        iterations: how many timed ones each, over all rounds.
-        rounds: how often everyone has a turn.
-        clock: "wall", or "processor" for this process's time on the CPU (of all threads together), which others on
-            the same machine hardly move.
-        device: a GPU answers before it is done, so it is waited for before the clock is read.
+        iterations: timed iterations of each workload, over all rounds.
+        rounds: how often each workload is timed.
+        clock: "wall", or "processor" for this process's CPU time (of all threads together), which other processes
+            hardly change.
+        device: a GPU is synchronised before the clock is read.
     """
 
     iterations: int
@@ -51,26 +51,26 @@ class Plan:
     device: str = "cpu"
 
     def now(self) -> float:
-        """Seconds on the clock, once the device is done."""
+        """Seconds on the clock, after waiting for the device."""
         wait(self.device)
         return CLOCKS[self.clock]()
 
     def record(self) -> dict[str, int | str]:
-        """For the files."""
+        """The plan as data, for saved measurements."""
         return {"iterations": self.iterations, "rounds": self.rounds, "clock": self.clock}
 
 
 def wait(device: str) -> None:
-    """Until a GPU is done."""
+    """Wait until a GPU is done; no effect on a CPU."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def time_interleaved(workloads: Mapping[str, Workload], plan: Plan, warm_up: int) -> InterleavedTimes:
-    """Warm every workload up (compilation, graph capture, caches), then let them take turns; who goes first rotates."""
+    """Warm up every workload (compilation, graph capture, caches), then time them in turns; the first one rotates."""
     for workload in workloads.values():
         workload(warm_up)
-    # An even number, so that TD3's actor has its share of every turn.
+    # An even number, so that every turn has TD3's share of actor updates.
     each, names = 2 * max(1, plan.iterations // plan.rounds // 2), list(workloads)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(max(1, min(plan.rounds, plan.iterations // each))):

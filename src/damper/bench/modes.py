@@ -1,4 +1,4 @@
-"""One measurement in several execution modes: compiled or not, float32 or TF32; none may be a trap."""
+"""One measurement in several execution modes, compiled or not, float32 or TF32; names the modes that do not pay."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from damper.bench.workloads import ExecutionMode
 from damper.methods import METHODS
 
 PLAINER = {"compile-graph": "graph", "compile": "eager", "TF32": "float32"}
-NOISE = 1.03  # times of the same update differ by less
+NOISE = 1.03  # repeated measurements of one update differ by a smaller factor
 
 
 def in_modes(modes: Sequence[ExecutionMode], measure: Callable[[ExecutionMode], Measurement]) -> Measurement:
-    """Measure in each mode; of several, every row names its own."""
+    """Measure in each mode; with several modes, every row names its own."""
     parts = [measure(mode) for mode in modes]
     if len(parts) == 1:
         return parts[0]
@@ -29,7 +29,7 @@ def in_modes(modes: Sequence[ExecutionMode], measure: Callable[[ExecutionMode], 
 
 
 def slower_modes(found: Measurement) -> list[str]:
-    """A sentence for each row that is slower than the same update in a plainer mode or in full float32."""
+    """One sentence per row that is slower than the same update in a plainer mode or in full float32."""
     ours = [row for row in found.rows if "mode" in row and row["method"] in METHODS]
     if not ours:
         return []

@@ -1,4 +1,4 @@
-"""Whole updates beside those of Stable-Baselines3 and SBX, with the same networks, batch and transitions."""
+"""Compare whole updates with those of Stable-Baselines3 and SBX, with the same networks, batch and transitions."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ WARM_UP = 20
 
 
 class Spaces(gymnasium.Env[Any, Any]):
-    """An environment's spaces and nothing else: only updates are timed."""
+    """An environment that has only spaces, since only updates are timed."""
 
     def __init__(self, obs_dim: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
-        """So many observations, and actions within these bounds."""
+        """Observations have ``obs_dim`` entries, actions lie between ``low`` and ``high``."""
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (obs_dim,), np.float32)
         self.action_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros(self.observation_space.shape or (), np.float32), {}
 
 
@@ -49,7 +49,7 @@ def has_sbx() -> bool:
 
 
 def sb3_model(data: Transitions, backbone: str, mode: ExecutionMode, method: str | None = None) -> Any:
-    """SB3's model, or with ``method`` our class on top of it, its buffer full of ``data``."""
+    """SB3's model, or our subclass if ``method`` is given, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
     own: dict[str, Any] = {} if method is None else {"method": method}
     if method == "damper":
@@ -66,8 +66,8 @@ def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
 
 
 def _alike(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> dict[str, Any]:
-    """What every peer is made with."""
-    settings = protocol_settings("authors", backbone, None)  # the engine's
+    """Constructor arguments shared by all models."""
+    settings = protocol_settings("authors", backbone, None)  # those of the engine's learners
     return {
         "policy": "MlpPolicy",
         "env": Spaces(data.spec.obs_dim, data.spec.low, data.spec.high),
@@ -80,13 +80,13 @@ def _alike(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> 
 
 
 def silent(model: Any) -> Any:
-    """The model with a log that has no output."""
+    """Give the model a logger without output."""
     model.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))
     return model
 
 
 def _ready(model: Any, data: Transitions) -> Any:
-    """The model with a silent log and its buffer full of ``data``."""
+    """Fill the model's buffer with ``data`` and silence its log."""
     _fill(model.replay_buffer, data)
     return silent(model)
 
@@ -100,7 +100,7 @@ def _fill(buffer: Any, data: Transitions) -> None:
 
 
 def whole_train(model: Any, batch_size: int) -> Workload:
-    """The model's own ``train``: sampling, update, target copies, its log."""
+    """The model's own ``train``: sampling, updates, target copies, logging."""
 
     def run(iterations: int) -> None:
         model.train(gradient_steps=iterations, batch_size=batch_size)
@@ -109,7 +109,7 @@ def whole_train(model: Any, batch_size: int) -> Workload:
 
 
 def paper_train(model: Any, backbone: str, batch_size: int) -> Workload:
-    """SB3's ``train`` in the paper's scope: one fixed batch, no target copies; its log has no output."""
+    """SB3's ``train`` in the paper's scope: one fixed batch, no target copies, a log without output."""
     samples = model.replay_buffer.sample(batch_size)
     model.replay_buffer.sample = lambda *_, **__: samples
 
@@ -134,7 +134,7 @@ def _no_target_copies(backbone: str) -> Iterator[None]:
 def compare_implementations(
     data: Transitions, mode: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
 ) -> Measurement:
-    """Time ours, SB3's and SBX's updates in turns; what is not installed has no row."""
+    """Time our, SB3's and SBX's updates in turns; a library that is not installed has no row."""
     rows: list[dict[str, object]] = []
     for backbone in backbones:
         workloads = _workloads(data, mode, backbone, methods)

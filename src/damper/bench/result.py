@@ -1,4 +1,4 @@
-"""What a measurement found: rows of numbers as a table, a plot, and a file with hardware and versions."""
+"""The result of a measurement: rows of numbers as a table, a plot, and a file with hardware and versions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Measurement:
     """One measurement.
 
     Attributes:
-        name: of the file.
-        title: for people.
+        name: the file's name, without suffix.
+        title: the title of table and plot.
         scope: what is inside the timed interval.
         rows: column -> value; a column may be missing in some rows.
-        bars: the columns that the plot shows; the others before the first of them name the bar.
+        bars: the columns that the plot shows; the columns before the first of them label the bars.
         how: device, mode, number format, threads, iterations.
     """
 
@@ -46,15 +46,15 @@ class Measurement:
 
     @property
     def cells(self) -> list[list[str]]:
-        """Every row's values in the order of the columns, as people read them."""
+        """Every row's values as text, in the order of the columns."""
         return [[text(row.get(column)) for column in self.columns] for row in self.rows]
 
     def markdown(self) -> str:
-        """For a page."""
+        """The rows as a Markdown table."""
         return markdown_table(self.columns, self.cells)
 
     def save(self, folder: Path, command: str) -> list[Path]:
-        """``<name>.json`` with hardware, versions, code and command, and ``<name>.png`` where matplotlib is there."""
+        """Write ``<name>.json`` with hardware, versions, code and command, and with matplotlib also ``<name>.png``."""
         record: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
@@ -70,7 +70,7 @@ class Measurement:
         return [path, *(draw_all({self.name: self._draw}, folder, ["png"]) if drawable else ())]
 
     def _draw(self, figure: Figure) -> None:
-        """A row of panels per backbone, a panel per measured column, bars with their values and methods' colours."""
+        """Draw a row of panels per backbone and a panel per measured column, with bars in the methods' colours."""
         names = [name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"]
         by_backbone: dict[str, list[dict[str, Any]]] = {}
         for row in self.rows:
@@ -95,13 +95,13 @@ class Measurement:
 
 
 def _colour(label: str) -> str:
-    """Of the method that a bar's name ends with."""
+    """The colour of the last method named in a bar's label."""
     methods = [word for word in label.replace(",", " ").split() if word in LOOKS]
     return LOOKS[methods[-1]].colour if methods else FAINT
 
 
 def read(path: Path) -> Measurement:
-    """A saved measurement."""
+    """Read a saved measurement."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         fields = {name: content[name] for name in ("name", "title", "scope", "rows", "how")}
@@ -111,7 +111,7 @@ def read(path: Path) -> Measurement:
 
 
 def text(value: Any) -> str:
-    """A cell: numbers to three digits."""
+    """A value as text, floats to three significant digits (whole numbers from 1,000 on)."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
     return "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""What smoothness costs an SB3 user: our update beside Stable-Baselines3's own, on one machine, turn by turn."""
+"""What smoothness costs an SB3 user: our update and Stable-Baselines3's own, timed alternately on one machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BACKBONES = ("td3", "sac", "ddpg", "tqc", "ppo")
 
 @dataclass(frozen=True)
 class Overhead:
-    """Medians over the rounds; ``ratio`` is the median of the rounds' own ratios, which a busy machine moves least."""
+    """Medians over the rounds; ``ratio`` is the median of the ratios by round, which a busy machine changes least."""
 
     backbone: str
     method: str
@@ -30,7 +30,7 @@ class Overhead:
     ratio: float
 
     def __str__(self) -> str:
-        """One line for people."""
+        """The result in one line."""
         return (
             f"{self.backbone.upper()} {self.method}: {self.ours_ms:.2f} ms per update, "
             f"Stable-Baselines3 {self.plain_ms:.2f} ms, ratio {self.ratio:.2f}"
@@ -48,23 +48,23 @@ def measure_overhead(
     device: str = "cpu",
     **settings: Any,
 ) -> Overhead:
-    """Time both classes' ``train`` on the same data with SB3's default networks, in alternation.
+    """Time both classes' ``train`` alternately, on the same data and with SB3's default networks.
 
     Args:
         backbone: "td3", "sac", "ddpg", "tqc" or "ppo".
-        method: which method of ours.
-        rounds: how often the two take turns; which goes first alternates too.
-        updates: gradient steps per turn, an even number; of PPO, minibatches of one epoch.
+        method: the method of our class.
+        rounds: how often each class is timed; which goes first alternates.
+        updates: gradient steps per class and round, an even number; for PPO, minibatches of one epoch.
         batch_size: transitions per gradient step; SB3's default if None.
-        show: print the line.
-        clock: "wall", or "processor" for this process's time on the CPU, which others hardly move.
-        device: where both run.
+        show: print the result.
+        clock: "wall", or "processor" for this process's CPU time, which other processes hardly change.
+        device: the device of both.
         **settings: further arguments of both classes, e.g. ``policy_kwargs``.
     """
     if backbone not in BACKBONES:
         raise DamperError(f"backbone must be one of {', '.join(BACKBONES)}, but {backbone!r} was given.")
     name, make = backbone.upper(), _on_policy if backbone == "ppo" else _off_policy
-    ours = getattr(damper.sb3, name)  # first: it says what to install
+    ours = getattr(damper.sb3, name)  # first, because its error says what to install
     theirs = getattr(importlib.import_module("sb3_contrib" if backbone == "tqc" else "stable_baselines3"), name)
     if batch_size is None:
         batch_size = inspect.signature(theirs).parameters["batch_size"].default

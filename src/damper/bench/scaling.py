@@ -1,4 +1,4 @@
-"""How the cost grows with the population: time per iteration and per agent, and memory."""
+"""How the cost grows with the population: time per update and per agent, and memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scaling(
     sizes: Sequence[int],
     plan: Plan,
 ) -> Measurement:
-    """Time populations of each size; the plan's iterations are for one agent, on a CPU larger populations do fewer."""
+    """Time populations of each size; on a CPU the plan's iterations are divided by the number of agents."""
     rows = []
     for backbone in backbones:
         for n_agents in sizes:

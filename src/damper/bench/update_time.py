@@ -1,4 +1,4 @@
-"""The paper's update-time table: all methods on both backbones in its protocol, beside its numbers."""
+"""The paper's update-time table: all methods on both backbones, measured in its scope, beside its numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SB3 = "plain, SB3"
 def update_time(
     data: Transitions, mode: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
-    """Time the methods of each backbone in turns, with SB3's plain update among them where it is installed."""
+    """Time the methods of each backbone in turns, and SB3's plain update with them if SB3 is installed."""
     rows, turns = [], {}
     for backbone in backbones:
         workloads = {method: paper_update(make_learner(data, backbone, method, mode)) for method in methods}
@@ -57,7 +57,7 @@ def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]
 def write_timings(
     results: Path, data: Transitions, found: Measurement, turns: dict[str, InterleavedTimes], command: str
 ) -> list[Path]:
-    """The engine's timings into the store that ``damper report`` reads."""
+    """Write the engine's timings to the store that ``damper report`` reads."""
     how = {**found.how, "implementation": "damper", "scope": "paper"}
     how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
     return [

@@ -1,4 +1,4 @@
-"""What is timed: updates of the engine on a task's random transitions, whole or in the paper's scope."""
+"""The workloads to time: updates of the engine on a task's random transitions, whole or in the paper's scope."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODES: dict[str, dict[str, Any]] = {
     "graph": {"compile": False, "graph": True},
     "compile-graph": {"compile": True, "graph": True},
 }
-ROWS = 2000  # transitions: every batch of 256 is a fair draw, and filling them takes a second
+ROWS = 2000  # transitions: enough for random batches of 256, and collected in a second
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class ExecutionMode:
 
     @property
     def precision(self) -> str:
-        """Of matrix products."""
+        """Number format of matrix products."""
         return "TF32" if self.tf32 else "float32"
 
     def record(self) -> dict[str, Any]:
-        """For the files: timings are compared inside one of these only."""
+        """The mode as data, for saved measurements; only timings with the same mode are compared."""
         return {"device": self.device, "mode": self.mode, "tf32": self.tf32, "threads": torch.get_num_threads()}
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """Consecutive steps of one environment under uniformly random actions, as the replay packs them ``[n, D]``."""
+    """Consecutive steps of one environment with uniformly random actions, packed like the replay's rows, ``[n, D]``."""
 
     env: str
     spec: Spec
@@ -56,7 +56,7 @@ class Transitions:
 
 
 def backends(env: str) -> list[str]:
-    """Who can step an environment here; where nobody can, Gymnasium says what is missing."""
+    """The backends that can step an environment here; if none can, raises Gymnasium's error."""
     found, refusals = [], []
     for backend in ("gymnasium", "envpool"):
         try:
@@ -70,7 +70,7 @@ def backends(env: str) -> list[str]:
 
 
 def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) -> Transitions:
-    """Steps with actions drawn uniformly, in the order in which they happened."""
+    """Step an environment ``count`` times with uniformly random actions."""
     pool, generator = make_pool(env, [seed], backends(env)[0]), np.random.default_rng(seed)
     low, high = pool.spec.low, pool.spec.high
     obs, first, rows = pool.reset(), np.array([True]), []
@@ -87,7 +87,7 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
 def make_learner(
     data: Transitions, backbone: str, method: str, mode: ExecutionMode, n_agents: int = 1, **settings: Any
 ) -> Learner:
-    """Fresh agents with the paper's networks and the method's published settings; the replay holds ``data``."""
+    """Make new agents with the paper's networks and the method's published settings; the replay holds ``data``."""
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     if method == "damper":
         settings.setdefault("eta", 0.0)  # as the paper times it
@@ -109,7 +109,7 @@ def make_learner(
 
 
 def fill_replay(replay: Replay, data: Transitions) -> None:
-    """Every agent's replay full of ``data``, as often as it fits."""
+    """Fill every agent's replay with copies of ``data``."""
     times, rest = divmod(replay.capacity, len(data.rows))
     assert rest == 0, "the capacity is a multiple of the transitions"
     replay.rows.unflatten(0, (times, -1)).copy_(data.rows.unsqueeze(1))
@@ -117,7 +117,7 @@ def fill_replay(replay: Replay, data: Transitions) -> None:
 
 
 def whole_update(learner: Learner) -> Workload:
-    """What training does at every step: sampling, noise, update, target copies, sums for the log."""
+    """Updates as in training: sampling, noise, update, target copies, sums for the log."""
 
     def run(iterations: int) -> None:
         for _ in range(iterations):
@@ -127,9 +127,9 @@ def whole_update(learner: Learner) -> Workload:
 
 
 def paper_update(learner: Learner) -> Workload:
-    """The paper's scope: forward passes, losses, gradients, optimiser steps (and their noise) on one fixed batch.
+    """Updates in the paper's scope: forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
 
-    Target copies and what the log would read are left out; TD3's actor has its turn at every second iteration.
+    Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay`` iterations.
     """
     delay = learner.settings.policy_delay
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
@@ -145,7 +145,7 @@ def paper_update(learner: Learner) -> Workload:
 
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
-    """One update on a fixed batch; target copies and the log's sums are left out of the learner's updates for good."""
+    """One update on a fixed batch; permanently removes target copies and the log's sums from the learner's updates."""
     population, diagnostics = learner.population, learner.population.diagnostics
     for owner, names in (
         (population, ("polyak_update", "update_actor_average")),
