@@ -1,6 +1,6 @@
-"""The ``damper`` command: what a subcommand takes is typed data in ``cli/options``, what it does is in ``cli``.
+"""The ``damper`` command: a subcommand's options are typed data in ``cli/options``, its actions are in ``cli``.
 
-Either is imported when it is needed: help, ``--version`` and a mistyped command wait for neither torch nor an engine.
+Both are imported only when needed, so that help, ``--version`` and a mistyped command do not wait for torch.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         if not sys.flags.safe_path:
-            sys.path.append(_working_directory())  # where "myenvs:Mass-v0" looks for myenvs.py, also from the script
+            sys.path.append(_working_directory())  # "myenvs:Mass-v0" finds myenvs.py there, also from the script
         _run(*(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except DamperError as error:
         _stop(str(error), 2)
-    except KeyboardInterrupt as error:  # training says where it goes on, and which signal stopped it
+    except KeyboardInterrupt as error:  # training's message says how to resume, its number which signal stopped it
         _stop(str(error) or "stopped.", 128 + getattr(error, "number", signal.SIGINT))
-    except BrokenPipeError:  # the reader has seen enough: `damper --help | head`
+    except BrokenPipeError:  # the reader closed the pipe: `damper --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
@@ -91,9 +91,10 @@ def _run_command(name: str, arguments: tuple[str, ...]) -> None:
 
 
 def _check_env(env: str, backend: str | None) -> None:
-    """Refuse an unknown id before torch is imported, which takes seconds; EnvPool and modules have ids of their own.
+    """Raise for an id that Gymnasium does not know, before importing torch, which takes seconds.
 
-    A module is imported here: it may register the methods that the other options name.
+    EnvPool's ids are not checked here. In ``module:Id-v0`` the module is imported instead: it may register the methods
+    that other options name.
     """
     if backend != "envpool" or ":" in env:
         from damper.engine.envs.gymnasium_pool import check_registered, import_module_of
@@ -102,7 +103,7 @@ def _check_env(env: str, backend: str | None) -> None:
 
 
 def _stop(sentence: str, code: int) -> NoReturn:
-    """Tell why on stderr, and leave."""
+    """Print the sentence on stderr and exit."""
     from rich.console import Console
 
     Console(stderr=True).print(f"damper: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)

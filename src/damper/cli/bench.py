@@ -29,7 +29,7 @@ PAIR = ("plain", "damper")
 
 
 def run(options: Bench) -> None:
-    """Measure, print, keep."""
+    """Measure, print and save."""
     if options.show:
         print("\n".join(f"**{found.title}.** {found.scope}\n\n{found.markdown()}" for found in map(read, options.show)))
         return
@@ -74,7 +74,7 @@ def _check(options: Bench) -> None:
 
 
 def _modes(options: Bench) -> list[ExecutionMode]:
-    """Where and how updates run: what was asked for, otherwise on a GPU all that users may meet, the plainest first."""
+    """The modes to measure: the one asked for, otherwise on a GPU all that users may meet, the plainest first."""
     cpu = options.device == "cpu"
     modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
     tf32 = [False] if cpu and options.tf32 is None else [False, True] if options.tf32 is None else [options.tf32]
@@ -82,12 +82,12 @@ def _modes(options: Bench) -> list[ExecutionMode]:
 
 
 def _mode(options: Bench) -> ExecutionMode:
-    """The one for measurements that take a single one: what was asked for, otherwise the default in full float32."""
+    """The mode for measurements that take one: the one asked for, otherwise the default in full float32."""
     return next(mode for mode in reversed(_modes(options)) if mode.tf32 == bool(options.tf32))
 
 
 def _command(options: Bench, part: str) -> str:
-    """What measures this again; where it was kept is this machine's business."""
+    """The command that measures this again, without output folders."""
     words = ["damper", "bench", part, "--device", options.device]
     for one in fields(options):
         value, flag = getattr(options, one.name), one.name.replace("_", "-")

@@ -25,7 +25,7 @@ from damper.report.tables.markup import markdown_table
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
-FEWEST_SEEDS = 3  # of two an interval is too wide to say anything
+FEWEST_SEEDS = 3  # with two, an interval is too wide to say anything
 LEGEND = (
     "Spread is the sample standard deviation of the seeds' means, pooled that of all episodes of all seeds. A change "
     "is that of the mean in per cent of plain's, its interval over seeds; it is left out below three seeds, and for "
@@ -34,7 +34,7 @@ LEGEND = (
 
 
 def run(options: Compare) -> None:
-    """Train, evaluate, show."""
+    """Train, evaluate and show the comparison."""
     if options.out is not None:
         check_folder("out", options.out)
     if options.video is not None:
@@ -58,23 +58,23 @@ def run(options: Compare) -> None:
 
 
 def changes_against_plain(comparison: Comparison) -> list[list[str]]:
-    """For each row of the table and measure the change of the mean against plain's, with its interval over seeds.
+    """The change of each row's means against plain's, by measure, with its interval over seeds.
 
-    Empty for plain itself, where a side has fewer than ``FEWEST_SEEDS`` seeds, and for smoothness where most agents
-    of a side hold one action.
+    Empty for plain itself, where either has fewer than ``FEWEST_SEEDS`` seeds, and for smoothness where most agents of
+    either hold one action.
     """
     cells = {method: _cells(evaluation) for method, evaluation in comparison.evaluations.items()}
     found = []
     for own in cells.values():
         for cell in own:
-            # Plain has only the settings that all share, as a swept learning_rate.
+            # Plain has only settings that all methods share, such as a swept learning_rate.
             base = next((one for one in cells.get("plain", ()) if one.settings.items() <= cell.settings.items()), None)
             found.append(["" if base is None or base is cell else _change(cell, base, name) for name in MEASURES])
     return found
 
 
 class _Cell(NamedTuple):
-    """Agents that differ by seed only: what they share, each measure's means by seed, and whether most do nothing."""
+    """Agents that differ only by seed: their settings, each measure's mean by seed, whether most hold one action."""
 
     settings: dict[str, Any]
     means: dict[str, Array]
@@ -97,14 +97,14 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
 def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
     own, base = ours.means[measure], plain.means[measure]
     if min(len(own), len(base)) < FEWEST_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
-        return ""  # the last where all have one value, as a length that is the time limit
+        return ""  # the last condition: all have one value, such as an episode length at the time limit
     if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
         return ""
     return str(change_of_mean(base, own, measure))
 
 
 def present(comparison: Comparison, out: Path) -> None:
-    """Print the table and write it with the pictures, where matplotlib is there."""
+    """Print the table and write it to a file, with pictures if matplotlib is installed."""
     title = f"{comparison.env} {comparison.backbone}: mean (spread over seeds; pooled over episodes)"
     header, rows = comparison.table()
     try:

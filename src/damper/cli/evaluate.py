@@ -27,7 +27,7 @@ from damper.terminal import quoted, say, show
 
 
 def run(options: Evaluate) -> None:
-    """Evaluate, save, show."""
+    """Evaluate, save and show the result."""
     chosen = parse_filter(options.filter) if options.filter else None
     out = options.out or _default_folder(options)
     check_folder("out", out)
@@ -59,7 +59,7 @@ def run(options: Evaluate) -> None:
 
 
 def _evaluate_beside(source: Path, options: Evaluate, seed: tuple[int, ...], chosen: Filter | None) -> Evaluation:
-    """One episode of another source, with neither the statistics nor the trust that were given for the first one."""
+    """One episode of another source, without ``--vecnormalize`` and ``--trust``, which are for the first source."""
     try:
         return evaluate(source, options.env, 1, seed, chosen)
     except MissingOptionError as error:
@@ -70,7 +70,7 @@ def _evaluate_beside(source: Path, options: Evaluate, seed: tuple[int, ...], cho
 
 
 def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[str]:
-    """What tells them apart: methods, or else files' names, with as many folders before them as that takes."""
+    """Names that tell the sources apart: methods, or file names with as many parent folders as needed."""
     paths = [find_path(source).absolute() for source in sources]
     choices = [
         [own.method or path.stem for path, own in zip(paths, evaluations, strict=True)],
@@ -81,7 +81,7 @@ def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[s
 
 
 def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
-    """What a reader of the table should know of the training behind it; a run's method may be its author's own."""
+    """Say if a run is unfinished, or was trained with another backend."""
     source, backend = find_source(options.source), options.backend
     trained = source.info.backend if isinstance(source, Policy) else None
     if isinstance(source, Run):
@@ -111,14 +111,14 @@ def _check_video(options: Evaluate) -> None:
 
 
 def _default_folder(options: Evaluate) -> Path:
-    """Within a run's folder, or beside a file, by its whole name: ``policy.zip`` and ``policy.onnx`` are two."""
+    """A folder within a run's folder, or beside a file, named after it with its suffix."""
     name = "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
     source = find_path(options.source)
     return source / name if source.is_dir() else source.with_name(f"{source.name}-{name}")
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, a row per group; raw smoothness and saturation beside it where a filter ran."""
+    """Header and rows, one per group of agents; with a filter, raw smoothness and saturation too."""
     summary = evaluation.summary()
     measures = dict(MEASURES)
     if any("raw_smoothness" in values for values in summary.values()):
@@ -133,13 +133,13 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
 def draw_first_episodes(
     evaluation: Evaluation, path: Path, method: str, filter: str | None = None, most: int = 8
 ) -> Path:
-    """The first seed's first episode of every setting, or of so many spread evenly over them."""
+    """Draw the first seed's first episode of every setting, or of ``most`` settings spread evenly over all."""
     found = list(first_episodes(evaluation, method).items())
     chosen = [found[i * (len(found) - 1) // (most - 1)] for i in range(most)] if len(found) > most else found
     traces = {f"{method} {label}".removesuffix(" all"): trace for label, trace in chosen}
     part = f", {most} of {len(found)} settings" if len(found) > most else ""
     seed = evaluation.agents[0]["seed"]
-    trained = f", training seed {seed}" if seed >= 0 else ""  # of a model without one it is -1
+    trained = f", training seed {seed}" if seed >= 0 else ""  # -1 for a model without a seed
     behind = f", behind {filter}" if filter else ""
     title = f"{evaluation.env}{trained}, episode seed {evaluation.episodes[0][0].seed}{part}{behind}"
     return draw_traces(traces, path, title, find_task(evaluation.env).period)

@@ -16,7 +16,7 @@ from damper.terminal import counted, quoted, say
 
 
 def run(options: Export) -> None:
-    """Write, check, tell."""
+    """Write the file, check it and print what it contains."""
     if options.episodes < 0:
         raise DamperError(f"episodes must be at least 0, but {options.episodes} was given: 0 measures nothing.")
     contract = export(
@@ -42,7 +42,7 @@ def run(options: Export) -> None:
 
 
 def _tell_agent(options: Export, training: dict[str, Any]) -> None:
-    """Which agent of a run it is, where there are several; and whether it learned to the end."""
+    """Say which agent of several was exported, and whether it was frozen during training."""
     if "agent" not in training:
         return
     agent, agents = training["agent"], Run(options.source).agents
@@ -54,7 +54,7 @@ def _tell_agent(options: Export, training: dict[str, Any]) -> None:
 
 
 def _smoothness(options: Export, contract: dict[str, Any]) -> str:
-    """What the contract says of it, or why it says nothing."""
+    """The contract's smoothness in words, or why it has none."""
     found = contract["smoothness"]
     if found is not None:
         means = f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean |Δa| {found['mean_change']:.4f}"

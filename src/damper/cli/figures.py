@@ -11,7 +11,7 @@ from damper.terminal import quoted, say
 
 
 def run(options: Figures) -> None:
-    """Draw all."""
+    """Draw the figures and print their paths."""
     check_folder("out", options.out)
     if options.bench is not None:
         paths = draw_bench_figures(options.bench, options.out, options.formats)

@@ -1,7 +1,7 @@
-"""What ``--help`` says of methods, their settings and activations: ``python -m damper.cli.method_help`` writes it.
+"""Help texts of methods, their settings and activations: ``python -m damper.cli.method_help`` writes them to a file.
 
-It is kept as data beside the options (``cli/options/methods.json``), because these are written in torch, and help is
-not to wait for that. A test tells when it must be written anew.
+They are collected from docstrings into ``cli/options/methods.json``, so that ``--help`` need not import torch. A test
+fails when the file is out of date.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from damper.methods import METHODS, Method
 from damper.presets import preset
 from damper.tasks import PAPER_TASKS
 
-KINDS = {bool: "switch", str: "word"}  # of settings; all others are numbers
+KINDS = {bool: "switch", str: "word"}  # by a default's type; all others are numbers
 
 
 def help_texts() -> dict[str, Any]:
-    """Every method's line; every setting's kind, its help and its default in words; the activations' names."""
+    """One line per method; kind, help and default of every setting; the activations' names."""
     lines = {name: _one_line(name, method) for name, method in METHODS.items()}
     return {"methods": lines, "settings": dict(sorted(_settings().items())), "activations": list(ACTIVATIONS)}
 
 
 def _one_line(name: str, method: Method) -> str:
-    """What a method does, without its name where that stands before it already."""
+    """A method's summary, without its name where the summary starts with it."""
     first, _, words = method.summary.partition(": ")
     return words if first.lower().replace(" ", "-") == name else method.summary
 
 
 def _settings() -> dict[str, dict[str, str]]:
-    """Every setting of any method: what it is, the methods that take it, their defaults."""
+    """Every setting of any method: its meaning, the methods that take it, and their defaults."""
     owners: dict[str, dict[str, Any]] = {}
     for name, method in METHODS.items():
         for setting, value in (method.settings() | preset(name, None, "td3")).items():
@@ -50,7 +50,7 @@ def _settings() -> dict[str, dict[str, str]]:
 
 
 def _setting(setting: str, values: dict[str, Any]) -> dict[str, str]:
-    """A setting whose default is one value, or one per method where they differ."""
+    """Kind, help and default of a setting; ``values`` are the methods' defaults, all shown where they differ."""
     every = [name for name, method in METHODS.items() if method.losses]
     rules = [name for name in every if METHODS[name].rule]
     of = "every method" if list(values) == every else "every rule" if list(values) == rules else ", ".join(values)
@@ -63,7 +63,7 @@ def _setting(setting: str, values: dict[str, Any]) -> dict[str, str]:
 
 
 def _meaning(descriptions: dict[str, str]) -> str:
-    """What a setting is; where it is another thing for another method, what it is for each."""
+    """A setting's meaning; where methods describe it differently, each description with its methods."""
     owners: dict[str, list[str]] = {}
     for name, words in filter(itemgetter(1), descriptions.items()):
         known = next((longer for longer in owners if longer.startswith(words.removesuffix("."))), words)
@@ -74,7 +74,7 @@ def _meaning(descriptions: dict[str, str]) -> str:
 
 
 def _has_published(setting: str, values: dict[str, Any]) -> bool:
-    """Whether a task of the paper has another value than the default."""
+    """Whether the paper has another value than the default for any of its tasks."""
     cases = itertools.product(values, PAPER_TASKS, ("td3", "sac"))
     return any(preset(*case).get(setting, values[case[0]]) != values[case[0]] for case in cases)
 
@@ -84,7 +84,7 @@ def _plain(value: Any) -> str:
 
 
 def _description(method: Method, setting: str) -> str:
-    """What the docstring of one of its functions says of a setting."""
+    """The description of a setting in the docstring of one of the method's functions."""
     for function in method.functions.values():
         found = re.search(rf"^ +{setting}: (.+?)(?=\n +\w+: |\n\n|\Z)", inspect.getdoc(function) or "", re.S | re.M)
         if found:

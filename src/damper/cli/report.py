@@ -14,11 +14,11 @@ from damper.report.pages.marked import has_place
 from damper.report.pages.ppo import read_ppo
 from damper.terminal import counted, quoted, say
 
-OWN_OUT = Path("docs/results")  # of the project's own records
+OWN_OUT = Path("docs/results")  # for the project's own records
 
 
 def run(options: Report) -> None:
-    """Merge, write, say where."""
+    """Merge stores, write the report and print where it is."""
     out = options.out or (OWN_OUT if options.results == Report.results else options.results / "report")
     check_folder("out", out)
     for page in options.pages or ():
@@ -46,6 +46,6 @@ def run(options: Report) -> None:
 
 
 def _own_pages(results: Path, out: Path) -> list[Path]:
-    """The project's own pages, which tell of its own results and of no others."""
+    """The project's own pages, which show only the project's own results; none for another store."""
     own = (results, out) == (Report.results, OWN_OUT)
     return [page for page in PAGES if own and has_place(page)]

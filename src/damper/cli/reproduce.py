@@ -19,7 +19,7 @@ from damper.terminal import counted, duration, quoted, say, show
 
 
 def run(options: Reproduce) -> None:
-    """List, or train and record."""
+    """List the experiments' progress, or train and record."""
     if options.workers is not None and options.workers < 1:
         raise DamperError(f"workers must be at least 1, but {options.workers} was given: leave it out for the default.")
     unset = dict.fromkeys(("tf32", "keep_checkpoint", "norm_obs"), False)
@@ -61,7 +61,7 @@ def run(options: Reproduce) -> None:
 
 
 def chosen(request: Request) -> str:
-    """The device, and who steps the environments there, in words."""
+    """The device and the simulator's options, in words."""
     trained = tuple(name for name in request.experiments or EXPERIMENTS if find_experiment(name).trained)
     agents = expand_request(replace(request, experiments=trained, seeds=1))
     options = dict.fromkeys(platform_options(agent.identity) for agent in agents)
@@ -69,7 +69,7 @@ def chosen(request: Request) -> str:
 
 
 def show_progress(request: Request, results: Path, population: int | None, workers: int | None) -> None:
-    """Print how far each experiment is."""
+    """Print the progress of each experiment."""
     found = overview(request, results, population, workers)
     rows = []
     for row in found:
@@ -99,7 +99,7 @@ def show_progress(request: Request, results: Path, population: int | None, worke
 
 
 def time_left(row: ExperimentProgress) -> str:
-    """What is known of it."""
+    """The estimated time in words, as far as it is known."""
     if not row.populations:
         return "–"
     if not row.seconds:

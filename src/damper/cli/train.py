@@ -13,7 +13,7 @@ from damper.terminal import counted, quoted, say
 
 
 def run(options: Train) -> None:
-    """Train, then say what to do next."""
+    """Train, then print where the policies are and the next command."""
     if options.out is not None:
         check_folder("out", options.out)
     settings: dict[str, Any] = given(options.engine, options.settings)
