@@ -1,4 +1,4 @@
-"""Checks of settings: a number in a range, one of some words, a flag; and which of them an annotation asks for."""
+"""Checks of settings: a number in a range, one of several words, a flag; and the annotations that choose the check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Setting = float | Tensor  # one value, or one per agent [P]
 
 
 def check_range(name: str, value: Setting, low: float, high: float = float("inf")) -> None:
-    """Refuse a setting outside [low, high] or not finite; nothing is read in a trace or from a device."""
+    """Raise if a setting is outside [low, high] or not finite; values on a device or in a trace are not read."""
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
     if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
@@ -34,27 +34,27 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
 
 
 def _is_on_host(tensor: Tensor) -> bool:
-    """Whether its values can be read: no device must be waited for, and no transform of ``torch.func`` hides them."""
+    """Whether the values can be read without waiting for a device, and no ``torch.func`` transform hides them."""
     return tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is none of the choices."""
+    """Raise if a word is none of the choices."""
     if value not in choices:
         known = " or ".join(map(repr, choices))
         raise DamperError(f"{name} must be {known}, but {value!r} was given: choose one of them.")
 
 
 def check_flag(name: str, value: bool) -> None:
-    """Refuse what is neither True nor False: most words and numbers would count as True."""
+    """Raise if a value is neither True nor False: most words and numbers would count as True."""
     if not isinstance(value, bool):
         raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
 
 
 def resolved_hints(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Any]:
-    """What these of its parameters are annotated with, each resolved by itself: others may be a type checker's alone.
+    """The resolved annotations of the named parameters.
 
-    One that names what only a type checker imports is left out.
+    Each is resolved separately; one whose names only a type checker imports is left out.
     """
     parameters = inspect.signature(function).parameters
     found: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def resolved_hints(function: Callable[..., Any], names: Iterable[str]) -> dict[s
 
 
 def _names_seen_by(function: Callable[..., Any]) -> dict[str, Any]:
-    """What names in its annotations stand for; usual ones also where only a type checker imports them."""
+    """The namespace of a function's annotations, with common names that often only a type checker imports."""
     while isinstance(function, functools.partial):
         function = function.func
     inner: Any = inspect.unwrap(function)

@@ -1,4 +1,4 @@
-"""The engineer's usual answer to a shaking policy, filter the executed action: a baseline, at evaluation only."""
+"""Filters of the executed action, the usual remedy for a shaking policy: a baseline, at evaluation only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Filter = LowPass | SlewRate
 
 
 def parse_filter(text: str) -> Filter:
-    """``low-pass:0.3`` or ``slew-rate:0.1``."""
+    """Parse ``low-pass:0.3`` or ``slew-rate:0.1``."""
     kinds: dict[str, type[LowPass] | type[SlewRate]] = {"low-pass": LowPass, "slew-rate": SlewRate}
     try:
         kind, _, number = text.partition(":")

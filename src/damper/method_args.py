@@ -16,9 +16,9 @@ from damper.rules import Rule, combine_reported
 def choose(
     method: str | Method, rule: str | Rule | None = None, auxiliary: str | None = None, critic: str | None = None
 ) -> str | Method:
-    """The method with some of its parts exchanged, by name where a name describes it.
+    """Replace parts of a method; the result is a name where a name describes it, otherwise a ``Method``.
 
-    A rule for a method without an actor loss brings the temporal one.
+    A rule for a method without an actor loss adds the temporal loss.
     """
     parts = {"auxiliary": auxiliary, "critic": critic, "rule": None if callable(rule) else rule}
     given = {name: part for name, part in parts.items() if part is not None}
@@ -38,20 +38,20 @@ def choose(
 
 
 def default_eta(method: str | Method, eta: float) -> Method:
-    """The method with this default of η; a ``Method`` has its own."""
+    """The named method with this default of η; a ``Method`` is returned as it is."""
     found = find_method(method)
     return found if isinstance(method, Method) else replace(found, defaults={"eta": eta, **found.defaults})
 
 
 def is_setting(name: str, method: Method) -> bool:
-    """Whether the method, or any other one, has a setting of that name."""
+    """Whether this or any other method has a setting of that name."""
     return any(name in one.settings() for one in (method, *METHODS.values()))
 
 
 def check_names(
     method: Method, settings: Mapping[str, Any], arguments: Iterable[str] = (), whose: str = "SB3's class"
 ) -> None:
-    """Refuse what neither the method knows nor the class that has these arguments."""
+    """Raise for a setting that the method does not have; ``arguments`` are those of the class, for the hint."""
     known = method.settings()
     for name in settings:
         if name not in known:
@@ -60,7 +60,7 @@ def check_names(
 
 
 def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
-    """Let the rule refuse its settings now instead of at the first update."""
+    """Apply the rule once, so that wrong settings raise now instead of at the first update."""
     if method.rule:
         pair = torch.eye(2)
         # MetaBalance's sizes fit the actor, not this pair.

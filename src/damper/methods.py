@@ -1,4 +1,4 @@
-"""A method is which losses, which rule, which weights: data, not code."""
+"""Methods as data: which losses, which rule, which weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Method:
     """A way to make a policy smooth.
 
     Attributes:
-        name: as the user writes it.
+        name: the name that users write.
         actor: the smoothness loss on the actor, or None.
         rule: how its gradient is combined with that of the actor's own loss: a name in
             ``damper.rules.RULES``, or None to add the loss.
@@ -44,7 +44,7 @@ class Method:
 
     @property
     def summary(self) -> str:
-        """What it does in one line: the first line of the module that its rule, or else its loss, comes from."""
+        """One line of description: the first docstring line of the module of its rule, or else of its loss."""
         made_of = self.functions
         own = [*(made_of[part] for part in made_of if part.startswith("rule")), *made_of.values()]
         words = inspect.getdoc(inspect.getmodule(own[0])) if own else "the backbone as it is, nothing made smooth."
@@ -52,22 +52,22 @@ class Method:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """The losses it has."""
+        """The actor's and the critic's smoothness loss, as far as there are any."""
         return tuple(loss for loss in (self.actor, self.critic) if loss is not None)
 
     @property
     def separate_critic_pass(self) -> bool:
-        """Whether its loss on the critic reads more than values, and so needs a forward pass of its own."""
+        """Whether its loss on the critic reads more than values, and so needs a separate forward pass."""
         return self.critic is not None and not self.critic.reads_outputs_only
 
     @property
     def noise(self) -> dict[str, Noise]:
-        """Every draw its losses need, by name."""
+        """All noise that its losses need, by name."""
         return {name: noise for loss in self.losses for name, noise in loss.noise.items()}
 
     @property
     def previous_obs(self) -> bool:
-        """Whether a loss needs the observation before."""
+        """Whether a loss needs the previous observation."""
         return any(loss.previous_obs for loss in self.losses)
 
     @property
@@ -84,13 +84,13 @@ class Method:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether its name stands for what this version of damper means by it, nothing registered anew."""
+        """Whether all its parts are those that this version of damper ships, none registered by the user."""
         names, rules = self.name.replace(",", "+").split("+"), (self.rule or "").split(",")
         registered = all(METHODS.get(name) == _SHIPPED.get(name) for name in names)
         return registered and all(RULES.get(rule) is _SHIPPED_RULES.get(rule) for rule in rules)
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """Settings with defaults, by part: actor loss, rule, critic loss; without one, ``inspect.Parameter.empty``."""
+        """Settings and their defaults (or ``inspect.Parameter.empty``), by part: actor loss, rule, critic loss."""
         parts = {
             "actor": dict(self.actor.settings) if self.actor else {},
             "rule": settings_of(self.rule) if self.rule else {},
@@ -99,10 +99,10 @@ class Method:
         return {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
 
     def settings(self, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-        """All settings by the name users write: the values given, and defaults for the rest.
+        """All settings by the names that users write: the values given, and defaults for the rest.
 
-        A name that two parts have sets both; where their defaults differ, ``critic_<name>`` (``rule_<name>``) sets
-        that part's alone.
+        A name that two parts share sets both; where their defaults differ, ``critic_<name>`` (``rule_<name>``) sets
+        only that part's.
         """
         named = dict(given)
         for part, own in self.parts().items():
@@ -114,7 +114,7 @@ class Method:
         return named
 
     def route(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """User-named values sorted to the parts that take them, defaults filled in, values of losses checked."""
+        """Sort values by the parts that take them, fill in defaults, and check the losses' values."""
         method_kwargs = {
             part: {name: values.get(f"{part}_{name}", values.get(name, default)) for name, default in own.items()}
             for part, own in self.parts().items()
@@ -150,7 +150,7 @@ _SHIPPED, _SHIPPED_RULES = dict(METHODS), dict(RULES)
 
 
 class Components(NamedTuple):
-    """A method's parts by the names of the methods (or "temporal") they come from."""
+    """A method's parts: the names of the methods (or "temporal") and of the rule that they come from."""
 
     auxiliary: str | None = None
     rule: str | None = None
@@ -167,7 +167,7 @@ def _critics() -> dict[str, Loss]:
 
 
 def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: str | None = None) -> Method:
-    """One method's actor loss, any rule, another's critic loss: ``damper+grad-caps+pave``.
+    """Combine one method's actor loss, any rule and another method's critic loss: ``damper+grad-caps+pave``.
 
     Args:
         auxiliary: a method with an actor loss ("caps", "grad-caps", ...), or "temporal".
@@ -187,16 +187,16 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
             f"rule must be given where {auxiliary!r} lends its actor loss alone, because that name means the method "
             "with its critic loss too, but rule=None was: rule='scalarization' adds the loss as well."
         )
-    # "damper+pave" is enough, except where the critic's name could be read as an auxiliary's.
+    # The name "damper+pave" is enough, unless the critic's name could be read as an auxiliary's.
     silent = auxiliary == "temporal" and rule is not None and critic not in _auxiliaries()
     name = "+".join(part for part in (rule, None if silent else auxiliary, critic) if part)
     return Method(name, actor=actor, rule=rule, critic=value)
 
 
 def per_agent(names: Sequence[str]) -> Method:
-    """Methods that share their losses as one, so that agents of one population may differ in the rule.
+    """One method from several that share their losses, so that agents of a population may differ in the rule.
 
-    Its ``choice`` says for each agent which of the methods is its own. "plain" goes with any rule on the actor's loss.
+    Its setting ``choice`` is each agent's index into ``names``. "plain" may be one of them.
     """
     methods = [find_method(name) for name in names]
     smooth = next((method for method in methods if method.losses), methods[0])
@@ -211,7 +211,7 @@ def per_agent(names: Sequence[str]) -> Method:
 
 
 def components(name: str) -> Components:
-    """What a method's name is made of."""
+    """The parts that a method's name consists of."""
     if name not in METHODS:
         return Components(*_parse(name))
     method = METHODS[name]
@@ -220,7 +220,7 @@ def components(name: str) -> Components:
 
 
 def find_method(method: str | Method) -> Method:
-    """The method of that name, composed where the name is, or the object itself; see ``per_agent`` for several."""
+    """Look up a method by name, also composed (``compose``) or a list (``per_agent``); a ``Method`` passes through."""
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
@@ -235,7 +235,7 @@ def find_method(method: str | Method) -> Method:
 
 
 def setting_hint(name: str, method: Method, others: Iterable[str] = ()) -> str:
-    """The likely fix for a setting that ``method`` does not have; ``others`` are settings that are no method's."""
+    """The likely fix for a setting that ``method`` does not have; ``others`` are known names outside methods."""
     known = method.settings()
     takes = f"method {method.name!r} takes {', '.join(known) or 'no settings'}."
     rules = [rule for rule in RULES if name in settings_of(rule)]
@@ -248,7 +248,7 @@ def setting_hint(name: str, method: Method, others: Iterable[str] = ()) -> str:
 
 
 def _parse(name: str) -> tuple[str, str | None, str | None]:
-    """``[rule]+[auxiliary]+[critic]``, as ``compose`` takes them."""
+    """Split ``[rule]+[auxiliary]+[critic]`` into the arguments of ``compose``."""
     parts = str(name).split("+")
     rule = parts.pop(0) if parts[0] in RULES else None
     named = bool(parts) and parts[0] in _auxiliaries()

@@ -1,4 +1,4 @@
-"""Actor-critic backbones: each a module of pure functions with the same names."""
+"""Actor-critic backbones, each a module of pure functions with the same names."""
 
 from __future__ import annotations
 
