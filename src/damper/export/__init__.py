@@ -63,7 +63,7 @@ def export(
     if measured and measured["constant_action"]:
         warn_of_constant_action({"seed": opened.facts.get("seed")}, opened.facts.get("method"))
     contract = make_contract(opened, network, measured)
-    # Under other names until all is well: nobody must find a wrong policy under a good name, or miss the old one.
+    # Temporary names until all checks pass, so that a wrong file never replaces a good one.
     file, beside = (path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json"))
     try:
         contract["sha256"] = write(network, file, contract)

@@ -21,7 +21,7 @@ COUNT = 4096
 
 
 def check_finite(network: Network) -> None:
-    """Refuse a policy whose training diverged: what it does is no action."""
+    """Raise for a policy with weights that are not finite, because its training diverged."""
     if not all(np.isfinite(c).all() for step in network.steps if step.name == "Gemm" for c in step.constants):
         raise DamperError(
             "the policy's weights must be finite, but some are not: its training diverged; export another agent, or "
@@ -30,7 +30,7 @@ def check_finite(network: Network) -> None:
 
 
 def check_statistics(source: Source) -> None:
-    """Refuse a policy whose observations a wrapper normalised with statistics that no file holds."""
+    """Raise for a policy trained under Gymnasium's NormalizeObservation, whose statistics no file holds."""
     wrappers = source.env.additional_wrappers if isinstance(source.env, EnvSpec) else ()
     if any(wrapper.name == NormalizeObservation.__name__ for wrapper in wrappers):
         raise DamperError(
@@ -40,14 +40,14 @@ def check_statistics(source: Source) -> None:
 
 
 def check_agreement(source: Source, network: Network, path: Path, name: Path) -> dict[str, float]:
-    """The largest difference between a file, to be called ``name``, and its original; an error if it is above 1e-5.
+    """The largest difference between the actions of the file at ``path`` and of the original; raises above 1e-5.
 
-    For actions whose half range is above 1 that is in units of the half range: float32 has no more digits. Without
-    bounds the largest action stands in.
+    If half the action range is above 1, the limit is 1e-5 times that: float32 has no more digits. Without bounds the
+    largest action takes its place. ``name`` is the file's later name, for the message.
     """
     run, _ = open_file(path)
     obs = observations(source, network.inputs)
-    # One observation alone must do as well as many: the batch axis is free.
+    # A batch of one is checked too, because the batch axis must be free.
     expected = source.act(obs)
     worst = max(float(np.abs(run(obs) - expected).max()), float(np.abs(run(obs[:1]) - source.act(obs[:1])).max()))
     scale = float(np.max(action_scale(np.asarray(source.low), np.asarray(source.high))))
@@ -61,7 +61,7 @@ def check_agreement(source: Source, network: Network, path: Path, name: Path) ->
 
 
 def observations(source: Source, dim: int) -> NDArray[np.float32]:
-    """Small and large ones; within the observation space's bounds and around the normaliser's mean where known."""
+    """Test observations, small and large; some within the space's bounds and around the normaliser's mean, if known."""
     generator, part = np.random.default_rng(0), COUNT // 4
     obs = generator.normal(size=(COUNT, dim)) * generator.choice([0.1, 1.0, 10.0], size=(COUNT, 1))
     ranges = observation_ranges(source)

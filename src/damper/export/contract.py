@@ -23,7 +23,7 @@ FORMAT = "damper-policy-1"
 
 
 def make_contract(source: Source, network: Network, smoothness: dict[str, Any] | None) -> dict[str, Any]:
-    """Names, shapes, ranges, times and origin."""
+    """The contract as a dictionary: names, shapes, ranges, control period, smoothness and origin."""
     ranges, env = observation_ranges(source), _recorded(source.env)
     return {
         "format": FORMAT,
@@ -62,7 +62,7 @@ def observation_ranges(source: Source) -> tuple[NDArray[Any], NDArray[Any]] | No
 
 
 def _recorded(env: EnvLike | None) -> EnvSpec | None:
-    """The environment as others may make it again."""
+    """The environment's spec in a form that can be saved, to make it again elsewhere."""
     if isinstance(env, EnvSpec):
         return env
     spec, _ = _environment(env)

@@ -29,13 +29,13 @@ def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a format that is not known here."""
+    """Raise for a suffix that names no known format."""
     if path.suffix not in (".onnx", ".pt2", ".pt"):
         raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
 
 
 def check_target(path: Path, force: bool = False) -> None:
-    """Refuse, before any work, an unknown format, a folder that cannot be written, and the place of another's file."""
+    """Raise for an unknown format, a folder that cannot be written, or a file there that no export wrote."""
     check_ending(path)
     check_folder("to", path.parent)
     for place in (path, contract_path(path)):

@@ -58,11 +58,11 @@ def compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> No
 
 
 def warn_of_constant_action(agent: Mapping[str, Any], method: str | None) -> None:
-    """A policy that does nothing is perfectly smooth: say so before somebody is glad of its score.
+    """Warn that a policy holds one constant action, which makes its perfect smoothness meaningless.
 
     Args:
-        agent: its row: seed (None or -1 where it is not known), and whatever else tells it from others.
-        method: its method, where the row has none.
+        agent: its row: seed (None or -1 if unknown), and the settings that tell it from other agents.
+        method: its method, if the row has none.
     """
     named = {"method": method, **agent}
     known = {name: value for name, value in named.items() if value is not None and (name, value) != ("seed", -1)}
@@ -75,7 +75,7 @@ def warn_of_constant_action(agent: Mapping[str, Any], method: str | None) -> Non
 
 
 def sizes_of(env: EnvLike) -> tuple[int, int] | None:
-    """How many numbers an environment gives and takes; None where it cannot be made here."""
+    """Dimensions of an environment's observations and actions; None if it cannot be made here."""
     try:
         spec = spec_of(env)
     except (DamperError, ImportError, gymnasium.error.Error):
@@ -84,23 +84,23 @@ def sizes_of(env: EnvLike) -> tuple[int, int] | None:
 
 
 def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any] | None:
-    """Means over an agent's episodes of an evaluation that lies beside the run.
+    """Means over an agent's episodes in the evaluation in ``folder``.
 
-    None if it was made in another environment, or before the run went on to this many steps.
+    None if it was made in another environment, or when the run had another number of steps.
     """
     if not (folder / "episodes.json").is_file():
         return None
     content = json.loads((folder / "episodes.json").read_text())
     recorded = content.get("env_spec")
     seen = spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
-    # Not what a filter behind the policy made of its actions: the exported file has none.
+    # Episodes with a filter do not count: the exported file has none.
     mine = [row for row in content["episodes"] if row["agent"] == agent and "raw_smoothness" not in row]
     fits = same_task(seen, env) and content.get("steps", steps) == steps
     return _means(content["env"], mine) if mine and fits else None
 
 
 def _means(env: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The environment, its seeds, every measure's mean over the episodes, and whether one action was all."""
+    """The environment, its seeds, every measure's mean over the episodes, and whether the action was constant."""
     facts = {"env": env, "episodes": len(rows), "seeds": [row["seed"] for row in rows]}
     means = {name: float(np.mean([row[name] for row in rows])) for name in _MEASURES}
     constant = is_constant([row["mean_change"] for row in rows], [row["length"] for row in rows])

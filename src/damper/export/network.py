@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 def normalising_steps(normaliser: Normaliser) -> list[Step]:
-    """In float32: the mean in two parts, so that observations far from zero lose no digits."""
+    """The normaliser in float32, its mean in two parts, so that observations far from zero lose no digits."""
     coarse = _f32(normaliser.mean)
     rest = _f32(normaliser.mean - coarse)
     bound = _f32(normaliser.clip)
@@ -45,7 +45,7 @@ def normalising_steps(normaliser: Normaliser) -> list[Step]:
 
 @dataclass(frozen=True)
 class Network:
-    """The operations, and how many numbers go in and come out."""
+    """The operations, and the dimensions of observations and actions."""
 
     inputs: int
     outputs: int
@@ -53,7 +53,7 @@ class Network:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers in, numbers out."""
+        """Dimensions of observations and actions."""
         return self.inputs, self.outputs
 
 

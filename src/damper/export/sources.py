@@ -1,4 +1,4 @@
-"""Anything that acts, opened: a run, a policy file, an SB3 zip or model, an exported file."""
+"""Open a policy from any source: a run, a policy file, an SB3 zip or model, an exported file."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Source(Predictor):
 
     Attributes:
         act: observations ``[N, d]`` to actions ``[N, A]``, as the original computes them.
-        env: the environment, for ``damper.evaluate``; None where nothing tells it.
+        env: the environment, for ``damper.evaluate``; None if unknown.
         facts: what is known of its training.
-        network: its operations; None for a file that already is an export, and where ``refusal`` tells why.
+        network: its operations; None for a file that is already exported, and where ``refusal`` says why.
         low: the actions' lower bounds.
         high: the actions' upper bounds.
-        obs_ranges: the observations' bounds where the model tells them.
+        obs_ranges: the observations' bounds, if the model has them.
         normaliser: statistics that ``act`` and ``network`` apply.
         smoothness: measures of an evaluation beside it, or those that an exported file carries.
         sizes: d and A where they are known.
         refusal: why a model can only act, not be exported.
-        draw: as ``act``, but drawn from the policy's distribution; None where that is not at hand.
+        draw: like ``act``, but sampled from the policy's distribution; None if that is not available.
     """
 
     act: Act
@@ -86,10 +86,10 @@ def open_source(
     Args:
         source: a ``Run`` or ``Policy`` or its path, an SB3 model or its zip, an ONNX file.
         agent: which agent of a run, or "best": see ``best_agent``.
-        env: the environment, where the source does not tell it or another one is wanted.
+        env: the environment, if the source does not record it or another one is wanted.
         vecnormalize: SB3's ``VecNormalize``, or the file that its ``save`` wrote, which is a pickle.
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file carries.
-        backend: "gymnasium" or "envpool": who describes ``env``.
+        backend: the library that makes ``env``, "gymnasium" or "envpool".
     """
     wanted = spec_of(env, backend) if env is not None else None
     opened = _open(source, agent, wanted, _normaliser(vecnormalize, trust), trust)
@@ -107,12 +107,12 @@ def open_source(
 
 
 def _fits(env: EnvSpec, sizes: tuple[int, int] | None) -> bool:
-    """Whether an environment may be the policy's: an id alone, as older files have it, says nothing of wrappers."""
+    """Whether the environment's sizes fit the policy: older files record only its id, without wrappers."""
     return sizes is None or sizes_of(env) in (None, sizes)
 
 
 def find_path(path: str | Path) -> Path:
-    """The path, or where it has no such file but ``path.zip`` exists that one, as SB3's ``load`` does."""
+    """The path, or ``path.zip`` if only that exists, as in SB3's ``load``."""
     if not isinstance(path, str | os.PathLike):
         raise DamperError(
             f"path must be a file or folder, but a {type(path).__name__} was given: it is loaded already."
@@ -127,7 +127,7 @@ def find_source(path: str | Path) -> Run | Policy | Path:
     path = find_path(path)
     if path.is_dir():
         return Run(path)
-    if not path.exists() and not path.suffix:  # of a file that is missing its own reader tells
+    if not path.exists() and not path.suffix:  # with a suffix, the reader of that format raises
         raise DamperError(
             f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file."
         )
@@ -232,7 +232,7 @@ def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, A
 
 
 def _acts(layer: str) -> bool:
-    """Whether a layer is on the way to the deterministic action."""
+    """Whether the deterministic action depends on a layer."""
     return layer == "mu" or layer.startswith("trunk.")
 
 
@@ -252,7 +252,7 @@ def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: 
 
 
 def _model(model: Any, normaliser: Normaliser | None) -> Source:
-    """An SB3 model as it predicts; its network if it is made of linear layers."""
+    """An SB3 model with its own ``predict``, and its network if it consists of linear layers."""
     from damper.sb3.convert import backbone, check_boxes, env_spec, method_name, method_settings, read_actor, statistics
 
     check_boxes(model)
@@ -264,7 +264,7 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
     try:
         actor = read_actor(model)
     except DamperError as error:
-        refusal = error  # it can still act
+        refusal = error  # it can still act, but not be exported
     else:
         layers = [(w.T.numpy(), b.numpy()) for name, (w, b) in actor.layers.items() if _acts(name)]
         network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser, actor.squash)
@@ -282,14 +282,14 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
 
 
 def _rsl_rl_actor(source: Any) -> Any:
-    """The actor of an rsl_rl runner, algorithm or model; None of anything else."""
+    """The actor of an rsl_rl runner, algorithm or model; None for anything else."""
     algorithm = getattr(source, "alg", source)
     actor = getattr(algorithm, "_raw_actor", getattr(algorithm, "actor", algorithm))
     return actor if hasattr(actor, "obs_groups") and hasattr(actor, "obs_normalizer") else None
 
 
 def _rsl_rl(source: Any, actor: Any, given: Normaliser | None) -> Source:
-    """An rsl_rl actor: its normaliser goes inside, its observations are its groups side by side."""
+    """An rsl_rl actor with its normaliser inside; observations are the concatenated groups."""
     from damper.rsl_rl.convert import act, facts, read_actor
 
     if given is not None:
