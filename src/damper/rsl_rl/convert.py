@@ -24,8 +24,8 @@ class Actor(NamedTuple):
 
     Attributes:
         layers: weights ``[in, out]`` and biases.
-        activation: what stands between them.
-        actions: how many come out.
+        activation: the activation between them.
+        actions: dimension of the actions.
         statistics: mean and scale of the normaliser, which computes ``(s − mean) · scale``; None without.
     """
 
@@ -36,7 +36,7 @@ class Actor(NamedTuple):
 
 
 def read_actor(actor: Any) -> Actor:
-    """An ``MLPModel`` with a Gaussian of state-independent deviation; others are refused."""
+    """Read an ``MLPModel`` with a Gaussian of state-independent deviation; raises for others."""
     if type(actor) is not MLPModel or type(actor.distribution) not in (GaussianDistribution, type(None)):
         raise DamperError(
             "the actor must be rsl_rl's MLPModel with a GaussianDistribution, but is "
@@ -58,9 +58,9 @@ def read_actor(actor: Any) -> Actor:
 
 
 def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
-    """Mean actions as rsl_rl computes them, for observations with the actor's groups side by side."""
+    """A function from observations, the actor's groups concatenated, to rsl_rl's mean actions."""
     weights = next(actor.parameters())
-    # Any split serves: rsl_rl joins the groups again.
+    # Any split will do: rsl_rl concatenates the groups again.
     groups, width = actor.obs_groups, actor.obs_dim
 
     @torch.no_grad()

@@ -71,11 +71,11 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         _check(self.method, actor, storage)
         super().__init__(actor, critic, storage, *positional, **arguments)
         self._rule_state: Any = None
-        # Of its own, so that rsl_rl's draws stay what they are.
+        # A separate generator, so that rsl_rl's random numbers do not change.
         self._generator = torch.Generator(self.device).manual_seed(torch.initial_seed() % 2**63)
 
     def update(self) -> dict[str, float]:
-        """rsl_rl's; before each optimizer step the auxiliary gradient joins the one that its loss left."""
+        """rsl_rl's update; before each optimizer step the auxiliary gradient is combined with that of rsl_rl's loss."""
         if not self.method.actor:
             losses: dict[str, float] = super().update()
             return losses
@@ -88,7 +88,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
                 nn.utils.clip_grad_norm_(self.actor.parameters(), most)
                 nn.utils.clip_grad_norm_(self.critic.parameters(), most)
 
-            # rsl_rl clips between its backward pass and the step: without a bound, which changes nothing, until then.
+            # rsl_rl clips before the step's hook runs: an infinite bound turns that off, and the hook clips instead.
             self.max_grad_norm = math.inf
             hook = self.optimizer.register_step_pre_hook(combine_and_clip)
             try:
@@ -105,7 +105,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         alone = len(rows) == 0
         if alone and not self.is_multi_gpu:
             return
-        # Other processes may have pairs, and wait for this one: an observation beside itself has no gradient.
+        # Other processes may have pairs and wait for this one: pair an observation with itself, for a zero gradient.
         rows = pairs.rows[:1] if alone else rows
         obs, after = pairs.obs(rows), pairs.obs(rows) if alone else pairs.after(rows)
         before = (obs if alone else pairs.before(rows)) if method.previous_obs else None
@@ -117,7 +117,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         batch = Batch(obs, action, reward, after, torch.zeros_like(reward), before)
         noise = {name: kind.draw(batch, self._generator) for name, kind in method.noise.items()}
         auxiliary = method.actor(policy, batch, noise, **self._settings["actor"])
-        # A loss to be added is one whose gradient is.
+        # Without a rule the loss is added, which is scalarization with weight 1.
         rule, settings = (method.rule, self._settings["rule"]) if method.rule else ("scalarization", {"weight": 1.0})
         group = distributed.group.WORLD if self.is_multi_gpu else None
         own, shared = self._actor_parameters()
@@ -128,17 +128,17 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         seen.add(auxiliary, report)
 
     def _actor_parameters(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-        """The actor's alone, and those of an encoder that the critic shares."""
+        """The parameters of the actor alone, and those that it shares with the critic."""
         valued, acting = set(self.critic.parameters()), list(self.actor.parameters())
         return [p for p in acting if p not in valued], [p for p in acting if p in valued]
 
     def save(self) -> dict[str, Any]:
-        """rsl_rl's checkpoint; which method it was goes with it, and what its rule remembers."""
+        """rsl_rl's checkpoint, with the method, its settings and its rule's memory."""
         facts = {"method": self.method.name, "settings": self.method_settings}
         return {**super().save(), "damper": {**facts, "memory": list(state_tensors(self._rule_state))}}
 
     def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
-        """rsl_rl's; checkpoints of its own class load too."""
+        """Load a checkpoint, also one of rsl_rl's own PPO."""
         found: bool = super().load(loaded_dict, load_cfg, strict)
         saved, rule = loaded_dict.get("damper", {}), self.method.rule
         if saved.get("memory") and saved["method"] == self.method.name and rule and has_memory(rule):
@@ -150,7 +150,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
 
 
 def _check(method: Method, actor: Any, storage: Any) -> None:
-    """Refuse what the method cannot do in rsl_rl."""
+    """Raise for a method that rsl_rl's PPO cannot train with."""
     if not method.losses:
         return
     if actor.is_recurrent:
@@ -179,9 +179,9 @@ def _check(method: Method, actor: Any, storage: Any) -> None:
 
 
 class _Actor:
-    """rsl_rl's actor as the losses see it: mean actions in its own units, at groups or at one vector."""
+    """rsl_rl's actor as the losses see it: mean actions in its own units, for groups or one concatenated vector."""
 
-    stochastic = False  # the distribution that rsl_rl logs stays untouched: losses compare mean actions
+    stochastic = False  # losses compare mean actions, so that the distribution that rsl_rl logs stays as it is
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
@@ -193,7 +193,7 @@ class _Actor:
         return mean
 
     def vector(self, obs: Any) -> Any:
-        """The actor's groups side by side."""
+        """The actor's observation groups concatenated to one vector."""
         if obs is None:
             return None
         parts = [obs[group] for group in self.actor.obs_groups]

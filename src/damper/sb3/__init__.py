@@ -39,16 +39,16 @@ __all__ = [
 
 
 class _MissingNameError(DamperError, ImportError):
-    """``from damper.sb3 import A2C``; no AttributeError, in whose place Python puts a sentence of its own."""
+    """For ``from damper.sb3 import A2C``; Python would replace an AttributeError with its own message."""
 
 
 def __getattr__(name: str) -> Any:
-    """TQC, which needs another package; other names are told in one sentence."""
+    """Import TQC, which needs sb3-contrib, when it is used; any other name raises one sentence."""
     if name == "TQC":
         return importlib.import_module("damper.sb3.tqc").TQC
     if name == "RemembersRows":  # its name in earlier versions
         return IndexedReplayBuffer
-    # Python asks for submodules and for names of its own here too.
+    # Python also looks up submodules and special names here.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise _MissingNameError(

@@ -1,8 +1,8 @@
 """SB3's zip files without unpickling: the actor's weights, and what is written about them in plain text.
 
-A zip's ``data`` holds pickled objects, and unpickling runs whatever code they carry. Beside each stands a description
-in plain text, and the weights lie in a file that torch reads without running anything (``weights_only=True``): for the
-usual policies that is enough to act.
+A zip's ``data`` holds pickled objects, and unpickling runs whatever code they carry. Each has a description in plain
+text, and torch reads the file of weights without running anything (``weights_only=True``): for the usual policies that
+is enough to act.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
 
     Args:
         path: the zip.
-        bounds: the action space's low and high, where the zip's text does not tell its own exactly.
+        bounds: the action space's low and high, used if the zip's text does not give its own exactly.
     """
     archive = _open(path)
     data = json.loads(archive.read("data"))
@@ -56,7 +56,7 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
 
 
 def saved_norm_obs(path: Path | str) -> bool:
-    """Whether a zip of our classes says that its observations went through VecNormalize; SB3's own do not tell."""
+    """Whether a zip of our classes was trained on VecNormalize's observations; False for SB3's, which do not say."""
     return bool(_plain(json.loads(_open(path).read("data")).get("norm_obs"), False))
 
 
@@ -65,9 +65,9 @@ _SAVED |= {"Gymnasium": "gymnasium", "Cloudpickle": "cloudpickle"}
 
 
 def saved_versions(path: Path | str) -> dict[str, str]:
-    """Versions of the libraries with which a zip was saved, as far as its plain text tells them.
+    """Versions of the libraries with which a zip was saved, as far as its plain text has them.
 
-    SB3 writes ``system_info.txt`` (lines like ``- PyTorch: 2.8.0``) and its own version in a file of its own.
+    SB3 writes ``system_info.txt`` (lines like ``- PyTorch: 2.8.0``) and its own version in a separate file.
     """
     archive = _open(path)
     lines = re.findall(r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", _text(archive, "system_info.txt"), re.MULTILINE)
@@ -87,16 +87,16 @@ def _text(archive: zipfile.ZipFile, name: str, most: int = 10_000) -> str:
 def load_zip(path: Path | str) -> Any:
     """The whole model, unpickled by SB3: only for files whose author you trust."""
     data = json.loads(_open(path).read("data"))
-    # SB3's own classes do not know what ASAP, Bloop or MetaBalance keep beside the policy.
+    # SB3's own classes cannot load the state of ASAP, Bloop or MetaBalance.
     name = _algorithm(path, data)
     theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
-    ours = importlib.import_module(f"damper.sb3.{name.lower()}")  # also for theirs: it says what to install
+    ours = importlib.import_module(f"damper.sb3.{name.lower()}")  # also for SB3's: its error says what to install
     kind = getattr(ours if "method" in data else importlib.import_module(theirs), name)
     return kind.load(path, device="cpu")
 
 
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
-    """Which class saved it, by what only that class has; what neither loading nor reading helps is refused."""
+    """The class that saved the zip, told by entries that only it has; raises for others and for unusable spaces."""
     if "Dict" in str(_described(data.get("observation_space")).get(":type:")):
         raise DamperError(f"{path} must hold a policy of one observation vector, but has Dict observations: {FLATTEN}")
     if "clip_range" in data and "gae_lambda" in data:
@@ -106,7 +106,7 @@ def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     if "ent_coef" in data and "target_entropy" in data:
         return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
     if "target_policy_noise" in data:
-        # SB3 makes DDPG of TD3 by these two numbers.
+        # SB3's DDPG is TD3 with these two numbers.
         return "DDPG" if data.get("policy_delay") == 1 and data.get("target_noise_clip") == 0.0 else "TD3"
     raise DamperError(
         f"{path} must hold a TD3, SAC, PPO, DDPG or TQC model, but holds another algorithm's: load it and pass the "
@@ -168,7 +168,7 @@ def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
 
 
 def _bounds(path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] | None) -> tuple[Any, Any]:
-    """The action space's low and high by its text, or else those given: another environment's range is not its own."""
+    """The action space's low and high from its text, if exact: another environment's may differ; else those given."""
     low, high = _bound(data, "low"), _bound(data, "high")
     if low is not None and high is not None:
         return low, high
@@ -178,7 +178,7 @@ def _bounds(path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] |
 
 
 def _bound(data: dict[str, Any], side: str) -> NDArray[np.float32] | None:
-    """A bound of the action space as its text tells it; None where that is missing or may have been rounded."""
+    """A bound of the action space from its text; None if that is missing or may have been rounded."""
     numbers = re.findall(r"[-+.\deinf]+", str(_described(data["action_space"]).get(side, "")))
     digits = [len(re.sub(r"e.*|\D", "", number).strip("0")) for number in numbers]
     if not numbers or max(digits) > 7 or "..." in numbers:
@@ -187,15 +187,15 @@ def _bound(data: dict[str, Any], side: str) -> NDArray[np.float32] | None:
 
 
 def _described(entry: Any) -> dict[str, Any]:
-    """What stands in plain text beside a pickled object, or the plain object itself."""
+    """The plain-text description of a pickled object, or a plain dictionary itself; empty for other entries."""
     return entry if isinstance(entry, dict) else {}
 
 
 def _method(entry: Any) -> str:
-    """A method's name; one with parts of the user's own is pickled, and its name stands beside."""
+    """A method's name; a pickled ``Method`` has it in its plain-text description."""
     return entry if isinstance(entry, str) else str(_described(entry).get("name", "custom"))
 
 
 def _plain(entry: Any, default: Any) -> Any:
-    """A value that JSON holds; the default where it is missing or pickled."""
+    """A plain JSON value; the default if it is missing or pickled."""
     return default if entry is None or (isinstance(entry, dict) and ":serialized:" in entry) else entry

@@ -1,13 +1,13 @@
-"""A sample's neighbours in SB3's buffers: the step before, and the step after where the sample does not hold it.
+"""A sample's neighbours in SB3's buffers: the step before, and the step after where the sample does not contain it.
 
-SB3's replay buffers keep an environment's steps in order: the observation before ``s_t`` stands one row above, if that
-row led to ``s_t``. It must not have ended its episode, its successor must be ``s_t`` itself (``learn`` called again
-starts a new episode without ending the old one), and it must not be the newest row of a full ring. Elsewhere ``s_t``
-itself stands in, as at an episode's first step.
+SB3's replay buffers keep an environment's steps in order: the observation before ``s_t`` is one row above, if that row
+led to ``s_t``. It must not have ended its episode, its successor must be ``s_t`` itself (``learn`` called again starts
+a new episode without ending the old one), and it must not be the newest row of a full ring buffer. Otherwise ``s_t``
+takes its place, as at an episode's first step.
 
-Its rollout buffers keep neither successors nor ends, but where each episode starts: two rows in a row are consecutive
-observations of one environment unless the second starts an episode. At an episode's end there is no pair, and none is
-made up. The successor of a rollout's last row is told when the rollout is done.
+Rollout buffers keep neither successors nor ends, only where each episode starts: two adjacent rows are consecutive
+observations of one environment unless the second starts an episode. An episode's last row is in no pair. The successor
+of a rollout's last row is set when the rollout is done (``finish``).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Neighbours(NamedTuple):
 
 
 class IndexedReplayBuffer(ReplayBuffer):
-    """SB3's replay buffer, and before another of SB3's buffers a mixin: which rows the last sample came from."""
+    """SB3's replay buffer, which records the rows of its last sample; also a mixin before SB3's other buffers."""
 
     rows: Index
 
     def _get_samples(self, batch_inds: NDArray[np.int64], env: Any = None) -> Any:
-        # SB3 draws the environments inside; the same draw is made here first and taken back.
+        # SB3 draws the environments inside: make the same draw first, then restore the generator.
         state = np.random.get_state()
         self.rows = batch_inds, np.random.randint(0, self.n_envs, size=(len(batch_inds),))
         np.random.set_state(state)
@@ -63,12 +63,12 @@ class IndexedNStepReplayBuffer(IndexedReplayBuffer, NStepReplayBuffer):
 
 
 class IndexedHerReplayBuffer(HerReplayBuffer):
-    """SB3's hindsight buffer, which first takes real samples, then ones with another goal."""
+    """SB3's hindsight buffer, whose samples are real ones followed by ones with another goal."""
 
     rows: Index
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """SB3's sample; ``rows`` tells where it came from."""
+        """SB3's sample; ``rows`` is where it came from."""
         self._taken: list[Index] = []
         samples = super().sample(batch_size, env)
         rows, envs = (np.concatenate(parts) for parts in zip(*self._taken, strict=True))
@@ -85,9 +85,9 @@ class IndexedHerReplayBuffer(HerReplayBuffer):
 
 
 class IndexedRolloutBuffer(RolloutBuffer):
-    """SB3's rollout buffer, and before another of SB3's a mixin: which rows the last minibatch came from.
+    """SB3's rollout buffer, which records the rows of its last minibatch; also a mixin before SB3's other buffers.
 
-    Rows are counted as SB3 hands them out: environment by environment, ``buffer_size`` steps each.
+    Rows are counted as SB3 flattens them: environment by environment, ``buffer_size`` steps each.
     """
 
     rows: NDArray[np.int64]
@@ -95,19 +95,19 @@ class IndexedRolloutBuffer(RolloutBuffer):
     _finished: Any = None  # ``episode_starts`` of the rollout that ``finish`` ended; ``reset`` makes another array
 
     def finish(self, last_obs: Any, starts: NDArray[np.bool_]) -> None:
-        """Take the observations after the last rows, ``[n_envs, ...]``, and which of them start an episode."""
+        """Set the observations after the last rows, ``[n_envs, ...]``, and which of them start an episode."""
         self._last_obs, self._last_starts = last_obs, np.asarray(starts) > 0
         self._finished = self.episode_starts
 
     def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
-        """SB3's minibatches; first it is noted which of the ``n_envs * buffer_size`` rows are consecutive."""
+        """SB3's minibatches; first finds out which of the ``n_envs * buffer_size`` rows are consecutive."""
         starts = self.swap_and_flatten(self.episode_starts).reshape(-1) > 0
         count, last = len(starts), np.arange(1, self.n_envs + 1) * self.buffer_size - 1
         self._starts = starts
-        # Whether the row above holds the observation before.
+        # Whether the row above is the previous observation.
         self._has_previous = ~starts & (np.arange(count) % self.buffer_size > 0)
         self._has_next = np.append(self._has_previous[1:], False)
-        # Which row holds the successor; those from ``count`` on are the observations that ``finish`` took.
+        # The successor's row; rows from ``count`` on are the observations given to ``finish``.
         self._next_row = np.arange(1, count + 1)
         self._next_row[last] = np.arange(count, count + self.n_envs)
         if self._finished is self.episode_starts:
@@ -120,9 +120,9 @@ class IndexedRolloutBuffer(RolloutBuffer):
         return super()._get_samples(batch_inds, env)
 
     def pairs(self, previous: bool) -> NDArray[np.int64]:
-        """Rows of the last minibatch whose successor is known, and if asked for, whose predecessor is too.
+        """Rows of the last minibatch whose successor is known; with ``previous``, whose predecessor is known too.
 
-        It is known where the row above holds it, and at an episode's first step, which has none.
+        It is known if it is the row above, and at an episode's first step, which has none.
         """
         kept = self._has_next[self.rows]
         if previous:
@@ -146,12 +146,12 @@ class IndexedRolloutBuffer(RolloutBuffer):
         return self.to_torch(found, copy=False)
 
     def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows that hold their successors, for ``take``."""
+        """The rows of their successors, for ``take``."""
         found: NDArray[np.int64] = self._next_row[rows]
         return found
 
     def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows that hold the observations before; at an episode's first step the row itself."""
+        """The rows of their predecessors, for ``take``; at an episode's first step the row itself."""
         found: NDArray[np.int64] = rows - self._has_previous[rows]
         return found
 
@@ -174,7 +174,7 @@ NStepRows, HerRows = IndexedNStepReplayBuffer, IndexedHerReplayBuffer
 
 
 def indexed_class(buffer: Any, method: str) -> type:
-    """The class with which one of SB3's buffers tells its samples' rows; a custom class without it is refused."""
+    """The subclass of a buffer's class that records its samples' rows; raises for a custom class that does not."""
     kind = type(buffer)
     if isinstance(buffer, tuple(_INDEXED.values())):
         return kind
@@ -193,7 +193,7 @@ def indexed_class(buffer: Any, method: str) -> type:
 
 @contextmanager
 def indexed(buffer: Any, method: str) -> Iterator[Any]:
-    """Let one of SB3's buffers tell the rows of what is sampled inside; then it is SB3's again, and pickled as such."""
+    """Within the context, one of SB3's buffers records its samples' rows; afterwards it has SB3's class again."""
     kind = type(buffer)
     buffer.__class__ = indexed_class(buffer, method)
     try:
@@ -203,10 +203,10 @@ def indexed(buffer: Any, method: str) -> Iterator[Any]:
 
 
 def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbours:
-    """What stands around the last sample, normalised as it is; the previous observations only if asked for."""
+    """The neighbours of the last sample, normalised like the sample; previous observations only if asked for."""
     rows, envs = buffer.rows
     before = _before(buffer, rows, envs) if previous else None
-    # A hindsight sample's goal was exchanged, and the state before belongs to the same goal.
+    # A hindsight sample's goal was replaced: give the previous observation the same goal.
     goal = {"desired_goal": samples.observations["desired_goal"]} if isinstance(buffer, HerReplayBuffer) else {}
     if samples.discounts is None:
         after, terminated = samples.next_observations, samples.dones

@@ -1,4 +1,4 @@
-"""Policies that pass between the engine and Stable-Baselines3: the same weights, the same actions."""
+"""Convert policies between the engine and Stable-Baselines3: the same weights, the same actions."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ _TRUNK = r"mlp_extractor\.policy_net\.\d+"
 
 
 def backbone(model: Any) -> str:
-    """Which algorithm a model is of, by its class or those it inherits."""
+    """A model's algorithm, by its class or its base classes."""
     names = [kind.__name__ for kind in type(model).__mro__]
     return next((name.lower() for name in ("PPO", "TQC", "SAC", "DDPG", "TD3") if name in names), "unknown")
 
 
 def read_actor(model: Any) -> Actor:
-    """A model's actor as layers; anything that layers do not say is refused."""
+    """A model's actor as layers; raises for an actor that is more than linear layers."""
     on_policy = type(model.policy) is ActorCriticPolicy and type(model.policy.mlp_extractor) is MlpExtractor
     actor: Any = model.policy if on_policy else getattr(model.policy, "actor", None)
     space = model.observation_space
@@ -113,12 +113,12 @@ def read_actor(model: Any) -> Actor:
     return Actor(read_layers(state), activation, clip if clip > 0 else None, not on_policy or actor.squash_output)
 
 
-# Vectorised wrappers that leave the policy's environment as it is; VecNormalize's statistics are asked for apart.
+# Vectorised wrappers that do not change the environment for the policy; VecNormalize's statistics are read separately.
 _TRANSPARENT = (VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
 
 
 def env_spec(model: Any) -> EnvSpec:
-    """The model's environment as Gymnasium's spec; that of the zip it came from where it has none."""
+    """Gymnasium's spec of the model's environment, or the spec saved in its zip if it has no environment."""
     env = model.get_env()
     if env is None:
         recorded = getattr(model, "env_spec", None)
@@ -135,9 +135,9 @@ def env_spec(model: Any) -> EnvSpec:
 
 
 def norm_obs(model: Any) -> bool:
-    """Whether the model learned from observations through VecNormalize; of SB3's own classes, whether it sees so now.
+    """Whether the model learned from VecNormalize's observations; for SB3's own classes, whether it sees such now.
 
-    A model of ours notes it where it learns: one loaded into another environment still needs what it learned with.
+    Our models record it when they learn: one loaded into another environment still needs those statistics.
     """
     noted = getattr(model, "norm_obs", None)
     return sees_normalised(model) if noted is None else bool(noted)
@@ -150,7 +150,7 @@ def sees_normalised(model: Any) -> bool:
 
 
 def statistics(model: Any) -> Normaliser | None:
-    """What normalises the observations that the model learned from; None where nothing did."""
+    """The normaliser of the observations that the model learned from; None if there was none."""
     if not norm_obs(model):
         return None
     if not sees_normalised(model):
@@ -162,7 +162,7 @@ def statistics(model: Any) -> Normaliser | None:
 
 
 def check_boxes(model: Any) -> None:
-    """Refuse a model whose observations or actions are no vectors of numbers."""
+    """Raise for a model whose observation or action space is not a Box."""
     fixes = {"observation": FLATTEN, "action": "others can be neither evaluated nor exported."}
     for name, fix in fixes.items():
         space = getattr(model, f"{name}_space")
@@ -171,23 +171,23 @@ def check_boxes(model: Any) -> None:
 
 
 def method_name(model: Any) -> str:
-    """The method of a model of ours; SB3's own are plain."""
+    """The method's name of one of our models; "plain" for SB3's own."""
     method = getattr(model, "method", "plain")
     return method if isinstance(method, str) else str(method.name)
 
 
 def method_settings(model: Any) -> dict[str, Any]:
-    """The method's settings as JSON holds them."""
+    """The method's settings as plain JSON values."""
     settings = getattr(model, "method_settings", {})
     return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in settings.items()}
 
 
 def from_sb3(model: Any) -> Policy:
-    """The deterministic policy of an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or theirs) as the engine's.
+    """Convert an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or SB3's) to the engine's deterministic ``Policy``.
 
     It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small file without
-    pickle, and evaluated by ``damper.evaluate``. VecNormalize's statistics go inside: it takes observations as the
-    environment gives them.
+    pickle, and evaluated by ``damper.evaluate``. It includes VecNormalize's statistics, so it takes observations as
+    the environment returns them.
     """
     normaliser = statistics(model)
     actor = read_actor(model)
@@ -208,7 +208,7 @@ def from_sb3(model: Any) -> Policy:
 
 
 def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> Policy:
-    """The engine's policy with these layers."""
+    """An engine policy with these layers."""
     shapes = tuple((name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items())
     flat_params = Layout(shapes).flatten([t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])])[0]
     info = PolicyInfo(

@@ -124,7 +124,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         return actor_parameters(self.policy)[0] if self._method.actor else []
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
-        """SB3's; the observations after the last step are kept, for the pairs that they end."""
+        """SB3's, and keeps the observations after the last step, as successors of the last rows."""
         going: bool = super().collect_rollouts(*arguments, **keywords)
         if going and self._method.actor:
             with indexed(self.rollout_buffer, self._method.name) as buffer:
@@ -132,7 +132,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         return going
 
     def train(self) -> None:
-        """SB3's; after each backward pass the auxiliary gradient joins the one that SB3's loss left."""
+        """SB3's; after each backward pass the auxiliary gradient is combined with that of SB3's loss."""
         if not self._method.actor:
             super().train()
             return
@@ -145,7 +145,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     def _add_auxiliary(self, own: list[nn.Parameter], shared: list[nn.Parameter], log: Log) -> None:
         """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
         method, state = self._method, self.method_state
-        # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
+        # With dropout or batch normalisation, the policy in eval mode is the one that must be smooth.
         policy = OnPolicyActor(self.policy, state, eval_mode=self._has_modes)
         batch = self._pairs(policy)
         if method.actor is None or batch is None:
@@ -162,12 +162,12 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         log.add_report(report)
 
     def _loss_settings(self) -> dict[str, Any]:
-        """The loss's own; no pair of a rollout ends in a termination, so that there is nothing to mask."""
+        """The loss's settings; no pair of a rollout ends in a termination, so there is nothing to mask."""
         settings = self._settings["actor"]
         return {**settings, "mask_terminal": False} if "mask_terminal" in settings else settings
 
     def _pairs(self, policy: OnPolicyActor) -> Batch | None:
-        """The last minibatch's consecutive observations, which the policy is to see at once; None without a pair."""
+        """The last minibatch's pairs, for one forward pass of the policy over all; None without a pair."""
         buffer: Any = self.rollout_buffer
         previous = self._method.previous_obs
         rows = buffer.pairs(previous)

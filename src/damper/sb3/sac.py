@@ -81,7 +81,7 @@ class SACMixin(OffPolicyMixin):
 
     def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         if self._method.actor and inputs.smoothness_batch.next_obs is inputs.sb3_batch.next_obs and not self._has_modes:
-            policy.parameters(inputs.sb3_batch.next_obs)  # with its graph: the smoothness loss looks at s' too
+            policy.parameters(inputs.sb3_batch.next_obs)  # cached with its graph: the smoothness loss reads s' too
         with torch.no_grad():
             return self._bellman(policy, inputs, hparams)
 

@@ -23,7 +23,7 @@ from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
 
 class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
-    """The update of TD3, and of DDPG, which SB3 makes of it."""
+    """The update of TD3, and of DDPG, which is a kind of TD3 in SB3."""
 
     backbone = td3
 

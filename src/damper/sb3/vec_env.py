@@ -15,15 +15,16 @@ from damper.engine.envs.envpool_pool import INT32_MAX, EnvPoolPool, read_spec
 
 
 class EnvPoolVecEnv(VecEnv):
-    """So many environments of EnvPool, stepped together; all else as SB3 has it.
+    """``n_envs`` environments of EnvPool, stepped together, as a VecEnv of Stable-Baselines3.
 
-    Where an episode ends, the observation is the next one's first, and ``infos`` hold ``terminal_observation`` and
-    ``TimeLimit.truncated``. Seeds are given by ``seed``, which a model does with its own; without, they are drawn.
+    Where an episode ends, the observation is the first of the next episode, and ``infos`` hold
+    ``terminal_observation`` and ``TimeLimit.truncated``. ``seed`` sets the seeds, and a model calls it with its own;
+    otherwise they are drawn.
 
     Args:
-        env: an id that EnvPool has, as "Hopper-v5".
-        n_envs: how many.
-        threads: EnvPool's threads; its own choice if None.
+        env: one of EnvPool's ids, such as "Hopper-v5".
+        n_envs: number of environments.
+        threads: number of EnvPool's threads; EnvPool's choice if None.
         **env_kwargs: EnvPool's settings of that environment.
 
     Example:
@@ -41,12 +42,12 @@ class EnvPoolVecEnv(VecEnv):
         super().__init__(n_envs, *(gymnasium.spaces.Box(low, high, dtype=np.float32) for low, high in boxes))
 
     def reset(self) -> NDArray[np.float32]:
-        """New episodes: from the seeds given since the last call, or ones not seen before."""
+        """Start new episodes, from the seeds given since the last call or from new ones."""
         pool, seeds = self._pool, self._seeds
         self._reset_seeds()
         self._reset_options()
         if pool is not None and seeds[0] is None:
-            return pool.restore(pool.state())  # EnvPool's own seeds cannot be set again
+            return pool.restore(pool.state())  # EnvPool cannot be seeded again
         self.close()
         drawn = np.random.SeedSequence().generate_state(self.num_envs) & INT32_MAX
         own = [int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)]
@@ -54,7 +55,7 @@ class EnvPoolVecEnv(VecEnv):
         return self._pool.reset()
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Let EnvPool's threads begin."""
+        """Send the actions, on which EnvPool's threads start to step."""
         assert self._pool is not None, "reset comes before the first step"
         self._pool.send(actions)
 
@@ -76,21 +77,21 @@ class EnvPoolVecEnv(VecEnv):
             self._pool = None
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """What every environment shares: ``spec`` and ``render_mode``."""
+        """``spec`` or ``render_mode``, the same for every environment."""
         if attr_name not in self._shared:
             raise AttributeError(f"EnvPool's environments have no attribute {attr_name!r}")
         return [self._shared[attr_name] for _ in self._indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """EnvPool's environments are not Python's."""
+        """Raise: EnvPool's environments are not Python objects."""
         raise AttributeError(f"{attr_name!r} of EnvPool's environments cannot be set")
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Likewise."""
+        """Raise: EnvPool's environments are not Python objects."""
         raise AttributeError(f"EnvPool's environments have no method {method_name!r}")
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """By nothing in Python."""
+        """False for every environment: EnvPool's have no Python wrappers."""
         return [False for _ in self._indices(indices)]
 
     def _indices(self, indices: Any) -> Iterable[int]:

@@ -1,4 +1,4 @@
-"""What a method needs from SB3's spaces and buffers: mistakes told before training."""
+"""Check before training that SB3's spaces, buffers and critics fit the method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from damper.methods import METHODS, Method
 
 
 def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], model: Any) -> None:
-    """Refuse observations, buffers and critics that the method's losses cannot use."""
+    """Raise for observations, buffers and critics that the method's losses cannot use."""
     space = model.observation_space
     numbers = isinstance(space, gymnasium.spaces.Box) and np.issubdtype(space.dtype, np.floating)
     if any(noise.like == "obs" for noise in method.noise.values()) and not numbers:

@@ -15,27 +15,27 @@ class Log:
     """Scalars by name, one per gradient step; those on a device are left there until ``write``."""
 
     def __init__(self) -> None:
-        """Without entries."""
+        """Make an empty log."""
         self.values: dict[str, list[Tensor | float]] = {}
         self.means: set[str] = {"auxiliary_loss"}
 
     def add(self, **scalars: Tensor) -> None:
-        """Append one value to each name's."""
+        """Append one value to each of these names."""
         for name, value in scalars.items():
             seen = value.item() if value.device.type == "cpu" else value.detach().reshape(())
             self.values.setdefault(name, []).append(seen)
 
     def add_report(self, report: GradientReport) -> None:
-        """Append what a rule reports of the two gradients: their cosine, conflicts, ..."""
+        """Append a rule's diagnostics: cosine, conflicts, ..."""
         logged = report.logged()
         self.means |= logged.keys()
         self.add(**logged)
 
     def write(self, logger: Any) -> None:
-        """Means under ``train/``; the only wait for the device.
+        """Record means under ``train/``; the only wait for the device.
 
-        SB3's own entries show the last call, as they do in SB3; the method's are means since the last dump, because a
-        conflict that happened or not says nothing until it is a rate.
+        SB3's own entries show the last call of ``train``, as in SB3; the method's are means since the last dump, so
+        that conflicts become a rate.
         """
         waiting = [v.double() for values in self.values.values() for v in values if isinstance(v, Tensor)]
         numbers = iter(torch.stack(waiting).tolist() if waiting else ())

@@ -1,4 +1,4 @@
-"""What all classes of ``damper.sb3`` share: a method by name, its settings as attributes, and what is saved of it."""
+"""The mixin of all ``damper.sb3`` classes: a method by name, its settings as attributes, saving and loading."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
 
 
 class SmoothMixin:
-    """Mixin before an SB3 class; a class made with it says which modules act, and how a gradient step is done.
+    """Mixin before an SB3 class; the class itself defines which modules act, and how a gradient step is done.
 
     Args:
         policy: as in SB3.
         env: likewise.
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; at the class's default a ``Method``'s own one holds. As
+        eta: DAMPER's η in [0, 1], for methods that have it; the class's default leaves a ``Method`` its own. Like
             SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so may the method's other numbers.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
         settings: the method's own settings (``lambda_T``, ...), and misspelt arguments.
-        critic: a critic loss beside it: "pave" or "l2c2".
-        **arguments: the rest of SB3's.
+        critic: an additional loss on the critic: "pave" or "l2c2".
+        **arguments: SB3's other arguments.
 
-    A setting of the method is also an attribute: ``model.eta = 0.5`` holds from the next update on.
+    A setting of the method is also an attribute: ``model.eta = 0.5`` takes effect at the next update.
     """
 
     method: str | Method
@@ -93,12 +93,12 @@ class SmoothMixin:
         if isinstance(self.learning_rate, str):
             schedule = as_schedule("learning_rate", self.learning_rate)
             check_number("learning_rate", schedule, "linear:0.001:0")
-            self.learning_rate = schedule.function  # SB3 takes a text for the number itself when it loads
+            self.learning_rate = schedule.function  # when SB3 loads a text, it takes it for a number
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
         self._check_buffer()
         self._has_modes = differs_in_eval_mode(self._actor)  # saved in zips under this name
-        # A generator of the method's own, so that SB3's draws stay what they are.
+        # A separate generator, so that SB3's random numbers do not change.
         self._generator = torch.Generator(self.device)
         self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
         rule_settings = self._settings["rule"]
@@ -118,10 +118,10 @@ class SmoothMixin:
         return [parameter for parameter in self._actor.parameters() if parameter.requires_grad]
 
     def _check_method(self) -> None:
-        """Refuse what the method cannot do in this class, before anything is built."""
+        """Raise for a method that this class cannot train with, before anything is built."""
 
     def _check_buffer(self) -> None:
-        """Refuse a custom buffer that does not tell its samples' rows, where the method needs their neighbours."""
+        """Raise for a custom buffer that does not record its samples' rows, if the method needs their neighbours."""
 
     # --- settings -------------------------------------------------------------------------------------------------
 
@@ -131,13 +131,13 @@ class SmoothMixin:
         self.method = choose(self.method, **parts)
         known = find_method(self.method).settings()
         given = {name: self.__dict__.pop(name) for name in known if name in self.__dict__}
-        # A zip of an earlier version holds nothing else under this name.
+        # Zips of earlier versions have the given settings under ``method_settings``.
         before = self.__dict__.pop("given_settings", self.method_settings)
         return {name: value for name, value in before.items() if name in known} | given
 
     def _apply_settings(self, given: Mapping[str, Any]) -> None:
-        """Check the settings given, and let them hold from the next update on."""
-        # Plain numbers: SB3 pickles NumPy's and torch's, and a zip's settings are to be read without unpickling.
+        """Check the given settings and apply them from the next update on."""
+        # Plain numbers: SB3 pickles NumPy's and torch's, and a zip's settings must be readable without unpickling.
         plain = {
             name: value.item() if isinstance(value, np.generic | Tensor) and value.ndim == 0 else value
             for name, value in given.items()
@@ -152,7 +152,7 @@ class SmoothMixin:
             settings = self._settings_by_part(parsed, point)
             check_rule(self._method, settings["rule"])
         self._settings, self._parsed_settings = settings, parsed
-        # Without the defaults, so that a model loaded with another method gets that one's.
+        # Without defaults, so that a model loaded with another method gets the defaults of that method.
         self.given_settings = plain
         self.__dict__["method_settings"] = self._method.settings(parsed)
 
@@ -164,7 +164,7 @@ class SmoothMixin:
         return self._method.route(now)
 
     def _update_learning_rate(self, optimizers: Any) -> None:
-        """SB3's, at the beginning of every ``train``; settings of the method that follow a schedule move with it."""
+        """SB3's, at the start of every ``train``; also updates settings of the method that follow a schedule."""
         super()._update_learning_rate(optimizers)  # type: ignore[misc]
         schedules = {name: value for name, value in self._parsed_settings.items() if isinstance(value, Schedule)}
         if schedules:
@@ -174,7 +174,7 @@ class SmoothMixin:
 
     @property
     def method_settings(self) -> Mapping[str, Any]:
-        """All settings of the method, defaults included, to read; assign the attribute of that name to change one."""
+        """All settings of the method, defaults included (read-only); to change one, assign ``model.<name>``."""
         return MappingProxyType(self.__dict__["method_settings"])
 
     def __getattr__(self, name: str) -> Any:
@@ -184,7 +184,7 @@ class SmoothMixin:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Settings of the method hold from the next update on; the method itself stays."""
+        """Assign an attribute; a setting of the method takes effect at the next update, the method itself is fixed."""
         own = self.__dict__
         if "_method" in own and name in _FIXED:
             load = f"{type(self).__name__}.load(path, {name}=...)"
@@ -198,20 +198,20 @@ class SmoothMixin:
             super().__setattr__(name, value)
 
     def _setup_learn(self, *arguments: Any, **keywords: Any) -> Any:
-        """SB3's; whether observations come through VecNormalize is noted, for whoever uses the policy later."""
+        """SB3's; also records whether observations come from VecNormalize, which later users of the policy need."""
         self.norm_obs = sees_normalised(self)
         return super()._setup_learn(*arguments, **keywords)  # type: ignore[misc]
 
     # --- saving ---------------------------------------------------------------------------------------------------
 
     def save(self, *arguments: Any, **keywords: Any) -> None:
-        """SB3's; which environment it was goes with it in plain text, for those who read the zip without unpickling."""
+        """SB3's; also saves the environment's spec in plain text, to be read without unpickling."""
         self.env_spec, self.norm_obs = to_json(env_spec(self)), norm_obs(self)
         super().save(*arguments, **keywords)  # type: ignore[misc]
 
     @classmethod
     def load(cls, *arguments: Any, **keywords: Any) -> Any:
-        """SB3's, which keeps every keyword as an attribute; other methods' settings and misspelt names are refused."""
+        """SB3's, which makes every keyword an attribute; raises for other methods' settings and misspelt names."""
         model = super().load(*arguments, **keywords, _loading=True)  # type: ignore[misc]
         names = [
             name for function in (cls.__init__, BaseAlgorithm.load) for name in inspect.signature(function).parameters
@@ -222,7 +222,7 @@ class SmoothMixin:
         return model
 
     def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
-        """SB3's; in ``load`` what another method remembered is left out, and what this one remembers starts anew."""
+        """SB3's; ``load`` with another method drops the saved method's state, and this method's starts afresh."""
         params, own = load_path_or_dict, self.get_parameters()
         if other := self.__dict__.pop("_loading", False) and not is_same_state(params, own):
             params = exchange_state(params, own)

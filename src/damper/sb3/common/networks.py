@@ -37,7 +37,7 @@ class SB3Policy:
         self._parts: Sequence[Any] = ()
 
     def join(self, joined: Any, parts: Sequence[Any]) -> None:
-        """Let the equal parts ``[B, ...]`` of one batch of observations pass through the actor together."""
+        """Evaluate the actor once on ``joined`` for all its equal parts ``[B, ...]``."""
         self._joined, self._parts = joined, parts
 
     def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
@@ -100,11 +100,11 @@ class GaussianPolicy(SB3Policy):
         return found
 
     def _sample(self, obs: Any) -> Any:
-        # A custom actor that samples in its own way is asked to.
+        # A custom actor with its own sampling uses that.
         if type(self.actor).action_log_prob is not SacActor.action_log_prob:
             return self.actor.action_log_prob(obs)
         mean, log_std, others = self.parameters(obs)
-        if not torch.is_grad_enabled():  # the actor keeps this distribution: without the graph of a shared pass
+        if not torch.is_grad_enabled():  # the actor keeps the distribution, which must not keep the graph alive
             mean, log_std, others = mean.detach(), log_std.detach(), {key: x.detach() for key, x in others.items()}
         return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
 
@@ -131,8 +131,8 @@ class OnPolicyActor(SB3Policy):
 
     def _mode(self, obs: Any) -> Tensor:
         policy = self.actor
-        # SB3's own Gaussian need not be made for its mean. One distribution object is handed out again and again, so
-        # its numbers are taken at once.
+        # SB3's own Gaussian need not be built for its mean. Others share one distribution object between calls, so its
+        # mode is read at once.
         if not (_is_own(policy) and isinstance(policy.action_dist, DiagGaussianDistribution)):
             mode: Tensor = policy.get_distribution(obs).mode()
             return mode
@@ -153,7 +153,7 @@ class OnPolicyActor(SB3Policy):
 
 
 def _is_own(policy: Any) -> bool:
-    """Whether a policy's class leaves SB3's methods that make the distribution as they are."""
+    """Whether a policy's class has SB3's own methods for making the distribution."""
     names, kind = ("get_distribution", "_get_action_dist_from_latent"), type(policy)
     return all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
 

@@ -64,19 +64,19 @@ class OffPolicyMixin(SmoothMixin):
             indexed_class(self.replay_buffer, self._method.name)
 
     def _needs_rows(self) -> bool:
-        """Whether the method needs neighbours that SB3's samples do not hold."""
+        """Whether the method needs neighbours that SB3's samples do not contain."""
         ahead = isinstance(self.replay_buffer, NStepReplayBuffer)
         return self._method.previous_obs or (bool(self._method.losses) and ahead)
 
     def load_replay_buffer(self, *arguments: Any, **keywords: Any) -> None:
-        """SB3's; the loaded buffer is checked as a fresh one is."""
+        """SB3's; the loaded buffer is checked like a new one."""
         super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
         self._check_buffer()
 
     # --- one update's inputs --------------------------------------------------------------------------------------
 
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
-        """A batch as SB3 samples it, and what the method needs beside it."""
+        """A batch as SB3 samples it, and the method's further inputs."""
         env = self._vec_normalize_env
         with indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext():
             samples = self.replay_buffer.sample(batch_size, env=env)
@@ -92,7 +92,7 @@ class OffPolicyMixin(SmoothMixin):
         gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
         smoothness_batch = sb3_batch
         if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
-            # A buffer that only now turns out to look several steps ahead is refused here, in the same words.
+            # A custom buffer may turn out only now to sample n steps ahead: raise the same error here.
             indexed_class(self.replay_buffer, self._method.name)
             around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
             smoothness_batch = sb3_batch._replace(**around._asdict())
@@ -121,9 +121,9 @@ class OffPolicyMixin(SmoothMixin):
         method, state = self._method, self.method_state
         parameters = state.trainable_parameters(self.actor)
         log.add(actor_loss=actor_loss)
-        self.actor.optimizer.zero_grad()  # before differentiating: what it frees serves the new gradients
+        self.actor.optimizer.zero_grad()  # before differentiating, so that new gradients reuse the memory
         if method.actor:
-            # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
+            # With dropout or batch normalisation, the policy in eval mode is the one that must be smooth.
             acting = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
             auxiliary = method.actor(acting, inputs.smoothness_batch, inputs.noise, **self._settings["actor"])
             log.add(auxiliary_loss=auxiliary)

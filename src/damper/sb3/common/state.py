@@ -1,4 +1,4 @@
-"""What a method remembers between updates, as one module that SB3 saves and loads with the rest."""
+"""A method's state between updates, as one module that SB3 saves and loads with the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Parameters = Mapping[str, Any]
 class MethodState(nn.Module):
     """A second head with the actor's Polyak average (ASAP), and the state of a rule that has one (Bloop).
 
-    Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty where the method remembers nothing.
+    Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty for a method without state.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class MethodState(nn.Module):
         rule_settings: dict[str, Any],
         generator: torch.Generator,
     ) -> None:
-        """For a method whose rule combines the gradients of these parameters of an SB3 policy."""
+        """``parameters`` are those of the SB3 policy whose gradients the method's rule combines."""
         super().__init__()
         if method.prediction:
             self._add_head(policy, generator)
@@ -49,7 +49,7 @@ class MethodState(nn.Module):
                 "method 'asap' needs an actor whose last hidden layer can be found, as in SB3's own networks (mu, "
                 f"latent_pi), but {type(actor).__name__} has another layout: choose a method without a second head."
             )
-        # Made aside, so that everything else starts from the weights that SB3 would draw.
+        # With forked random numbers, so that everything else starts from the weights that SB3 would draw.
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             self.average = policy.make_actor()
             self.head, self.average_head = (
@@ -64,14 +64,14 @@ class MethodState(nn.Module):
             copy.train(False).requires_grad_(False)
 
     def trainable_parameters(self, actor: nn.Module) -> list[nn.Parameter]:
-        """What the actor's optimizer moves: the actor's parameters, and the second head's."""
+        """The parameters of the actor's optimizer: the actor's, and the second head's."""
         return [p for p in (*actor.parameters(), *self._head_parameters()) if p.requires_grad]
 
     def _head_parameters(self) -> Iterable[nn.Parameter]:
         return self.head.parameters() if hasattr(self, "head") else ()
 
     def update_average(self, actor: nn.Module, rate: float = AVERAGE_RATE) -> None:
-        """Move the Polyak average towards the actor; at rate 1 it becomes a copy. Nothing without a second head."""
+        """Move the Polyak average towards the actor (rate 1 copies it); no effect without a second head."""
         if hasattr(self, "head"):
             polyak_update(actor.parameters(), self.average.parameters(), rate)
             polyak_update(self.head.parameters(), self.average_head.parameters(), rate)
@@ -89,13 +89,13 @@ class MethodState(nn.Module):
 
 
 def is_same_state(saved: Parameters, own: Parameters) -> bool:
-    """Whether two models' parameters, as ``get_parameters`` gives them, hold a method's state of the same form."""
+    """Whether the method states in two models' ``get_parameters()`` have the same names and shapes."""
     first, second = (parameters.get("method_state", {}) for parameters in (saved, own))
     return {name: x.shape for name, x in first.items()} == {name: x.shape for name, x in second.items()}
 
 
 def exchange_state(saved: Parameters, own: Parameters) -> Parameters:
-    """The saved parameters with another model's state of its method; the optimizer's of a second head goes with it."""
+    """The saved parameters with the method state of ``own``, and its optimizer group for a second head."""
     found = {name: state for name, state in saved.items() if name != "method_state"}
     found |= {name: state for name, state in own.items() if name == "method_state"}
     if "actor.optimizer" in saved:
