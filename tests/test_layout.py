@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import damper
 from damper.engine.run.provenance import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
@@ -295,3 +296,7 @@ def test_the_versions_of_python_are_told_alike() -> None:
     first, beyond = map(int, re.findall(r"3\.(\d+)", project["requires-python"]))
     told = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))
     assert [*map(int, told)] == [*range(first, beyond)]
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"\nversion: {damper.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
