@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -163,3 +164,11 @@ def test_anything_else_is_refused(tmp_path):
     for name, told in cases.items():
         with pytest.raises(DamperError, match=told):
             damper.load(Path(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["none.zip", "none.onnx", "none.pt2", "none.safetensors"])
+def test_a_missing_file_is_told_before_a_missing_extra(monkeypatch, tmp_path, name):
+    for package in ("stable_baselines3", "damper.sb3", "damper.sb3.archive", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(DamperError, match=f"{name} does not exist: give a run's folder"):
+        damper.load(tmp_path / name)

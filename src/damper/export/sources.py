@@ -127,7 +127,7 @@ def find_source(path: str | Path) -> Run | Policy | Path:
     path = find_path(path)
     if path.is_dir():
         return Run(path)
-    if not path.exists() and not path.suffix:  # of a file that is missing its own reader tells
+    if not path.exists():  # before its reader asks for an extra
         raise DamperError(
             f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file."
         )
