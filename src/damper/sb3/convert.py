@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -12,7 +13,15 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
-from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMonitor, VecNormalize, VecVideoRecorder
+from stable_baselines3.common.vec_env import (
+    SubprocVecEnv,
+    VecCheckNan,
+    VecEnv,
+    VecEnvWrapper,
+    VecMonitor,
+    VecNormalize,
+    VecVideoRecorder,
+)
 from torch import Tensor, nn
 
 from damper.activations import NAMES, known_modules
@@ -123,15 +132,37 @@ def env_spec(model: Any) -> EnvSpec:
     if env is None:
         recorded = getattr(model, "env_spec", None)
         return EnvSpec.from_json(recorded) if recorded else spec_from_id(getattr(model, "env_id", UNKNOWN))
-    specs = env.get_attr("spec") if env.has_attr("spec") else [None]
-    spec = specs[0] or EnvSpec(UNKNOWN)
-    if any(other != spec for other in specs[1:]):
-        spec = EnvSpec(UNKNOWN)  # several environments at once
+    specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
+    # Compared as they are recorded: two lambdas of one line are two objects, and arrays do not compare to one truth.
+    spec = specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)  # several environments at once
     while isinstance(env, VecEnvWrapper):
         if type(env) not in _TRANSPARENT:
             spec = with_unknown_wrapper(spec, env)
         env = env.venv
     return EnvSpec.from_json(to_json(spec))
+
+
+def _specs(env: VecEnv) -> list[EnvSpec | None]:
+    """The environments' specs; a None where nothing tells them."""
+    asked: Any = _UnpicklableSpec
+    stays = isinstance(env.unwrapped, SubprocVecEnv) and any(env.env_is_wrapped(asked))
+    return [None] if stays or not env.has_attr("spec") else env.get_attr("spec")
+
+
+class _AsksTheEnv(type):
+    def __instancecheck__(cls, env: Any) -> bool:
+        try:
+            ForkingPickler.dumps(env.spec)
+        except Exception:  # pickling raises whatever an object's own code does
+            return True
+        return False
+
+
+class _UnpicklableSpec(metaclass=_AsksTheEnv):
+    """Stands for a wrapper in SB3's ``env_is_wrapped``: whether an environment's spec, as one with a lambda, stays.
+
+    The process of an environment of ``SubprocVecEnv`` dies of a reply that cannot be pickled, and the training with it.
+    """
 
 
 def norm_obs(model: Any) -> bool:
