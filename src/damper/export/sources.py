@@ -270,9 +270,10 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
         network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser, actor.squash)
 
     def act(obs: NDArray[Any], deterministic: bool = True) -> NDArray[np.float32]:
+        inputs = normaliser(obs) if normaliser else obs
         actions: NDArray[np.float32]
-        actions, _ = model.predict(normaliser(obs) if normaliser else obs, deterministic=deterministic)
-        return actions
+        actions, _ = model.predict(inputs.reshape(-1, *seen.shape), deterministic=deterministic)
+        return actions.reshape(len(obs), -1)
 
     facts: dict[str, Any] = {"backbone": backbone(model), "method": method_name(model)}
     facts |= {"seed": model.seed, "steps": model.num_timesteps, "settings": method_settings(model)}

@@ -97,8 +97,12 @@ def load_zip(path: Path | str) -> Any:
 
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     """Which class saved it, by what only that class has; what neither loading nor reading helps is refused."""
-    if "Dict" in str(_described(data.get("observation_space")).get(":type:")):
-        raise DamperError(f"{path} must hold a policy of one observation vector, but has Dict observations: {FLATTEN}")
+    seen = _described(data.get("observation_space"))
+    # SB3 divides images by 255, and turns them where their channels come last: layers alone do not tell.
+    image = seen.get("dtype") == "uint8" and len(seen.get("_shape", ())) == 3
+    if image or "Dict" in str(seen.get(":type:")):
+        kind = "images" if image else "Dict observations"
+        raise DamperError(f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}")
     if "clip_range" in data and "gae_lambda" in data:
         if "Box" not in str(_described(data.get("action_space")).get(":type:")):
             raise DamperError(f"{path} has discrete actions: only policies of a Box can be evaluated or exported.")
