@@ -88,6 +88,34 @@ def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
         assert torch.allclose(mine, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["plain", "damper", "caps"])
+@pytest.mark.parametrize("name", NAMES)
+def test_critics_learn_as_in_sb3_while_the_actor_is_frozen(name, method):
+    def trained(kind, **own):
+        model = make(kind, **own)
+        acting = ("actor.", "mlp_extractor.policy_net.", "action_net.", "log_std")
+        for title, parameter in model.policy.named_parameters():
+            parameter.requires_grad_(not title.startswith(acting))
+        before = weights(model)
+        return before, weights(model.learn(STEPS))
+
+    (before, theirs), (_, ours) = trained(THEIRS[name]), trained(OURS[name], method=method)
+    assert torch.equal(ours, theirs) and not torch.equal(ours, before)
+
+
+@pytest.mark.parametrize("name", ["td3", "sac", "ppo"])
+def test_compiled_networks_train_alike(name):
+    def trained(compiled):
+        model = make(OURS[name])
+        part = "policy" if name == "ppo" else "actor"
+        if compiled:
+            setattr(model, part, torch.compile(getattr(model, part), backend="eager"))
+        return weights(model.learn(STEPS))
+
+    once, other = trained(False), trained(True)
+    assert (once - other).norm() <= 1e-4 * once.norm()
+
+
 @BACKBONES
 def test_vectorised_environments_and_normalisation(backbone):
     env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=3), clip_obs=5.0)
