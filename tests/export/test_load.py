@@ -176,6 +176,21 @@ def test_statistics_go_with_a_zip(tmp_path):
     assert not np.allclose(loaded.predict(OBS, deterministic=False)[0], expected)
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_statistics_do_not_go_with_a_zip_that_was_trained_without(trust, tmp_path):
+    sb3, theirs = pytest.importorskip("damper.sb3"), pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
+    for kind in (sb3.SAC, theirs.SAC):
+        kind("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100).save(tmp_path / "model.zip")
+        if kind is theirs.SAC:  # which does not say
+            damper.load(tmp_path / "model", vecnormalize=env, trust=trust)
+            continue
+        with pytest.raises(DamperError, match=r"vecnormalize must be left out for .*model.zip, which was trained on"):
+            damper.load(tmp_path / "model", vecnormalize=env, trust=trust)
+
+
 def test_sb3_s_own_tools_take_it(run):
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
     from stable_baselines3.common.vec_env import DummyVecEnv

@@ -239,10 +239,16 @@ def _acts(layer: str) -> bool:
 def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
     from damper.sb3.archive import load_zip, read_zip, saved_norm_obs, saved_versions
 
-    if saved_norm_obs(path) and normaliser is None:
+    normalised = saved_norm_obs(path)
+    if normalised and normaliser is None:
         raise MissingOptionError(
             f"{path} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
             "(vecnormalize=), without which the policy sees other observations."
+        )
+    if normalised is False and normaliser is not None:
+        raise DamperError(
+            f"vecnormalize must be left out for {path}, which was trained on observations as its environment gives "
+            "them: with statistics the policy sees other observations."
         )
     if trust:
         opened = _model(load_zip(path), normaliser)

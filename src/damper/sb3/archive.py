@@ -55,9 +55,10 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     return make_policy(actor, low, high, facts)
 
 
-def saved_norm_obs(path: Path | str) -> bool:
-    """Whether a zip of our classes says that its observations went through VecNormalize; SB3's own do not tell."""
-    return bool(_plain(json.loads(_open(path).read("data")).get("norm_obs"), False))
+def saved_norm_obs(path: Path | str) -> bool | None:
+    """Whether observations went through VecNormalize, as zips of our classes say; None of SB3's own, which do not."""
+    found: bool | None = _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
+    return found
 
 
 _SAVED = {"Python": "python", "Stable-Baselines3": "stable-baselines3", "PyTorch": "torch", "Numpy": "numpy"}
