@@ -96,6 +96,23 @@ def test_what_does_not_fit_is_refused(tmp_path):
 # --- zips -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("backbone", "exchange", "told"),
+    [
+        ("td3", lambda policy: policy.actor.mu.__setitem__(-1, torch.nn.Identity()), "acts otherwise"),
+        ("sac", lambda policy: policy.actor.latent_pi.__setitem__(1, torch.nn.Hardtanh()), "acts otherwise"),
+        ("sac", lambda policy: policy.actor.latent_pi.insert(1, torch.nn.LayerNorm(12)), "has others between them"),
+        ("ppo", lambda policy: setattr(policy, "action_net", torch.nn.Sequential(policy.action_net)), "action_net.0"),
+    ],
+)
+def test_modules_exchanged_in_a_model_are_not_overlooked(backbone, exchange, told):
+    changed = model(backbone)
+    from_sb3(changed)
+    exchange(changed.policy)
+    with pytest.raises(DamperError, match=f"{told}.*cannot be converted"):
+        from_sb3(changed)
+
+
 def poison(path: Path) -> Path:
     """The same zip with every pickle replaced by one that must not be read."""
     poisoned = path.with_name("poisoned.zip")

@@ -55,8 +55,17 @@ def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]
     TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and ``log_std``; PPO
     keeps the trunk in ``mlp_extractor.policy_net``, and the mean in ``action_net``.
     """
-    if "action_net.weight" in state:
-        return _read_on_policy_layers(state)
+    on_policy = any(key.startswith("action_net.") for key in state)
+    layers = (_read_on_policy_layers if on_policy else _read_off_policy_layers)(state)
+    if any(weight.ndim != 2 for weight, _ in layers.values()):
+        raise DamperError(
+            "the actor must be made of SB3's linear layers alone, but has others between them: a network of its own "
+            "cannot be converted."
+        )
+    return layers
+
+
+def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     names = [key.removesuffix(".weight") for key in state if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)]
     names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
     # Without hidden layers SAC has no latent_pi either, but still two heads.
@@ -235,7 +244,16 @@ def from_sb3(model: Any) -> Policy:
         "settings": method_settings(model),
         "normaliser": normaliser.plain() if normaliser else None,
     }
-    return make_policy(actor, model.action_space.low, model.action_space.high, facts)
+    policy = make_policy(actor, model.action_space.low, model.action_space.high, facts)
+    obs = np.random.default_rng(0).normal(size=(64, policy.sizes[0]))
+    expected, _ = model.predict(obs if normaliser is None else normaliser(obs), deterministic=True)
+    scale = 1.0 + np.abs(expected).max()
+    if not np.allclose(policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True):
+        raise DamperError(
+            "the model must act as its layers and activation_fn tell, but acts otherwise: modules that were exchanged "
+            "after it was made cannot be converted."
+        )
+    return policy
 
 
 def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> Policy:
