@@ -18,7 +18,7 @@ from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv, SimpleMu
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import nn
@@ -231,6 +231,15 @@ def test_a_schedule_is_checked_along_its_way():
 def test_the_same_seed_twice_gives_the_same_weights(backbone, method):
     runs = [weights(make(OURS[backbone], method=method).learn(STEPS)) for _ in range(2)]
     assert torch.equal(*runs)
+
+
+@pytest.mark.parametrize("name", ["td3", "ppo"])
+def test_a_global_seed_is_enough(name):
+    def trained():
+        set_random_seed(0)
+        return weights(make(OURS[name], make_vec_env("Pendulum-v1", seed=0), method="caps", seed=None).learn(STEPS))
+
+    assert torch.equal(trained(), trained())
 
 
 @BACKBONES

@@ -99,8 +99,8 @@ class SmoothMixin:
         self._check_buffer()
         self._has_modes = differs_in_eval_mode(self._actor)  # saved in zips under this name
         # A generator of the method's own, so that SB3's draws stay what they are.
-        self._generator = torch.Generator(self.device)
-        self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
+        # Its seed is torch's: the model's own, which SB3 has just set, or the one of whoever seeds globally.
+        self._generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
         rule_settings = self._settings["rule"]
         self.method_state = MethodState(
             self._method, self.policy, self._actor_parameters(), rule_settings, self._generator
