@@ -13,6 +13,7 @@ import torch
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
+import sb3_contrib
 from stable_baselines3.common.envs import SimpleMultiObsEnv
 
 import damper
@@ -130,6 +131,18 @@ def test_matrices_of_observations_and_actions_are_taken_as_vectors(trust: bool, 
         assert np.abs(found - model.predict(obs)[0].reshape(50, -1)).max() < 1e-5
     export(model, tmp_path / "policy.onnx")
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](obs) - found).max() < 1e-5
+
+
+@pytest.mark.parametrize(("name", "policy"), [("RecurrentPPO", "MlpLstmPolicy"), ("CrossQ", "MlpPolicy")])
+def test_what_resembles_ppo_and_sac_is_not_taken_for_them(name: str, policy: str, tmp_path: Path) -> None:
+    model = getattr(sb3_contrib, name)(policy, "Pendulum-v1", device="cpu")
+    model.save(tmp_path / "model")
+    for trust in (False, True):
+        with pytest.raises(DamperError, match="holds another algorithm's"):
+            open_source(tmp_path / "model.zip", trust=trust)
+    if name == "RecurrentPPO":
+        with pytest.raises(DamperError, match="carries a memory from step to step"):
+            damper.evaluate(model, episodes=1)
 
 
 class Silent(gymnasium.Env[np.ndarray, np.ndarray]):

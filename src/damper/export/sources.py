@@ -278,7 +278,12 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
     def act(obs: NDArray[Any], deterministic: bool = True) -> NDArray[np.float32]:
         inputs = normaliser(obs) if normaliser else obs
         actions: NDArray[np.float32]
-        actions, _ = model.predict(inputs.reshape(-1, *seen.shape), deterministic=deterministic)
+        actions, memory = model.predict(inputs.reshape(-1, *seen.shape), deterministic=deterministic)
+        if memory is not None:
+            raise DamperError(
+                f"the model must act on one observation alone, but {type(model.policy).__name__} carries a memory from "
+                "step to step: evaluate it with SB3's evaluate_policy."
+            )
         return actions.reshape(len(obs), -1)
 
     facts: dict[str, Any] = {"backbone": backbone(model), "method": method_name(model)}

@@ -104,11 +104,12 @@ def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     if image or "Dict" in str(seen.get(":type:")):
         kind = "images" if image else "Dict observations"
         raise DamperError(f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}")
-    if "clip_range" in data and "gae_lambda" in data:
+    other = _module(data).startswith("sb3_contrib.") and _module(data) not in ACTOR_MODULES  # as CrossQ, like SAC
+    if "clip_range" in data and "gae_lambda" in data and not other:
         if "Box" not in str(_described(data.get("action_space")).get(":type:")):
             raise DamperError(f"{path} has discrete actions: only policies of a Box can be evaluated or exported.")
         return "PPO"
-    if "ent_coef" in data and "target_entropy" in data:
+    if "ent_coef" in data and "target_entropy" in data and not other:
         return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
     if "target_policy_noise" in data:
         # SB3 makes DDPG of TD3 by these two numbers.
