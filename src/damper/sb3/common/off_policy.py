@@ -122,6 +122,8 @@ class OffPolicyMixin(SmoothMixin):
         parameters = state.trainable_parameters(self.actor)
         log.add(actor_loss=actor_loss)
         self.actor.optimizer.zero_grad()  # before differentiating: what it frees serves the new gradients
+        if not parameters:  # an actor frozen as a whole, while the critics learn
+            return
         if method.actor:
             # Where training differs from evaluation, it is the policy that will run whose smoothness counts.
             acting = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
