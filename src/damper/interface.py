@@ -80,8 +80,7 @@ class Critic(Protocol):
 class CriticWithActionGradients(Critic, Protocol):
     """Twin critics that also provide their derivatives with respect to the action.
 
-    Optional: ``losses.pave.action_gradients`` uses them where they exist, and differentiates the values of other
-    critics.
+    Optional: ``losses.pave.action_gradients`` uses them if they exist, and else differentiates the critics' values.
     """
 
     def action_gradients(

@@ -196,8 +196,7 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
 def per_agent(names: Sequence[str]) -> Method:
     """Merge methods that share their losses into one, so that agents of a population may differ in the rule.
 
-    Its setting ``choice`` is each agent's index into ``names``. "plain" may be combined with any rule on the actor's
-    loss.
+    Its setting ``choice`` is each agent's index into ``names``. "plain" goes with any rule on the actor's loss.
     """
     methods = [find_method(name) for name in names]
     smooth = next((method for method in methods if method.losses), methods[0])
@@ -221,10 +220,7 @@ def components(name: str) -> Components:
 
 
 def find_method(method: str | Method) -> Method:
-    """Return the method of that name, or ``method`` itself if it is one already.
-
-    A name such as "damper+caps" is composed (``compose``); names joined by commas become one method (``per_agent``).
-    """
+    """The method of that name, or ``method`` itself; "a+b" is composed (``compose``), "a,b" merged (``per_agent``)."""
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):

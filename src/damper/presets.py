@@ -95,8 +95,7 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
         task: the task's name or environment id. For None or a task outside the paper only settings that hold for all
             tasks are returned; the method's documented defaults apply to the rest.
         backbone: "td3" or "sac".
-        name: "paper", or the settings released by a method's authors where they differ: "asap-released",
-            "l2c2-released" (SAC).
+        name: "paper", or a method's released settings where they differ: "asap-released", "l2c2-released" (SAC).
     """
     if name not in PRESETS:
         raise DamperError(f"preset must be one of {', '.join(PRESETS)}, but {name!r} was given.")

@@ -20,10 +20,7 @@ EXPLORATION_NOISE = {"exploration": Noise("normal", "action")}
 
 
 def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
-    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``.
-
-    ``actor`` and ``critic`` are the target networks.
-    """
+    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``, by target networks."""
     mu = actor(batch.next_obs)
     clip = unsqueeze_like(hparams["target_noise_clip"], mu)
     smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(-clip, clip)
@@ -39,7 +36,7 @@ def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
 def actor_loss(
     policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``L_R = −mean Q_1(s, μ(s))``, and an empty dictionary where SAC returns ``log π``."""
+    """``L_R = −mean Q_1(s, μ(s))``, and no logs."""
     return -critic.first(batch.obs, policy(batch.obs)).mean(-1), {}
 
 

@@ -51,8 +51,7 @@ def train(
         backbone: "td3" or "sac".
         method: a name in ``damper.METHODS`` or a ``Method``.
         seeds: the agents' seeds, or how many (the protocol's first ones, or 0, 1, ...); ``seed=3`` for one agent.
-        steps: environment steps per agent; by default the paper's budget for its tasks. Also called
-            ``total_timesteps``.
+        steps: environment steps per agent; default: the paper's budget for its tasks. Also called ``total_timesteps``.
         protocol: "pave" or "authors": published settings to start from.
         out: the run's folder; by default a name under ``runs/`` made from the settings.
         progress: show a live table.
@@ -66,9 +65,8 @@ def train(
             population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
             ``progress_remaining`` as in Stable-Baselines3, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates each
             agent at that interval and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
-            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU if there is one, and on a GPU also
-            EnvPool for the tasks of ``damper.tasks.TASKS`` that it has, and compiled updates if the run is long enough
-            to gain from them.
+            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU if there is one, and on a GPU EnvPool for
+            the tasks of ``damper.tasks.TASKS`` that it has, and compiled updates if the run is long enough to gain.
     """
     called = as_callbacks(callbacks)
     import_module_of(env)  # first, since the module may register the method

@@ -1,9 +1,8 @@
 """Random numbers as a pure function of (agent's seed, purpose, counter), with no state but the counters.
 
-Each agent and each purpose has its own stream. Switching a term off therefore shifts no other stream, an agent draws
-the same numbers alone or in a population, and a resumed run draws what the killed one would have. The counter is a
-device tensor, so every replay of a CUDA graph draws new numbers. The generator is SplitMix64 (Steele, Lea and Flood
-2014), evaluated at an index.
+Each agent and each purpose has its own stream, so switching a term off shifts no other, an agent draws the same numbers
+alone or in a population, and a resumed run draws what the killed one would have. The counter is a device tensor, so
+every replay of a CUDA graph draws new numbers. The generator is SplitMix64 (Steele, Lea and Flood 2014) at an index.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replay buffer on the training device: a ring of packed rows, one per step and agent.
 
-A row is ``(s, a, s', r, d, first)``, so storing a step is one copy and a batch is one gather. The critic's input ``(s,
-a)`` is contiguous.
+A row is ``(s, a, s', r, d, first)``, so storing a step is one copy and a batch is one gather. The critic's input
+``(s, a)`` is contiguous.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ class Replay:
     def count_next_step(self) -> None:
         """Make sampling count the step in progress before it is stored.
 
-        Only for batches that do not contain that step (``Learner.newest_sampled``): they are the same as after it is
-        stored.
+        Only for batches without that step (``Learner.newest_sampled``): they are the same as after it is stored.
         """
         self.steps_counted = self.stored + 1
         torch.add(self.stored_on_device, 1, out=self.steps_for_sampling)
@@ -123,8 +122,7 @@ class Replay:
         d, a = self.obs_dim, self.act_dim
         obs, _, next_obs, scalars = self.rows[: self.stored, agent].split((d, a, d, 3), -1)
         given = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}
-        # A sum is finite if all its terms are (float64 does not overflow here), and needs no temporary of the buffer's
-        # size.
+        # A sum is finite if all terms are: float64 does not overflow, and no temporary of the buffer's size is made.
         sums = {name: [part.sum(dtype=torch.float64) for part in parts] for name, parts in given.items()}
         return [name for name, own in sums.items() if not all(bool(one.isfinite()) for one in own)]
 

@@ -39,8 +39,7 @@ class ActionGradientTape:
             layout: their layers.
             flat_params: their parameters ``[M, n]``.
             activation: f.
-            x: inputs ``[M, R, d + A]``, observations before actions, or ``[M/2, R, d + A]`` where two networks share
-                theirs.
+            x: inputs ``[M, R, d + A]``, observations before actions; ``[M/2, R, d + A]`` if two networks share theirs.
             v: directions ``[M or M/2, B, A]`` at x's first B rows.
         """
         *self.hidden, self.head = layout.layer_slices
@@ -135,7 +134,7 @@ class ActionGradientTape:
         return inputs, p_bars, u_bar.sum(1)
 
     def _through_layer(self, i: int, p_bar: Tensor, c_bar: Tensor, back: Tensor | None) -> tuple[Tensor, Tensor]:
-        """``z̄ = s̄ f'' + h̄ s``, plus ``b̄ f''' ż² + ḣ̄ f'' ż`` at the tangents' rows, and ``ż̄ = 2 b̄ f'' ż + ḣ̄ s``.
+        """``z̄ = s̄ f'' + h̄ s``, plus ``b̄ f''' ż² + ḣ̄ f'' ż`` in the first B rows, and ``ż̄ = 2 b̄ f'' ż + ḣ̄ s``.
 
         Here ``s̄ = p̄ u`` and ``b̄ = c̄ u``; ``back`` is h̄ and ḣ̄, zero for the last layer.
         """

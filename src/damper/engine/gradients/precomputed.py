@@ -1,9 +1,8 @@
 """Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
 
-A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. In the first run every output is zero, and the
-inputs at which it evaluates networks are collected. The network then runs once on all of them, and in the second run
-the loss is differentiated with respect to its outputs. ``torch.compile`` removes the unused results of the first run as
-dead code.
+A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero, and the inputs that
+it needs are collected. The network then runs once on all of them, and in its second run the loss is differentiated with
+respect to the outputs. ``torch.compile`` removes the unused results of the first run as dead code.
 """
 
 from __future__ import annotations

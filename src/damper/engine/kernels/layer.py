@@ -69,8 +69,7 @@ class BackwardRows:
             was computed from row i of x.
         gradient_groups: lengths of the groups into which the rows are split, each with its own gradient: all of one
             length, or one group per loss.
-        input_grad_rows: number of rows for which the gradient with respect to the layer's inputs is computed; 0 for
-            none.
+        input_grad_rows: number of rows that need the gradient with respect to the layer's inputs; 0 for none.
         biased_rows: number of rows to which the bias was added.
     """
 

@@ -237,7 +237,7 @@ class Trainer:
             self.learner.replay.add(Replay.pack(*self._pending_transition))
             self._pending_transition = None
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- checkpoints, logs and policies -------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Save everything that a resumed run needs to continue bit for bit."""

@@ -191,8 +191,8 @@ class Policy(Predictor):
 
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
-        # Fields that earlier versions do not know are left out at their defaults. One metadata entry, since the order
-        # of several varies.
+        # Fields unknown to earlier versions are left out at their defaults. One entry, since the order of several
+        # varies.
         usual = {"squash": True, "normaliser": None, "backend": None}
         info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
         write_tensors(Path(path), {"actor": self.flat_params}, {"damper_policy": json.dumps(info, sort_keys=True)})

@@ -124,8 +124,7 @@ class Learner:
     def newest_sampled(self, steps: int, update: int) -> bool:
         """Whether, with ``steps`` steps stored, any agent's batch of this update contains the newest one.
 
-        Batches are a pure function of seed and counter, so the host can compute an update's indices before the device
-        does.
+        Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
         """
         capacity = self.replay.capacity
         drawn = self.streams.host_integers("replay", update, self.settings.batch_size, min(steps, capacity))

@@ -79,7 +79,7 @@ class Population:
         state |= {f"memory.{i}": value for i, value in enumerate(state_tensors(self._rule_state))}
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that an update changes, by its name in a checkpoint."""
+        """All tensors that an update changes, by their names in a checkpoint."""
         return self._state
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
