@@ -158,7 +158,7 @@ def default_name(settings: Settings) -> str:
 
 
 def check_named(settings: Settings) -> None:
-    """Raise if the folder's name would depend on code that its own name does not identify."""
+    """Raise if the default folder would depend on code without a stable name."""
     for part, function in settings.custom_functions.items():
         if not has_stable_name(function):
             raise DamperError(

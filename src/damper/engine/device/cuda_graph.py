@@ -16,18 +16,18 @@ WARM_UP = 3  # runs before the capture, to finish lazy initialisation and autotu
 class Graphed:
     """Run ``function`` (no arguments, in-place on captured tensors) as a CUDA graph.
 
-    Warm-up and capture execute the function, so the tensors that it changes (``state()``) are restored before the first
+    Warm-up and capture run the function, so the tensors that it changes (``state()``) are restored before the first
     real replay: a graphed run computes the same as an eager one.
     """
 
     def __init__(self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Capture happens at the first call, when everything that the function reads exists."""
+        """Nothing is captured before the first call, when everything that the function reads exists."""
         self.function, self.state = function, state
         self.graph: torch.cuda.CUDAGraph | None = None
         self.output: Any = None
 
     def __call__(self) -> Any:
-        """Replay the graph; the output tensors are the same objects at every call."""
+        """Replay the graph; every call returns the same output tensors."""
         if self.graph is None:
             self.graph = self._capture()
         self.graph.replay()

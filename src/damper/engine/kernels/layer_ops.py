@@ -102,13 +102,12 @@ def backward(
         d: ``[M, D, outputs]``.
         rows: what to do with each row of d.
         activation_grad: ``f'`` of the activation that gave x, or None if x is the network's input.
-        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None if they are not
-            needed.
+        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None for no gradients.
         stride: as in ``forward``.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.input_grad_rows, inputs]``;
-            None if ``rows.input_grad_rows`` is 0.
+        None if ``rows.input_grad_rows`` is 0.
     """
     way = _kernels(flat_params) or reference
     back: Tensor | None = way.backward(

@@ -16,7 +16,7 @@ from damper.protocols import protocol_name
 def accept_sb3_names(
     seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
 ) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
-    """Seeds, steps and the other settings, also given as Stable-Baselines3's ``seed`` and ``total_timesteps``.
+    """Seeds, steps and the other settings; Stable-Baselines3's ``seed`` and ``total_timesteps`` are accepted too.
 
     Args:
         seeds: as given, or None.

@@ -25,7 +25,7 @@ from damper.tasks import TASKS, find_task, task_name
 METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that replace a part of the method
 DEFAULT_SEEDS = (0,)
 SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
-MIN_UPDATES_TO_COMPILE = 100_000  # each update is then about half a millisecond faster
+MIN_UPDATES_TO_COMPILE = 100_000  # compiled, each is about half a millisecond faster
 
 
 def resolve(
@@ -39,7 +39,7 @@ def resolve(
     trained_here: bool = True,
     **given: Any,
 ) -> Settings:
-    """Complete settings: given values, then the method's preset for the task, then the protocol, then defaults.
+    """Complete settings, by precedence: given values, the method's preset for the task, the protocol, defaults.
 
     ``trained_here=False`` is for plans and other machines' runs, whose device this machine may lack.
     """

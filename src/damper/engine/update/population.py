@@ -169,7 +169,7 @@ class Population:
     def _step(self, name: str, gradient: Tensor) -> None:
         """Take an optimiser step for agents with a finite gradient; freeze the others from here on.
 
-        The norm must be finite too: an infinite second moment would silently stop the agent from learning.
+        Its norm must be finite too: an infinite second moment would silently stop the agent from learning.
         """
         state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
