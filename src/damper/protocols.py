@@ -1,4 +1,4 @@
-"""Published training settings as data: compare methods only inside one of them."""
+"""Published training settings (protocols) as data; compare methods only within one protocol."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def _authors(backbone: str, task: str | None) -> dict[str, Any]:
 
 
 PROTOCOLS = {"pave": _pave, "authors": _authors}
-_RECORDED = {"authors": "damper"}  # its first name: a rule, a method and a package are called so too
+_RECORDED = {"authors": "damper"}  # renamed, since a rule, a method and the package are called "damper" too
 
 
 def protocol_name(name: str | None) -> str | None:
-    """A protocol by the name of today; None and unknown names as they are."""
+    """A protocol's current name; None and unknown names are returned as they are."""
     return {old: new for new, old in _RECORDED.items()}.get(name or "", name)
 
 
 def recorded_protocol(name: str | None) -> str | None:
-    """A protocol by the name that identities and folders have had from the start, and keep."""
+    """The name under which identities and folders have always recorded a protocol."""
     return _RECORDED.get(name or "", name)
 
 
 def protocol_settings(name: str | None, backbone: str, task: str | None) -> Mapping[str, Any]:
-    """A protocol's settings for a backbone and a task of the paper (None: another task).
+    """A protocol's settings for a backbone and a task of the paper (None: any other task).
 
-    Without a protocol the authors' settings serve as defaults.
+    Without a protocol the defaults are the authors' settings.
     """
     name = protocol_name(name)
     if name is not None and name not in PROTOCOLS:

@@ -1,4 +1,4 @@
-"""Numbers that follow a run's progress, as Stable-Baselines3's schedules: functions of the share that remains."""
+"""Settings that change during a run, as Stable-Baselines3's schedules: functions of ``progress_remaining``."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from typing import Any
 
 from damper.errors import DamperError
 
-POINTS = tuple(1.0 - i / 1000 for i in range(1001))  # where a schedule is checked, and known by its values
+POINTS = tuple(1.0 - i / 1000 for i in range(1001))  # where a function is evaluated, to check and to identify it
 
 
 class Schedule(str):
     """A number as a function of ``progress_remaining``, which goes from 1 to 0 as in Stable-Baselines3.
 
-    As a string it says which one it is, for records: ``linear:0.0003:0``, or a function's name with a digest of its
-    values.
+    As a string it identifies itself in records: ``linear:0.0003:0``, or a function's name with a digest of its values.
     """
 
     function: Callable[[float], float]
 
     @classmethod
     def of(cls, text: str, function: Callable[[float], float]) -> Schedule:
-        """A function known by its text."""
+        """Make a schedule of a function and the text that identifies it."""
         schedule = cls(text)
         schedule.function = function
         return schedule
 
     def __call__(self, progress_remaining: float) -> float:
-        """Its value there."""
+        """The value at this point of the run."""
         return float(self.function(progress_remaining))
 
 
@@ -41,7 +40,7 @@ def linear(progress_remaining: float, start: float, end: float, end_fraction: fl
 
 
 def cosine(progress_remaining: float, start: float, end: float, end_fraction: float = 1.0) -> float:
-    """The same along half a wave of the cosine, level at both ends."""
+    """Like ``linear``, but along half a cosine wave, level at both ends."""
     done = min((1 - progress_remaining) / end_fraction, 1)
     return end + (start - end) * (1 + math.cos(math.pi * done)) / 2
 
@@ -50,7 +49,7 @@ KINDS = {"linear": linear, "cosine": cosine}
 
 
 def as_schedule(name: str, value: Any) -> Any:
-    """A setting's value, a schedule where a function or a schedule's text was given; each of a tuple's likewise."""
+    """Turn a function or a text such as "linear:3e-4:0" into a schedule, also inside a tuple; return others as is."""
     if isinstance(value, tuple):
         return tuple(as_schedule(name, one) for one in value)
     if isinstance(value, Schedule):
@@ -61,13 +60,13 @@ def as_schedule(name: str, value: Any) -> Any:
 
 
 def check_number(name: str, value: Any, example: str = "linear:0:1") -> None:
-    """Refuse what is neither a number nor a schedule, text that stands for none above all."""
+    """Raise for anything but a number or a schedule, mainly for text that is not a schedule."""
     if not isinstance(value, int | float | Schedule):
         raise DamperError(f"{name} must be a number, or a schedule as {example}, but {value!r} was given.")
 
 
 def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
-    """A setting's value at that point of a run."""
+    """The value of a setting, scheduled or not, at this point of the run."""
     return value(progress_remaining) if isinstance(value, Schedule) else value
 
 
@@ -89,7 +88,7 @@ def _parse(name: str, text: str) -> Schedule:
 
 
 def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
-    """A function is known by its name and by what it gives, so that lambdas and objects with a state are told apart."""
+    """Identify a function by its name and its values, so that different lambdas and objects with state are distinct."""
     try:
         values = [float(function(remaining)) for remaining in POINTS]
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Identity of the user's own code (environments, losses, rules): module, qualified name, and a digest of its source."""
+"""Identity of the user's own code (environments, losses, rules): module, qualified name and a digest of the source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 def is_shipped(function: Callable[..., Any]) -> bool:
-    """Whether a function, and what it wraps, is defined in this package."""
+    """Whether a function, and any function that it wraps, is defined in this package."""
     if isinstance(function, functools.partial):
         return is_shipped(function.func)
     claimed, actual = function.__module__, getattr(function, "__globals__", {}).get("__name__")
@@ -24,7 +24,7 @@ def is_shipped(function: Callable[..., Any]) -> bool:
 
 
 def has_stable_name(function: Callable[..., Any]) -> bool:
-    """Whether module and qualified name find it again; false for lambdas, local functions and objects with state."""
+    """Whether module and qualified name identify a function; False for lambdas, local functions, objects with state."""
     if isinstance(function, functools.partial):
         return has_stable_name(function.func) and all(isinstance(value, PLAIN) for value in _captured(function))
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
@@ -33,10 +33,10 @@ def has_stable_name(function: Callable[..., Any]) -> bool:
 
 
 def identify(function: Callable[..., Any]) -> str:
-    """``module:qualified.name``, and for the user's own code a digest of its source and of what that uses.
+    """Return ``module:qualified.name``, followed by a digest for the user's own code.
 
-    The digest covers plain values in closures, defaults and ``functools.partial``, and the plain values, functions and
-    classes of its own module that it names; not other objects, nor other modules.
+    The digest covers the source, plain values in closures, defaults and ``functools.partial``, and the plain values,
+    functions and classes of the same module that the source names; not other objects, nor other modules.
     """
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
@@ -49,18 +49,18 @@ def identify(function: Callable[..., Any]) -> str:
 
 
 def _captured(function: Any) -> list[Any]:
-    """Values in its closure, its defaults, or the arguments of a ``functools.partial``."""
+    """Values in the function's closure and defaults, or the arguments of a ``functools.partial``."""
     if isinstance(function, functools.partial):
         return [*function.args, *(part for pair in sorted(function.keywords.items()) for part in pair)]
     captured = list(getattr(function, "__defaults__", None) or ())
     for cell in getattr(function, "__closure__", None) or ():
-        with suppress(ValueError):  # a cell that nothing was put into yet
+        with suppress(ValueError):  # an empty cell
             captured.append(cell.cell_contents)
     return captured
 
 
 def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
-    """The text of every plain value, function and class of its module that ``part`` uses, directly or through them."""
+    """Texts of the plain values, functions and classes of its module that ``part`` uses, directly or indirectly."""
     members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
     functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
     home = functions[0].__globals__ if functions else {}
@@ -79,13 +79,13 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Every name that the code looks up outside itself, in functions within it too."""
+    """All names that the code looks up outside itself, including those in nested functions."""
     inner = (value for value in code.co_consts if isinstance(value, CodeType))
     return {*code.co_names, *(name for one in inner for name in _names(one))}
 
 
 def _source(function: Any) -> str:
-    """Its source, or its bytecode where there is no source (an interactive session)."""
+    """The source, or the bytecode where there is no source (an interactive session)."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
