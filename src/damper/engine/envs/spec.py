@@ -121,12 +121,18 @@ def read_spaces(
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds
+    # Bounds in float64 are rounded inwards: an action at a bound must not lie beyond it.
+    low = np.where(low < act.low.reshape(-1), np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > act.high.reshape(-1), np.nextafter(high, np.float32(-np.inf)), high)
     return Spec(name, obs_low.size, low.size, low, high, limit, period, obs_low, obs_high, env_spec)
 
 
 def unscale_action(action: Any, low: Any, high: Any) -> Any:
-    """From the policy's [-1, 1] to the environment's [low, high]; arrays or tensors, as SB3's function of this name."""
-    return low + (action + 1.0) * 0.5 * (high - low)
+    """From the policy's [-1, 1] to the environment's [low, high]; arrays or tensors, as SB3's function of this name.
+
+    Cut, because rounding may lead one digit beyond a bound, and environments may refuse that.
+    """
+    return (low + (action + 1.0) * 0.5 * (high - low)).clip(low, high)
 
 
 def action_scale(low: Any, high: Any) -> Any:
