@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import is_dataclass
 from types import CodeType, MethodType
 from typing import Any
 
 PLAIN = (str, int, float, bool, type(None))
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def is_shipped(function: Callable[..., Any]) -> bool:
@@ -35,16 +38,17 @@ def has_stable_name(function: Callable[..., Any]) -> bool:
 def identify(function: Callable[..., Any]) -> str:
     """``module:qualified.name``, and for the user's own code a digest of its source and of what that uses.
 
-    The digest covers plain values in closures, defaults and ``functools.partial``, and the plain values, functions and
-    classes of its own module that it names; not other objects, nor other modules.
+    The digest covers data in closures, defaults and ``functools.partial``, and the data, functions and classes of its
+    own module that it names; not other objects, nor other modules. Data are numbers and texts, arrays, and lists, dicts
+    and dataclasses of them.
     """
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
     name = f"{named.__module__}:{named.__qualname__}"
     if is_shipped(function):
         return name
-    plain = [value for value in _captured(function) if isinstance(value, PLAIN)]
-    text = _source(named) + (repr(plain) if plain else "") + "".join(_named_in_module(named, {named}))
+    captured = [text for value in _captured(function) if (text := _data(value)) is not None]
+    text = _source(named) + (f"[{', '.join(captured)}]" if captured else "") + "".join(_named_in_module(named, {named}))
     return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
@@ -60,16 +64,16 @@ def _captured(function: Any) -> list[Any]:
 
 
 def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
-    """The text of every plain value, function and class of its module that ``part`` uses, directly or through them."""
+    """The text of all data, functions and classes of its module that ``part`` names, directly or through them."""
     members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
     functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
     home = functions[0].__globals__ if functions else {}
-    names = {name for function in functions for name in _names(function.__code__)}
-    names |= {base.__name__ for base in getattr(part, "__mro__", ())}
+    # In its source, which has defaults, decorators and a class's attributes too: no function's code names those.
+    names = {*_NAME.findall(_source(part)), *(base.__name__ for base in getattr(part, "__mro__", ()))}
     for name in sorted(names & home.keys()):
         value = home[name]
-        if isinstance(value, PLAIN) and not name.startswith("__"):
-            yield f"{name} = {value!r}"
+        if (data := _data(value)) is not None and not name.startswith("__"):
+            yield f"{name} = {data}"
             continue
         code = inspect.isfunction(value) or inspect.isclass(value)
         if code and value.__module__ == part.__module__ and value not in visited:
@@ -78,19 +82,33 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
             yield from _named_in_module(value, visited)
 
 
-def _names(code: CodeType) -> set[str]:
-    """Every name that the code looks up outside itself, in functions within it too."""
-    inner = (value for value in code.co_consts if isinstance(value, CodeType))
-    return {*code.co_names, *(name for one in inner for name in _names(one))}
+def _data(value: Any) -> str | None:
+    """Data as text, also nested; None for any other object, of which containers tell nothing."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if isinstance(value, type):
+        return None
+    if hasattr(value, "tolist"):  # NumPy's and torch's
+        return f"{type(value).__name__} {value.tolist()}"
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_data(key)}: {_data(own)}' for key, own in value.items()))}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [str(_data(one)) for one in value]
+        return f"[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
+    return None
 
 
 def _source(function: Any) -> str:
-    """Its source, or its bytecode where there is no source (an interactive session)."""
+    """Its source, or its bytecode and a class's data where there is no source (an interactive session)."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        parts = vars(function).values() if inspect.isclass(function) else [function]
-        return " ".join(_instructions(part.__code__) for part in parts if hasattr(part, "__code__"))
+        parts = vars(function).items() if inspect.isclass(function) else [("", function)]
+        code = [_instructions(part.__code__) for _, part in parts if hasattr(part, "__code__")]
+        data = [f"{name} = {_data(part)}" for name, part in parts if name and not name.startswith("__") and _data(part)]
+        return " ".join(code + data)
 
 
 def _instructions(code: CodeType) -> str:

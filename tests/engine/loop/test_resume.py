@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 import damper
@@ -200,6 +202,28 @@ def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
     ).info.steps == 150
     with pytest.raises(DamperError, match=refused):
         run_settings(made, run.path)
+
+
+def test_an_environment_registered_otherwise_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = stopped(tmp_path / "run")
+    spec = gymnasium.registry["Pendulum-v1"]
+    monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", replace(spec, max_episode_steps=30))
+    with pytest.raises(DamperError, match="another environment: max_episode_steps of Pendulum-v1 was 200, now 30"):
+        run_settings(first, tmp_path / "run", progress=False)
+    monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", spec)
+    assert run_settings(first, tmp_path / "run", progress=False).finished
+
+
+def test_a_run_tells_which_versions_and_machine_went_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = stopped(tmp_path / "run")
+    monkeypatch.setattr("damper.engine.loop.trainer.versions", lambda: {"gymnasium": "9.9"})
+    monkeypatch.setattr("damper.engine.loop.trainer.hardware", lambda device: {"cpu": "another"})
+    run_settings(first, tmp_path / "run", progress=False)
+    (event,) = Run(tmp_path / "run").manifest["resumed"]
+    assert event["versions"] == {"gymnasium": "9.9"} and event["hardware"] == {"cpu": "another"}
+    assert "source" not in event
 
 
 def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.memory import check_memory
 from damper.engine.loop.policies import current_policies, policy_params
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
-from damper.engine.run.folder import Run, left_to_train, open_run
+from damper.engine.run.folder import Run, left_to_train, open_run, record_env
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
 from damper.engine.run.policy import Policy
-from damper.engine.run.provenance import source_digest
+from damper.engine.run.provenance import hardware, source_digest, versions
 from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
@@ -85,7 +85,7 @@ class Trainer:
         self.stop, self.stop_step = StopSignals(), settings.steps
         # The folder is claimed last: what cannot be trained leaves no run behind.
         self.run = open_run(out, settings)
-        self.run.update_manifest(env_spec=to_json(self.spec.env_spec))
+        record_env(self.run, to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
         begun = (out, self.learner.n_agents, self.step, settings.steps)
@@ -285,10 +285,10 @@ class Trainer:
         exact = self.pool.exact_resume
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
-        event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
+        event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
         manifest = self.run.manifest
-        if source_digest() != manifest.get("source"):
-            event["source"] = source_digest()  # other code goes on than began
+        now = {"source": source_digest(), "versions": versions(), "hardware": hardware(self.settings.device)}
+        event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # other ones than began it
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 

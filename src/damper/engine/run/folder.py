@@ -175,6 +175,21 @@ def open_run(path: Path, settings: Settings) -> Run:
     return run
 
 
+def record_env(run: Run, env_spec: str) -> None:
+    """Note the environment of a new run (``to_json``); one with other arguments than the run has is refused."""
+    recorded = run.manifest.get("env_spec")
+    if recorded is None:
+        run.update_manifest(env_spec=env_spec)
+        return
+    before, now = json.loads(recorded), json.loads(env_spec)
+    for name in ("kwargs", "max_episode_steps", "additional_wrappers"):
+        if before[name] != now[name]:
+            raise DamperError(
+                f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} was "
+                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it was to go on."
+            )
+
+
 def open_finished(path: Path, settings: Settings) -> Run:
     """A run of which nothing is left to train; one with other settings is refused."""
     run = open_run(path, settings)
