@@ -274,6 +274,9 @@ class Trainer:
         self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
         self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self._last_checkpoint_step = self.step
+        if self.learner.scheduled is not None and self.learner.updates:  # the values of the last update, for the log
+            last = self.step - self.step % self.settings.train_freq
+            self.learner.scheduled.set(1.0 - last / self.settings.steps)
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
