@@ -243,6 +243,22 @@ class ShortObs(PendulumEnv):
         return obs[:1], *rest
 
 
+class ArrayReward(PendulumEnv):
+    """A reward as an array of one number."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, np.array([reward]), *rest
+
+
+class NoReward(PendulumEnv):
+    """None, which an array of numbers takes for NaN."""
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, None, *rest
+
+
 class Unseeded(PendulumEnv):
     """Gym's older API: no seed."""
 
@@ -256,6 +272,8 @@ class Unseeded(PendulumEnv):
         (GymReset, r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API"),
         (GymStep, r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values"),
         (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
+        (ArrayReward, r"must return one number as the reward, but returned array\(\[-"),
+        (NoReward, r"must return one number as the reward, but returned None"),
         (Unseeded, r"must take a seed, reset\(seed=...\), .*, but its reset has none"),
     ],
 )

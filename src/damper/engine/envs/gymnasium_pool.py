@@ -232,6 +232,11 @@ class GymnasiumPool:
                 f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of shape "
                 f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's older one."
             )
+        if parts == STEP and (np.ndim(found[1]) or found[1] is None):
+            raise DamperError(
+                f"env={self.spec.id!r} must return one number as the reward, but returned {found[1]!r}: float(...) of it "
+                "is one, or of its sum or only entry."
+            )
         return found
 
     def _record(self, actions: NDArray[Any]) -> None:

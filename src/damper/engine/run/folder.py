@@ -39,7 +39,10 @@ class Run:
             hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
             raise DamperError(f"{self.path} is no run: it has no manifest.json{hint}.") from error
         except ValueError as error:
-            raise DamperError(f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run.") from error
+            raise DamperError(
+                f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or delete the folder to "
+                "train it anew."
+            ) from error
         return manifest
 
     @property
@@ -73,7 +76,7 @@ class Run:
             return self._best(agent)
         if not self.finished:
             return self.policies()[agent]
-        policy = Policy.load(self.policy_path(agent))
+        policy = self._load(agent)
         made_by, info = self.manifest["settings"]["env"], policy.info
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
             # Before specs were recorded: a callable may have changed the environment whose id it carries.
@@ -81,9 +84,18 @@ class Run:
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
         return policy
 
+    def _load(self, agent: int, best: bool = False) -> Policy:
+        try:
+            return Policy.load(self.policy_path(agent, best))
+        except DamperError as error:
+            raise DamperError(
+                f"{self.path} is finished, but this version of damper finds no whole policy in "
+                f"{self.policy_path(agent, best).name}: use a copy of the run, or delete the folder to train it anew."
+            ) from error
+
     def _best(self, agent: int) -> Policy:
-        if self.finished and self.policy_path(agent, best=True).is_file():
-            return Policy.load(self.policy_path(agent, best=True))
+        if self.finished and str(agent) in self.manifest.get("best", {}):
+            return self._load(agent, best=True)
         checkpoint = None if self.finished else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         best_policies = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
         if checkpoint is None or str(agent) not in best_policies:
