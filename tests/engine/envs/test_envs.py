@@ -12,6 +12,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box
 
 from damper.engine.envs import make_pool, spec_of
+from damper.engine.envs.spec import InexactReplayError
 from damper.errors import DamperError
 from tests.engine.diary import Diary
 from tests.engine.pools import play, random_actions, through_a_file
@@ -216,8 +217,21 @@ def test_an_inexact_replay_is_refused() -> None:
     pool, resumed = make_pool(Diary, [1, 2]), make_pool(Diary, [1, 2])
     pool.reset()
     play(pool, 20)
-    with pytest.raises(DamperError, match="'Diary' must draw all its randomness from np_random"):
+    with pytest.raises(InexactReplayError, match="'Diary' must draw all its randomness from np_random"):
         resumed.restore(pool.state())  # the diary counts its episodes on, whatever the seed
+
+
+def test_statistics_that_are_lost_are_no_reason_for_fresh_episodes() -> None:
+    def normalised() -> Any:
+        return gymnasium.wrappers.NormalizeObservation(gymnasium.make("Pendulum-v1"))
+
+    pool, resumed = make_pool(normalised, [1, 2]), make_pool(normalised, [1, 2])
+    pool.reset()
+    for _ in range(210):
+        pool.step(np.zeros((2, 1)))
+    with pytest.raises(DamperError, match="its NormalizeObservation learns statistics: train with norm_obs") as refused:
+        resumed.restore(pool.state())
+    assert not isinstance(refused.value, InexactReplayError)
 
 
 class GymReset(PendulumEnv):

@@ -25,6 +25,7 @@ from damper.engine.train import run_settings
 from damper.engine.update import diagnostics
 from damper.errors import DamperError
 from tests.engine import killed_run, small
+from tests.engine.diary import Diary
 
 ROOT = Path(__file__).parents[3]
 TIMES = ("seconds", "steps_per_second")
@@ -131,6 +132,28 @@ def test_envpool_goes_on_with_fresh_episodes_and_says_so(tmp_path: Path) -> None
     assert run.finished and run.manifest["resumed"] == [{"step": 80, "environments": "fresh episodes"}]
     first = trainer.learner.replay.rows[:, :, -1]
     assert first.nonzero().tolist() == [[0, 0], [0, 1], [80, 0], [80, 1]], "the new episode has no predecessor"
+
+
+def test_an_environment_that_cannot_be_replayed_goes_on_with_fresh_episodes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = replace(small.settings(steps=150, checkpoint_every=40), env=Diary)  # it counts its episodes
+    killed_run.interrupt(made, tmp_path / "run", 100)
+    for step in (80, 120):
+        trainer = Trainer(made, tmp_path / "run")
+        assert trainer.step == step and trainer.episodes.first.all() and (trainer.obs[:, 2] == 0).all()
+        assert "goes on with fresh episodes, not bit for bit: env='Diary' must draw all" in caplog.text
+        caplog.clear()
+        if step == 80:
+            trainer.pool.close()
+            killed_run.interrupt(made, tmp_path / "run", 130)
+    assert len({*trainer.obs[:, 0], *made.seeds}) == 4, "their seeds are new ones"
+    run = trainer.train()
+    assert run.finished and {event["environments"] for event in run.manifest["resumed"]} == {"fresh episodes"}
+    first = trainer.learner.replay.rows[:, 0, -1].bool()
+    assert bool(first[80]) and bool(first[120])
+    rows = trainer.learner.replay.rows[:, 0]
+    assert ((rows[1:, 2] == rows[:-1, 2] + 1) | first[1:]).all(), "steps of one episode follow each other"
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

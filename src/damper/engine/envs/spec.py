@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from damper.errors import DamperError
 from damper.tasks import TASKS
 
+INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
+
 
 @dataclass(frozen=True, eq=False)
 class Spec:
@@ -51,6 +53,10 @@ class Transition(NamedTuple):
     obs: NDArray[np.float32]
 
 
+class InexactReplayError(DamperError):
+    """Episodes cannot be put back where they were: the environment, or its version, is not the same at every replay."""
+
+
 class Pool(Protocol):
     """P environments in lockstep: each ``step`` is exactly one true step of each, whenever their episodes end."""
 
@@ -80,7 +86,11 @@ class Pool(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Go on from ``state`` -> the observations [P, d] to act on."""
+        """Go on from ``state`` -> the observations [P, d] to act on; ``InexactReplayError`` where that cannot be."""
+        ...
+
+    def start_afresh(self, restores: int) -> NDArray[np.float32]:
+        """New episodes, from seeds made of (seed, number of restores) so that no start repeats."""
         ...
 
     def close(self) -> None:
@@ -176,6 +186,11 @@ def check_turn(sent: bool, receiving: bool) -> None:
     if sent != receiving:
         given, fix = ("none was", "send") if receiving else ("one is still out", "receive")
         raise DamperError(f"a step must be sent once and then received, but {given}; call pool.{fix} first.")
+
+
+def seed_again(seed: int, restores: int) -> int:
+    """A seed for the episodes after so many restores, unlike those before."""
+    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & INT32_MAX
 
 
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:

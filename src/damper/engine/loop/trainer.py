@@ -19,6 +19,7 @@ from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
+from damper.engine.envs.spec import InexactReplayError
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
@@ -284,12 +285,15 @@ class Trainer:
         self.recent = [EpisodeStats(*values) for values in facts["recent"]]
         frozen = facts.get("frozen_by_callback", {})
         self.callbacks.frozen = {int(agent): step for agent, step in frozen.items()}
-        obs = self.pool.restore(host["pool"])
-        exact = self.pool.exact_resume
+        manifest, exact = self.run.manifest, self.pool.exact_resume
+        try:
+            obs = self.pool.restore(host["pool"])
+        except InexactReplayError as error:  # training is worth more than the middle of an episode
+            obs, exact = self.pool.start_afresh(len(manifest["resumed"]) + 1), False
+            LOG.warning("%s goes on with fresh episodes, not bit for bit: %s", self.run.path, error)
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
         event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
-        manifest = self.run.manifest
         now = {"source": source_digest(), "versions": versions(), "hardware": hardware(self.settings.device)}
         event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # other ones than began it
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
