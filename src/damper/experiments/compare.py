@@ -78,7 +78,7 @@ def constant_mark(members: Sequence[int], constant: Collection[int]) -> str:
 
 def compare(
     env: str | Callable[[], Any],
-    methods: Sequence[str] = ("plain", "damper"),
+    methods: str | Sequence[str] = ("plain", "damper"),
     backbone: str = "td3",
     seeds: int | Sequence[int] | None = None,
     steps: int | None = None,
@@ -96,6 +96,7 @@ def compare(
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
+    methods = (methods,) if isinstance(methods, str) else methods
     evaluation_seeds(episodes)  # refused before anything is trained
     import_module_of(env)  # before methods are looked up, which it may register
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)

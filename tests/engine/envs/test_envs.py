@@ -273,6 +273,14 @@ class NoReward(PendulumEnv):
         return obs, None, *rest
 
 
+class ArrayEnd(PendulumEnv):
+    """An end as an array of one flag."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, *rest = super().step(action)
+        return obs, reward, np.array([terminated]), *rest
+
+
 class Unseeded(PendulumEnv):
     """Gym's older API: no seed."""
 
@@ -286,8 +294,9 @@ class Unseeded(PendulumEnv):
         (GymReset, r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API"),
         (GymStep, r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values"),
         (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
-        (ArrayReward, r"must return one number as the reward, but returned array\(\[-"),
-        (NoReward, r"must return one number as the reward, but returned None"),
+        (ArrayReward, r"must return one number as reward from step, but returned array\(\[-.*, reward.item\(\) is it"),
+        (NoReward, r"must return one number as reward from step, but returned None"),
+        (ArrayEnd, r"must return one number as terminated from step, but returned array\(\[False\]\): "),
         (Unseeded, r"must take a seed, reset\(seed=...\), .*, but its reset has none"),
     ],
 )

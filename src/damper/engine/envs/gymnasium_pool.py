@@ -235,11 +235,12 @@ class GymnasiumPool:
                 f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of shape "
                 f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's older one."
             )
-        if parts == STEP and (np.ndim(found[1]) or found[1] is None):
-            raise DamperError(
-                f"env={self.spec.id!r} must return one number as the reward, but returned {found[1]!r}: float(...) of "
-                "it is one, or of its sum or only entry."
-            )
+        for part, value in zip(parts[1:-1], found[1:-1], strict=True):
+            if np.ndim(value) or value is None:
+                raise DamperError(
+                    f"env={self.spec.id!r} must return one number as {part} from {name}, but returned {value!r}: "
+                    f"of an array of one, {part}.item() is it."
+                )
         return found
 
     def _record(self, actions: NDArray[Any]) -> None:
