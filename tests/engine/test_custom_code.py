@@ -98,6 +98,19 @@ def test_data_of_its_module_count_wherever_they_are_named(tmp_path: Path) -> Non
     assert identify(module(tmp_path, LOSS).quiet) == "mine:quiet a27004a2d6bf9ac0", "as before data counted"
 
 
+def test_variables_of_a_script_that_it_only_shares_names_with_do_not_count(tmp_path: Path) -> None:
+    script = module(
+        tmp_path,
+        "class Mass:\n    limit = 1\n    def step(self, a):\n        r = [i for i in a.results]\n"
+        "        return r, self.k\n"
+        "def make(g=1.0):\n    'A mass of k.'\n    return Mass()\n",
+    )
+    before = [identify(one) for one in (script.make, script.Mass)]
+    for name in ("a", "r", "i", "k", "g", "results", "limit"):
+        setattr(script, name, [1, 2])
+    assert [identify(one) for one in (script.make, script.Mass)] == before
+
+
 def test_what_a_function_captures_counts_where_it_is_plain() -> None:
     def enclosed(steps: int) -> Any:
         return lambda: short_pendulum(steps)
@@ -156,7 +169,9 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
             assert set(run.manifest["custom_code"]) == {"actor", "rule damper"}
             assert tiny.train(out, "damper+quiet", steps=60) == run
     assert len(set(folders)) == 2
-    with pytest.raises(DamperError, match="other settings: code of actor was 'mine:quiet"):
+    with pytest.raises(
+        DamperError, match=r"other settings: code of actor was 'mine:quiet.* uses of its module counts too"
+    ):
         tiny.train(out, "damper+quiet", steps=60)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import hashlib
 import inspect
-import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
@@ -13,7 +14,7 @@ from types import CodeType, MethodType
 from typing import Any
 
 PLAIN = (str, int, float, bool, type(None))
-_NAME = re.compile(r"[^\W\d]\w*")
+_LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 def is_shipped(function: Callable[..., Any]) -> bool:
@@ -68,8 +69,7 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
     members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
     functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
     home = functions[0].__globals__ if functions else {}
-    # In its source, which has defaults, decorators and a class's attributes too: no function's code names those.
-    names = {*_NAME.findall(_source(part)), *(base.__name__ for base in getattr(part, "__mro__", ()))}
+    names = {base.__name__ for base in getattr(part, "__mro__", ())}.union(*map(_names, _codes(part, functions)))
     for name in sorted(names & home.keys()):
         value = home[name]
         if (data := _data(value)) is not None and not name.startswith("__"):
@@ -80,6 +80,21 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
             visited.add(value)
             yield _source(value)
             yield from _named_in_module(value, visited)
+
+
+def _codes(part: Any, functions: list[Any]) -> Iterator[CodeType]:
+    """The functions' code, and that of the definition itself: decorators, defaults and a class's attributes."""
+    yield from (function.__code__ for function in functions)
+    if "<lambda>" not in part.__qualname__:  # whose source is the statement around it
+        with suppress(SyntaxError):
+            yield compile(textwrap.dedent(_source(part)), "<source>", "exec")
+
+
+def _names(code: CodeType) -> set[str]:
+    """Every name that the code looks up outside itself, in functions within it too."""
+    inner = (value for value in code.co_consts if isinstance(value, CodeType))
+    own = (one.argval for one in dis.get_instructions(code) if one.opname in _LOOKS_UP)
+    return {*own, *(name for one in inner for name in _names(one))}
 
 
 def _data(value: Any) -> str | None:

@@ -163,6 +163,8 @@ def open_run(path: Path, settings: Settings) -> Run:
             if name not in free and now.get(name) != before.get(name):
                 longer = name == "steps" and settings.steps > before["steps"]
                 more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
+                if name.startswith("code of"):
+                    more = " What it uses of its module counts too, also a list or dict that it changes itself."
                 raise DamperError(
                     f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
                     f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it.{more}"
