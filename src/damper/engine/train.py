@@ -25,7 +25,7 @@ from damper.engine.settings import DEFAULT_SEEDS, EXECUTION, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol
-from damper.terminal import say
+from damper.terminal import quoted, say
 
 
 def train(
@@ -87,7 +87,12 @@ def run_settings(
     """Train complete settings into a folder whose lock the caller holds; a run that is finished is returned at once."""
     import_module_of(settings.env)  # in a worker process too: the module may register the method
     if not left_to_train(Run(out), settings):
-        return open_finished(out, settings)
+        run = open_finished(out, settings)
+        if progress:
+            edited = isinstance(settings.env, str) and ":" in settings.env  # its code is no setting
+            hint = f" If {settings.env} has been edited since, give another out folder." if edited else ""
+            say(f"{quoted(out)} was finished before: nothing is trained.{hint}")
+        return run
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))

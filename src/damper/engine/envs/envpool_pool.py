@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from damper.engine.device.cores import usable_cores
 from damper.engine.envs.env_spec_json import same_task, spec_from_id
 from damper.engine.envs.spec import (
+    INT32_MAX,
     Spec,
     Transition,
     check_actions,
@@ -22,11 +23,10 @@ from damper.engine.envs.spec import (
     check_turn,
     raise_unknown,
     read_spaces,
+    seed_again,
 )
 from damper.errors import DamperError, MissingExtraError
 from damper.tasks import Task, find_task
-
-INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
 
 
 def read_spec(env: object, **env_kwargs: Any) -> Spec:
@@ -179,17 +179,16 @@ class EnvPoolPool:
         return {"backend": self.backend, "env": self.spec.id, "seeds": list(self.seeds), "restores": self._restores}
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
+        """Start fresh episodes."""
         check_state(state, self.backend, self.spec.id, self.seeds)
-        self._restores = int(state["restores"]) + 1
-        self._restart([seed_again(seed, self._restores) for seed in self.seeds])
+        return self.start_afresh(int(state["restores"]) + 1)
+
+    def start_afresh(self, restores: int) -> NDArray[np.float32]:
+        """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
+        self._restores = restores
+        self._restart([seed_again(seed, restores) for seed in self.seeds])
         return self._begin()
 
     def close(self) -> None:
         """Stop the threads."""
         self._pool.close()
-
-
-def seed_again(seed: int, restores: int) -> int:
-    """A new seed for the episodes after this many restores."""
-    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & INT32_MAX

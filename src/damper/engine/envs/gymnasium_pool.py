@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from numpy.typing import NDArray
 
 from damper.engine.envs.env_spec_json import EnvLike, missing_part, spec_from_env
 from damper.engine.envs.spec import (
+    InexactReplayError,
     Spec,
     Transition,
     check_actions,
@@ -29,6 +30,7 @@ from damper.engine.envs.spec import (
     check_turn,
     raise_unknown,
     read_spaces,
+    seed_again,
 )
 from damper.errors import DamperError, MissingExtraError, wrong_env_error
 from damper.tasks import find_task
@@ -142,13 +144,14 @@ def _check_reset(env: Env, spec: Spec) -> None:
         )
 
 
-def _time_limit(env: Env) -> int | None:
-    limits = []
+def _wrappers(env: Env) -> Iterator[Env]:
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, TimeLimit):
-            limits.append(env._max_episode_steps)
+        yield env
         env = env.env
-    return min(limits, default=None)
+
+
+def _time_limit(env: Env) -> int | None:
+    return min((one._max_episode_steps for one in _wrappers(env) if isinstance(one, TimeLimit)), default=None)
 
 
 class GymnasiumPool:
@@ -232,6 +235,12 @@ class GymnasiumPool:
                 f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of shape "
                 f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's older one."
             )
+        for part, value in zip(parts[1:-1], found[1:-1], strict=True):
+            if np.ndim(value) or value is None:
+                raise DamperError(
+                    f"env={self.spec.id!r} must return one number as {part} from {name}, but returned {value!r}: "
+                    f"of an array of one, {part}.item() is it."
+                )
         return found
 
     def _record(self, actions: NDArray[Any]) -> None:
@@ -279,12 +288,26 @@ class GymnasiumPool:
         self._now, self._sent = len(self._log), False
         self._obs = np.stack([self._replay(row, env) for row, env in enumerate(self.envs)])
         moved = (self._obs != state["obs"]) & ~(np.isnan(self._obs) & np.isnan(state["obs"]))
-        if moved.any():
+        learnt = [one for one in _wrappers(self.envs[0]) if isinstance(one, NormalizeObservation | NormalizeReward)]
+        if moved.any() and learnt:
             raise DamperError(
-                f"env={self.spec.id!r} must draw all its randomness from np_random and start each episode afresh to "
-                f"be resumed, but agent {int(np.argwhere(moved)[0, 0])}'s episode replayed to another observation; "
-                "use the library versions of the saved run, or start a new one."
+                f"env={self.spec.id!r} must keep nothing that no checkpoint has to be resumed, but its "
+                f"{type(learnt[0]).__name__} learns statistics: train with norm_obs instead, which is saved."
             )
+        if moved.any():
+            raise InexactReplayError(
+                f"env={self.spec.id!r} must draw all its randomness from np_random and start each episode afresh to "
+                f"be resumed exactly, but agent {int(np.argwhere(moved)[0, 0])}'s episode replayed to another "
+                "observation; other library versions than the saved run's may be the reason too."
+            )
+        return self._obs
+
+    def start_afresh(self, restores: int) -> NDArray[np.float32]:
+        """New episodes, from seeds made of (seed, number of restores) so that no start repeats."""
+        for env, seed in zip(self.envs, self.seeds, strict=True):
+            env.reset(seed=seed_again(seed, restores))
+        self._now, self._began[:], self._sent = 0, 0, False
+        self._obs = self._next_episodes(np.zeros((self.size, self.spec.obs_dim), np.float32), np.ones(self.size, bool))
         return self._obs
 
     def _replay(self, row: int, env: Env) -> NDArray[np.float32]:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from damper.errors import DamperError
 from damper.tasks import TASKS
 
+INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
+
 
 @dataclass(frozen=True, eq=False)
 class Spec:
@@ -51,6 +53,10 @@ class Transition(NamedTuple):
     obs: NDArray[np.float32]
 
 
+class InexactReplayError(DamperError):
+    """An episode cannot be restored: replaying its actions gives other observations."""
+
+
 class Pool(Protocol):
     """P environments in lockstep: each ``step`` is exactly one true step of each, also when episodes end."""
 
@@ -80,7 +86,11 @@ class Pool(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Continue from ``state`` -> the observations [P, d] to act on."""
+        """Continue from ``state`` -> the observations [P, d] to act on; may raise ``InexactReplayError``."""
+        ...
+
+    def start_afresh(self, restores: int) -> NDArray[np.float32]:
+        """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
         ...
 
     def close(self) -> None:
@@ -121,12 +131,18 @@ def read_spaces(
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds
+    # Bounds in float64 are rounded inwards: an action at a bound must not lie beyond it.
+    low = np.where(low < act.low.reshape(-1), np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > act.high.reshape(-1), np.nextafter(high, np.float32(-np.inf)), high)
     return Spec(name, obs_low.size, low.size, low, high, limit, period, obs_low, obs_high, env_spec)
 
 
 def unscale_action(action: Any, low: Any, high: Any) -> Any:
-    """Map the policy's [-1, 1] to the environment's [low, high], as SB3's function of this name; arrays or tensors."""
-    return low + (action + 1.0) * 0.5 * (high - low)
+    """Map the policy's [-1, 1] to the environment's [low, high], as SB3's function of this name; arrays or tensors.
+
+    Clipped, because rounding may exceed a bound by one digit, and environments may refuse that.
+    """
+    return (low + (action + 1.0) * 0.5 * (high - low)).clip(low, high)
 
 
 def action_scale(low: Any, high: Any) -> Any:
@@ -170,6 +186,11 @@ def check_turn(sent: bool, receiving: bool) -> None:
     if sent != receiving:
         given, fix = ("none was", "send") if receiving else ("one is still out", "receive")
         raise DamperError(f"a step must be sent once and then received, but {given}; call pool.{fix} first.")
+
+
+def seed_again(seed: int, restores: int) -> int:
+    """A new seed for the episodes after this many restores."""
+    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & INT32_MAX
 
 
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:

@@ -19,16 +19,17 @@ from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
+from damper.engine.envs.spec import InexactReplayError
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.memory import check_memory
 from damper.engine.loop.policies import current_policies, policy_params
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
-from damper.engine.run.folder import Run, left_to_train, open_run
+from damper.engine.run.folder import Run, left_to_train, open_run, record_env
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
 from damper.engine.run.policy import Policy
-from damper.engine.run.provenance import source_digest
+from damper.engine.run.provenance import hardware, source_digest, versions
 from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
@@ -85,7 +86,7 @@ class Trainer:
         self.stop, self.stop_step = StopSignals(), settings.steps
         # Open the folder last, so that settings that cannot be trained leave no run behind.
         self.run = open_run(out, settings)
-        self.run.update_manifest(env_spec=to_json(self.spec.env_spec))
+        record_env(self.run, to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
         begun = (out, self.learner.n_agents, self.step, settings.steps)
@@ -274,6 +275,9 @@ class Trainer:
         self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
         self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self._last_checkpoint_step = self.step
+        if self.learner.scheduled is not None and self.learner.updates:  # the values of the last update, for the log
+            last = self.step - self.step % self.settings.train_freq
+            self.learner.scheduled.set(1.0 - last / self.settings.steps)
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
@@ -281,14 +285,17 @@ class Trainer:
         self.recent = [EpisodeStats(*values) for values in facts["recent"]]
         frozen = facts.get("frozen_by_callback", {})
         self.callbacks.frozen = {int(agent): step for agent, step in frozen.items()}
-        obs = self.pool.restore(host["pool"])
-        exact = self.pool.exact_resume
+        manifest, exact = self.run.manifest, self.pool.exact_resume
+        try:
+            obs = self.pool.restore(host["pool"])
+        except InexactReplayError as error:  # losing an episode is better than losing the run
+            obs, exact = self.pool.start_afresh(len(manifest["resumed"]) + 1), False
+            LOG.warning("%s goes on with fresh episodes, not bit for bit: %s", self.run.path, error)
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
-        event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
-        manifest = self.run.manifest
-        if source_digest() != manifest.get("source"):
-            event["source"] = source_digest()  # this code differs from the code that began the run
+        event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
+        now = {"source": source_digest(), "versions": versions(), "hardware": hardware(self.settings.device)}
+        event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # differs from the run's start
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 

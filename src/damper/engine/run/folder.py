@@ -39,7 +39,10 @@ class Run:
             hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
             raise DamperError(f"{self.path} is no run: it has no manifest.json{hint}.") from error
         except ValueError as error:
-            raise DamperError(f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run.") from error
+            raise DamperError(
+                f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or delete the folder to "
+                "train it anew."
+            ) from error
         return manifest
 
     @property
@@ -73,7 +76,7 @@ class Run:
             return self._best(agent)
         if not self.finished:
             return self.policies()[agent]
-        policy = Policy.load(self.policy_path(agent))
+        policy = self._load(agent)
         made_by, info = self.manifest["settings"]["env"], policy.info
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
             # From before specs were recorded: a callable may have changed the environment whose id it has.
@@ -81,9 +84,18 @@ class Run:
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
         return policy
 
+    def _load(self, agent: int, best: bool = False) -> Policy:
+        try:
+            return Policy.load(self.policy_path(agent, best))
+        except DamperError as error:
+            raise DamperError(
+                f"{self.path} is finished, but this version of damper finds no whole policy in "
+                f"{self.policy_path(agent, best).name}: use a copy of the run, or delete the folder to train it anew."
+            ) from error
+
     def _best(self, agent: int) -> Policy:
-        if self.finished and self.policy_path(agent, best=True).is_file():
-            return Policy.load(self.policy_path(agent, best=True))
+        if self.finished and str(agent) in self.manifest.get("best", {}):
+            return self._load(agent, best=True)
         checkpoint = None if self.finished else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         best_policies = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
         if checkpoint is None or str(agent) not in best_policies:
@@ -151,6 +163,8 @@ def open_run(path: Path, settings: Settings) -> Run:
             if name not in free and now.get(name) != before.get(name):
                 longer = name == "steps" and settings.steps > before["steps"]
                 more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
+                if name.startswith("code of"):
+                    more = " What it uses of its module counts too, also a list or dict that it changes itself."
                 raise DamperError(
                     f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
                     f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it.{more}"
@@ -173,6 +187,21 @@ def open_run(path: Path, settings: Settings) -> Run:
     }
     write_json(path / "manifest.json", facts)
     return run
+
+
+def record_env(run: Run, env_spec: str) -> None:
+    """Note the environment of a new run (``to_json``); one with other arguments than the run has is refused."""
+    recorded = run.manifest.get("env_spec")
+    if recorded is None:
+        run.update_manifest(env_spec=env_spec)
+        return
+    before, now = json.loads(recorded), json.loads(env_spec)
+    for name in ("kwargs", "max_episode_steps", "additional_wrappers"):
+        if before[name] != now[name]:
+            raise DamperError(
+                f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} was "
+                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it was to go on."
+            )
 
 
 def open_finished(path: Path, settings: Settings) -> Run:

@@ -78,14 +78,14 @@ def check_settings(settings: Settings) -> Settings:
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if not isinstance(value, int | float) or not low <= value <= high:
+    if not is_number(value) or not low <= value <= high:
         others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule as linear:0.001:0"}
         more = others.get(name, "")
         raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
 
 
 def _check_integer(name: str, value: Any, low: int) -> None:
-    if not isinstance(value, int) or value < low:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
 
 
