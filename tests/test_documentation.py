@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 import damper
+from damper.errors import MissingExtraError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -126,3 +127,15 @@ def test_make_commands_exist(page: str) -> None:
 def test_relative_links_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_names_in_the_text_exist_and_can_be_called_where_they_are() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(re.findall(r"`(damper(?:\.\w+)+)(\(?)", text))
+    assert len(named) > 20
+    for name, called in sorted(named):
+        try:
+            found = pkgutil.resolve_name(name)
+        except MissingExtraError:
+            continue
+        assert callable(found) or not called, name

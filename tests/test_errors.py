@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from damper.cli.options.report import Report
+from damper.cli.report import run as run_report
 from damper.engine.envs.envpool_pool import _import_envpool
 from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
@@ -13,6 +16,7 @@ from damper.experiments.runners.on_ray import _connect
 from damper.export.files import _extra
 from damper.report.figures.style import import_matplotlib
 from damper.report.figures.theory import draw_theory
+from damper.report.figures.video import check_video
 
 
 def import_sb3(tmp_path):
@@ -30,6 +34,9 @@ def import_rsl_rl(tmp_path):
         ("torch.utils.tensorboard", "tensorboard", lambda path: TensorBoard(None, path)),
         ("matplotlib", "plot", lambda _: import_matplotlib()),
         ("matplotlib", "plot", draw_theory),
+        ("matplotlib", "video", lambda _: check_video(Path("film.gif"))),
+        ("matplotlib", "report", lambda path: run_report(Report(out=path))),
+        ("scipy.special", "report", lambda path: run_report(Report(out=path, formats=()))),
         ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
         ("ray", "ray", lambda _: _connect("local")),
         ("stable_baselines3", "sb3", import_sb3),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import damper
 from damper.engine.run.provenance import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
@@ -271,3 +272,31 @@ def test_what_pip_installs_is_called_by_its_name() -> None:
     assert found == {}
     offered = {extra for text in texts.values() for extra in re.findall(r"damper-rl\[([\w,-]+)\]", text)}
     assert offered and {one for extra in offered for one in extra.split(",")} <= set(extras)
+
+
+def test_extras_bring_only_what_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [wanted for extra, wanted in project["optional-dependencies"].items() if extra not in ("dev", "docs")]
+    brought = {re.split("[<>=]", one)[0] for wanted in (project["dependencies"], *extras) for one in wanted}
+    brought -= {"imageio", "packaging", "pygame-ce", "box2d", "tensorboard"}  # Gymnasium or torch imports these
+    names = {"imageio[ffmpeg]": "imageio_ffmpeg", "rsl-rl-lib": "rsl_rl", "sbx-rl": "sbx"}
+    wanted = {names.get(one, one.replace("-", "_")) for one in brought}
+    code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    assert wanted - {*re.findall(r'(?:\bimport |\bfrom |")(\w+)', code)} == set()
+
+
+def test_the_installation_page_lists_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)} == set(extras)
+
+
+def test_the_versions_of_python_are_told_alike() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    first, beyond = map(int, re.findall(r"3\.(\d+)", project["requires-python"]))
+    told = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))
+    assert [*map(int, told)] == [*range(first, beyond)]
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"\nversion: {damper.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -212,6 +212,7 @@ class TestArguments:
             (lambda: smoothness(0.5), "one episode at a time"),
             (lambda: smoothness([[1.0], [1.0, 2.0]]), "regular array"),
             (lambda: smoothness(["left"]), "regular array"),
+            (lambda: smoothness([torch.ones(1, requires_grad=True)] * 2), "regular array, .* give torch.stack"),
             (lambda: metrics.mean_change([0.0, 1.0], low=0), "given together"),
             (lambda: metrics.mean_change([0.0, 1.0], 1, -1), "low must be below high, but low=1 and high=-1"),
             (lambda: metrics.mean_change([[0.0, 1.0]], [0, 1], [1, 1]), "for dimension 1"),

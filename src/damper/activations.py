@@ -1,4 +1,4 @@
-"""The networks' activations with their derivatives; to add one, add a line to ``ACTIVATIONS``."""
+"""The activations that networks may have, with their derivatives; a new one is one more line in ``ACTIVATIONS``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch.nn import functional as F
 
 
 class Activation(NamedTuple):
-    """An activation f in all the forms that its users need; every function is elementwise.
+    """An activation f; every function is elementwise.
 
     Attributes:
         function: ``f(z)``, for autograd to differentiate.
-        module: f as a PyTorch module, as for SB3's ``activation_fn``.
-        with_grad: ``f(z)`` and ``f'(z)``, for backward passes without autograd.
+        module: the same as a PyTorch module, for SB3's ``activation_fn``.
+        with_grad: ``f(z)`` and ``f'(z)``, for hand-written gradients.
         second_derivative: ``f''(z)``.
         third_derivative: ``f'''(z)``.
-        onnx: the ONNX operator, or "Silu", which `export/files.py` writes as two operators.
+        onnx: the ONNX operator, or "Silu", which `export/files.py` writes as two.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -31,7 +31,7 @@ class Activation(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """An activation in the forms that exported files need: no derivatives."""
+    """An activation as exported files need it, without derivatives."""
 
     module: type[nn.Module]
     function: Callable[[Tensor], Tensor]
@@ -81,14 +81,14 @@ def _tanh_third(z: Tensor) -> Tensor:
     return -2.0 * (1.0 - squared) * (1.0 - 3.0 * squared)
 
 
-# ReLU's second derivative is zero almost everywhere; at 0 autograd uses zero too.
+# ReLU's second derivative is zero almost everywhere; autograd gives zero at the kink too.
 ACTIVATIONS = {
     "silu": Activation(F.silu, nn.SiLU, _silu, _silu_second, _silu_third, "Silu"),
     "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like, "Relu"),
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third, "Tanh"),
 }
 NAMES = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
-# Activations of exported files: also ELU, rsl_rl's default, which the engine does not train.
+# Exported files may also have ELU, rsl_rl's default, which the engine does not train.
 EXPORTED = {name: Exported(one.module, one.function, one.onnx) for name, one in ACTIVATIONS.items()} | {
     "elu": Exported(nn.ELU, F.elu, "Elu")
 }
@@ -96,6 +96,6 @@ EXPORTED_NAMES = {activation.module: name for name, activation in EXPORTED.items
 
 
 def known_modules(names: Mapping[type[nn.Module], str] = NAMES) -> str:
-    """The PyTorch modules that can be converted, for messages: "SiLU, ReLU or Tanh"."""
+    """Names of the PyTorch modules that can be converted, for messages: "SiLU, ReLU or Tanh"."""
     *most, last = (module.__name__ for module in names)
     return f"{', '.join(most)} or {last}"

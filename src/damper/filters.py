@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ class LowPass:
 
     def __post_init__(self) -> None:
         """Check α."""
-        if not 0.0 < self.alpha <= 1.0:
-            raise DamperError(f"alpha must be in (0, 1], but {self.alpha:g} was given: 1 does not filter at all.")
+        if not (isinstance(self.alpha, Real) and 0.0 < self.alpha <= 1.0):
+            raise DamperError(f"alpha must be in (0, 1], but {self.alpha!r} was given: 1 does not filter at all.")
 
     def __call__(self, action: Actions, previous: Actions, span: Actions) -> Actions:
         """The executed action, given the one executed before."""
@@ -37,9 +38,9 @@ class SlewRate:
 
     def __post_init__(self) -> None:
         """Check the limit."""
-        if not self.limit > 0.0:
+        if not (isinstance(self.limit, Real) and self.limit > 0.0):
             raise DamperError(
-                f"limit must be above 0, a share of the action range per step, but {self.limit:g} was given."
+                f"limit must be above 0, a share of the action range per step, but {self.limit!r} was given."
             )
 
     def __call__(self, action: Actions, previous: Actions, span: Actions) -> Actions:

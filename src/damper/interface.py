@@ -18,17 +18,17 @@ from torch import Tensor
 from damper._checks import Setting as Setting
 from damper._checks import check_choice, check_flag, check_range, resolved_hints
 
-AVERAGE_RATE = 0.01  # τ of the actor's Polyak average (``Loss.prediction``), updated at every gradient step
-NoiseDraws = Mapping[str, Tensor]  # by name, as in ``Loss.noise``
+AVERAGE_RATE = 0.01  # rate of the actor's Polyak average (``Loss.prediction``), updated at every gradient step
+NoiseDraws = Mapping[str, Tensor]  # noise name → draw
 
 
 class Batch(NamedTuple):
     """Transitions ``(s, a, r, s', d)``, each ``[..., B, ·]`` (reward and terminated ``[..., B]``).
 
-    ``next_obs`` is the true successor, also at an episode's end; ``previous_obs`` is the observation before ``obs``
-    (``obs`` itself at an episode's first step), None unless a loss asks for it; ``progress`` is the share of the
-    budget already spent, in [0, 1]; ``action_scale`` is half the width of the action range, ``[A]``: multiply a change
-    in policy units by it to get environment units.
+    ``next_obs`` is the true successor, also at the end of an episode. ``previous_obs`` is the observation before
+    ``obs`` (``obs`` itself at an episode's first step), or None if no loss asks for it. ``progress`` is the fraction of
+    training already done, in [0, 1]. ``action_scale``, ``[A]``, is half the width of the action range: multiply a
+    change in policy units by it to get environment units.
     """
 
     obs: Any
@@ -42,14 +42,14 @@ class Batch(NamedTuple):
 
 
 class Policy(Protocol):
-    """The actor as losses see it, its weights bound; repeated calls on one observation tensor share one forward pass.
+    """The actor as losses see it, with its weights bound; calls with the same tensor share one forward pass.
 
-    Not to be confused with ``damper.Policy``, a saved actor, which acts in environment units.
+    Not to be confused with ``damper.Policy``, a saved actor that acts in the environment's own units.
     """
 
     @property
     def stochastic(self) -> bool:
-        """Whether the actor has a distribution (SAC) or only an action (TD3)."""
+        """Whether the actor has a distribution (SAC) or only a deterministic action (TD3)."""
 
     def __call__(self, obs: Any) -> Tensor:
         """Deterministic action ``μ(s)`` in the actor's own scale, [-1, 1]."""
@@ -58,19 +58,19 @@ class Policy(Protocol):
         """Mean and log standard deviation before the tanh (stochastic actors)."""
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head's prediction of the next action, before any tanh (only where a loss asks for the head)."""
+        """The second head's prediction of the next action, before any tanh; only where a loss asks for that head."""
 
     def averaged_prediction(self, obs: Any) -> Tensor:
-        """``prediction`` of the Polyak average of the whole actor, without gradient."""
+        """The same prediction by the Polyak average of the whole actor, without gradient."""
 
 
 class Critic(Protocol):
     """Twin critics with their weights bound."""
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """``Q_1, Q_2`` at ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
+        """``Q_1, Q_2`` for inputs ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
 
-        An action of shape ``[..., 2, B, A]`` gives each critic its own copy, for derivatives with respect to it.
+        An action ``[..., 2, B, A]`` gives each critic its own copy, for derivatives with respect to the action.
         """
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Critic(Protocol):
 class CriticWithActionGradients(Critic, Protocol):
     """Twin critics that also provide their derivatives with respect to the action.
 
-    Optional: losses call ``losses.pave.action_gradients``, which differentiates the values of any other critic.
+    Optional: ``losses.pave.action_gradients`` uses them if they exist, and else differentiates the critics' values.
     """
 
     def action_gradients(
@@ -88,20 +88,20 @@ class CriticWithActionGradients(Critic, Protocol):
     ) -> tuple[list[Tensor], Tensor]:
         """``∇ₐQ_j(s, a)`` at each observation, ``[..., 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[..., 2, B]``.
 
-        All observations share the action and the direction v, ``[..., B, A]``. Differentiable once, with respect to
-        the parameters.
+        All observations share the action and the direction v, both ``[..., B, A]``. The results can be differentiated
+        once, with respect to the parameters.
         """
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Random numbers that a loss needs: their distribution, and whose shape they have (None: one per sample)."""
+    """A random draw that a loss needs: its distribution, and whose last axis it matches (None: one per sample)."""
 
     kind: Literal["normal", "uniform", "rademacher"]
     like: Literal["obs", "action"] | None
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """Draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
+        """One draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
         like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[self.like]
         options: dict[str, Any] = {"generator": generator, "device": like.device, "dtype": like.dtype}
         if self.kind == "normal":
@@ -117,17 +117,18 @@ class Loss:
     Attributes:
         function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
             for the critic; returns one value per agent.
-        noise: draws by name, each from its own random stream; the function gets them as a mapping.
-        previous_obs: True for a function that reads ``batch.previous_obs``; callers then provide it.
-        prediction: True for a function that calls ``policy.prediction`` or ``policy.averaged_prediction``: the actor
-            then has that second head and a Polyak average, at ``AVERAGE_RATE``.
-        reads_outputs_only: True for a function that evaluates networks only at inputs computed from batch and noise,
-            and reads only their outputs: no derivative with respect to an input, no output used as an input. Such
-            losses share forward passes in a compiled update, which first tests the claim on a small agent.
-        reads_action_gradients_only: True for a critic loss that reads only ``losses.pave.action_gradients`` of the
-            critic, at inputs computed from batch and noise: a compiled update differentiates them without autograd.
-        relation: a function that raises ``DamperError`` for settings that contradict each other (a lower bound above
-            an upper one); ``check`` calls it with all settings as keywords.
+        noise: the draws it needs, by name, each from its own random stream; the function gets them as a mapping.
+        previous_obs: True if the function reads ``batch.previous_obs``, which the caller then fills.
+        prediction: True if the function calls ``policy.prediction`` or ``policy.averaged_prediction``: the actor then
+            has that second head and a Polyak average, updated at ``AVERAGE_RATE``.
+        reads_outputs_only: True if the function evaluates networks only at inputs made of batch and noise, and uses
+            only their outputs: no derivative with respect to an input, no output as an input. Such losses share forward
+            passes in a compiled update; the claim is tested on a small agent before anything is compiled.
+        reads_action_gradients_only: True if a critic loss uses the critic only through
+            ``losses.pave.action_gradients``, at inputs made of batch and noise. A compiled update then differentiates
+            it without autograd.
+        relation: raises ``DamperError`` for settings that contradict each other (a lower bound above an upper one);
+            called with all of them as keywords when they enter a run.
     """
 
     function: Callable[..., Tensor]
@@ -144,14 +145,14 @@ class Loss:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """The function's keyword-only parameters with their defaults; ``inspect.Parameter.empty`` without one."""
+        """Keyword-only parameters of the function with their defaults (``inspect.Parameter.empty`` for none)."""
         parameters = inspect.signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise for values that a setting's annotation rules out; numbers must be finite and not negative."""
         hints = resolved_hints(self.function, settings)
-        # Settings are checked once, when they enter a run, so reading them from the device here costs little.
+        # Settings are checked once, when they enter a run, so waiting for the device is acceptable here.
         values: dict[str, Any] = {
             name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()
         }

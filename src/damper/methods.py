@@ -1,4 +1,4 @@
-"""Methods as data: which losses, which rule, which weights."""
+"""Methods as data: which losses, which rule, which weights; ``METHODS`` lists them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Method:
     """A way to make a policy smooth.
 
     Attributes:
-        name: the name that users write.
+        name: as the user writes it.
         actor: the smoothness loss on the actor, or None.
-        rule: how its gradient is combined with that of the actor's own loss: a name in
-            ``damper.rules.RULES``, or None to add the loss.
-        critic: the smoothness loss on the critic, or None; always added.
-        defaults: settings that differ from the losses' and the rule's own defaults.
+        rule: how its gradient is combined with that of the actor's own loss: a name in ``damper.rules.RULES``, or None
+            to add the two losses.
+        critic: the smoothness loss on the critic, or None; always added to the critic's own.
+        defaults: settings whose defaults differ from those of the losses and the rule.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Method:
 
     @property
     def summary(self) -> str:
-        """One line of description: the first docstring line of the module of its rule, or else of its loss."""
+        """What it does in one line: the first line of the docstring of its rule's module, or else its loss's."""
         made_of = self.functions
         own = [*(made_of[part] for part in made_of if part.startswith("rule")), *made_of.values()]
         words = inspect.getdoc(inspect.getmodule(own[0])) if own else "the backbone as it is, nothing made smooth."
@@ -52,17 +52,17 @@ class Method:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """The actor's and the critic's smoothness loss, as far as there are any."""
+        """Its smoothness losses, the actor's before the critic's."""
         return tuple(loss for loss in (self.actor, self.critic) if loss is not None)
 
     @property
     def separate_critic_pass(self) -> bool:
-        """Whether its loss on the critic reads more than values, and so needs a separate forward pass."""
+        """Whether its critic loss reads more than the critics' values, and so needs its own forward pass."""
         return self.critic is not None and not self.critic.reads_outputs_only
 
     @property
     def noise(self) -> dict[str, Noise]:
-        """All noise that its losses need, by name."""
+        """All draws that its losses need, by name."""
         return {name: noise for loss in self.losses for name, noise in loss.noise.items()}
 
     @property
@@ -72,7 +72,7 @@ class Method:
 
     @property
     def prediction(self) -> bool:
-        """Whether a loss needs a second head on the actor."""
+        """Whether a loss needs the actor's second head."""
         return any(loss.prediction for loss in self.losses)
 
     @property
@@ -84,13 +84,13 @@ class Method:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether all its parts are those that this version of damper ships, none registered by the user."""
+        """Whether its name and rule mean what this version of damper ships, none of them registered anew."""
         names, rules = self.name.replace(",", "+").split("+"), (self.rule or "").split(",")
         registered = all(METHODS.get(name) == _SHIPPED.get(name) for name in names)
         return registered and all(RULES.get(rule) is _SHIPPED_RULES.get(rule) for rule in rules)
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """Settings and their defaults (or ``inspect.Parameter.empty``), by part: actor loss, rule, critic loss."""
+        """Settings and defaults by part: actor loss, rule, critic loss; ``inspect.Parameter.empty`` for no default."""
         parts = {
             "actor": dict(self.actor.settings) if self.actor else {},
             "rule": settings_of(self.rule) if self.rule else {},
@@ -99,10 +99,10 @@ class Method:
         return {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
 
     def settings(self, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-        """All settings by the names that users write: the values given, and defaults for the rest.
+        """All settings by the names users write: the values given, and defaults for the rest.
 
-        A name that two parts share sets both; where their defaults differ, ``critic_<name>`` (``rule_<name>``) sets
-        only that part's.
+        A name that two parts share sets both. Where their defaults differ, ``critic_<name>`` (or ``rule_<name>``) sets
+        that part's alone.
         """
         named = dict(given)
         for part, own in self.parts().items():
@@ -114,7 +114,7 @@ class Method:
         return named
 
     def route(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Sort values by the parts that take them, fill in defaults, and check the losses' values."""
+        """Sort values by the parts that take them, fill in defaults, and check the values of the losses."""
         method_kwargs = {
             part: {name: values.get(f"{part}_{name}", values.get(name, default)) for name, default in own.items()}
             for part, own in self.parts().items()
@@ -150,7 +150,7 @@ _SHIPPED, _SHIPPED_RULES = dict(METHODS), dict(RULES)
 
 
 class Components(NamedTuple):
-    """A method's parts: the names of the methods (or "temporal") and of the rule that they come from."""
+    """A method's parts, each by the name of the method it comes from; the auxiliary loss may be "temporal"."""
 
     auxiliary: str | None = None
     rule: str | None = None
@@ -172,7 +172,7 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
     Args:
         auxiliary: a method with an actor loss ("caps", "grad-caps", ...), or "temporal".
         rule: how its gradient is combined with that of the actor's own loss, a name in ``damper.rules.RULES``; None
-            adds the loss.
+            adds the two losses.
         critic: a method with a critic loss ("pave", "l2c2"), or None.
 
     Returns:
@@ -187,16 +187,16 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
             f"rule must be given where {auxiliary!r} lends its actor loss alone, because that name means the method "
             "with its critic loss too, but rule=None was: rule='scalarization' adds the loss as well."
         )
-    # The name "damper+pave" is enough, unless the critic's name could be read as an auxiliary's.
+    # The name leaves "temporal" out ("damper+pave"), unless the critic's name could then be read as the auxiliary's.
     silent = auxiliary == "temporal" and rule is not None and critic not in _auxiliaries()
     name = "+".join(part for part in (rule, None if silent else auxiliary, critic) if part)
     return Method(name, actor=actor, rule=rule, critic=value)
 
 
 def per_agent(names: Sequence[str]) -> Method:
-    """One method from several that share their losses, so that agents of a population may differ in the rule.
+    """Merge methods that share their losses into one, so that agents of a population may differ in the rule.
 
-    Its setting ``choice`` is each agent's index into ``names``. "plain" may be one of them.
+    Its setting ``choice`` is each agent's index into ``names``. "plain" goes with any rule on the actor's loss.
     """
     methods = [find_method(name) for name in names]
     smooth = next((method for method in methods if method.losses), methods[0])
@@ -211,7 +211,7 @@ def per_agent(names: Sequence[str]) -> Method:
 
 
 def components(name: str) -> Components:
-    """The parts that a method's name consists of."""
+    """Split a method's name into its parts."""
     if name not in METHODS:
         return Components(*_parse(name))
     method = METHODS[name]
@@ -220,7 +220,7 @@ def components(name: str) -> Components:
 
 
 def find_method(method: str | Method) -> Method:
-    """Look up a method by name, also composed (``compose``) or a list (``per_agent``); a ``Method`` passes through."""
+    """The method of that name, or ``method`` itself; "a+b" is composed (``compose``), "a,b" merged (``per_agent``)."""
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
@@ -235,12 +235,12 @@ def find_method(method: str | Method) -> Method:
 
 
 def setting_hint(name: str, method: Method, others: Iterable[str] = ()) -> str:
-    """The likely fix for a setting that ``method`` does not have; ``others`` are known names outside methods."""
+    """Suggest a fix for a setting that ``method`` does not have; ``others`` are settings that belong to no method."""
     known = method.settings()
     takes = f"method {method.name!r} takes {', '.join(known) or 'no settings'}."
     rules = [rule for rule in RULES if name in settings_of(rule)]
     owners = rules or [other for other, its in METHODS.items() if name in its.settings()]
-    if owners:  # what another method takes is no misspelling
+    if owners:  # another method's setting is not a misspelling
         kind = "rules" if rules else "methods"
         more = ", ..." if len(owners) > 3 else ""
         return f"it belongs to the {kind} ({', '.join(owners[:3])}{more}), while {takes}"

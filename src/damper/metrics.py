@@ -129,8 +129,11 @@ def _array(name: str, values: Any) -> Array:
         values = values.detach().to("cpu", torch.float64).numpy()
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DamperError(f"{name} must be numbers in a regular array, but {type(values).__name__} is not.") from None
+    except (TypeError, ValueError, RuntimeError):  # the last from tensors in a list, on a GPU or with a gradient
+        raise DamperError(
+            f"{name} must be numbers in a regular array, but the {type(values).__name__} given is not: of tensors give "
+            "torch.stack."
+        ) from None
     if not np.isfinite(array).all():
         fix = "look for a diverged policy" if name == "actions" else "give the bounds that actions are clipped to"
         raise DamperError(f"{name} must be finite, but NaN or infinity was given: {fix}.")

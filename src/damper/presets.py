@@ -1,4 +1,4 @@
-"""Published settings of the methods as data, by task and backbone."""
+"""Published settings of the methods as data, per task and backbone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from damper.errors import DamperError
 from damper.methods import components, find_method
 from damper.tasks import PAPER_TASKS, task_name
 
-# Settings with one value for all tasks, or one by task; the key None is for all tasks not listed.
+# By setting: one value for all tasks, or one per task, where None stands for every task not listed.
 Values = Mapping[str, float | Mapping[str | None, float]]
 
 
 def _row(*values: float) -> dict[str | None, float]:
-    """Values by task, given in the order of the paper's columns."""
+    """One value per task of the paper, in the order of its columns."""
     if len(values) != len(PAPER_TASKS):
         raise DamperError(
             f"presets must have a value for each of tasks.PAPER_TASKS, {', '.join(PAPER_TASKS)}, but {len(values)} "
@@ -29,8 +29,8 @@ def _same(names: tuple[str, ...], values: Values) -> dict[str, Values]:
 
 _RULES_WITH_ETA = ("damper", "unconditional-sum", "unconditional-projection")
 
-# The paper's appendix, "Experimental Details"; its weights are PAVE's (Appendix E.1 there). It does not say that the
-# ablations use the main table's η; we assume it.
+# From the paper's appendix, "Experimental Details", which takes its weights from PAVE (Appendix E.1 there). It does not
+# say whether the ablations use the main table's η; here they do.
 _BOTH: dict[str, Values] = {
     "caps": {
         "lambda_T": _row(0.1, 1.0, 0.1, 0.1, 0.1, 0.1),
@@ -70,7 +70,7 @@ _PAPER: dict[str, dict[str, Values]] = {
     },
 }
 
-# Settings of the released code of ASAP and L2C2, where they differ from the paper's; both train SAC.
+# Settings in the released code of ASAP and L2C2, where they differ from the paper's; both train SAC.
 _ASAP_RELEASED: Values = {
     "lambda_T": 0.5,
     "lambda_S": {**_row(10.0, 5.0, 5.0, 30.0, 10.0, 5.0), None: 5.0},
@@ -92,10 +92,10 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
 
     Args:
         method: a name in ``damper.METHODS``, or a composed one such as "damper+caps+pave".
-        task: the task's name or environment id; for None or another task, only values that hold for all tasks are
-            returned, and the method's defaults apply to the rest.
+        task: the task's name or environment id. For None or a task outside the paper only settings that hold for all
+            tasks are returned; the method's documented defaults apply to the rest.
         backbone: "td3" or "sac".
-        name: "paper", or settings of released code where they differ: "asap-released", "l2c2-released" (SAC).
+        name: "paper", or a method's released settings where they differ: "asap-released", "l2c2-released" (SAC).
     """
     if name not in PRESETS:
         raise DamperError(f"preset must be one of {', '.join(PRESETS)}, but {name!r} was given.")
@@ -121,7 +121,7 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
 
 
 def _at(values: Values, task: str | None) -> dict[str, float]:
-    """The values for a task."""
+    """The values that hold for a task."""
     chosen: dict[str, Any] = {}
     for key, value in values.items():
         chosen[key] = value.get(task, value.get(None)) if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""Protocols: published training settings as data. Compare methods only within one protocol."""
+"""Published training settings (protocols) as data; compare methods only within one protocol."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _authors(backbone: str, task: str | None) -> dict[str, Any]:
 
 
 PROTOCOLS = {"pave": _pave, "authors": _authors}
-_RECORDED = {"authors": "damper"}  # its first name, which is also that of a rule, a method and the package
+_RECORDED = {"authors": "damper"}  # renamed, since a rule, a method and the package are called "damper" too
 
 
 def protocol_name(name: str | None) -> str | None:
@@ -52,14 +52,14 @@ def protocol_name(name: str | None) -> str | None:
 
 
 def recorded_protocol(name: str | None) -> str | None:
-    """A protocol's name in identities and folders, which keep its first name."""
+    """The name under which identities and folders have always recorded a protocol."""
     return _RECORDED.get(name or "", name)
 
 
 def protocol_settings(name: str | None, backbone: str, task: str | None) -> Mapping[str, Any]:
-    """A protocol's settings for a backbone and a task of the paper (None: another task).
+    """A protocol's settings for a backbone and a task of the paper (None: any other task).
 
-    Without a protocol, those of "authors".
+    Without a protocol the defaults are the authors' settings.
     """
     name = protocol_name(name)
     if name is not None and name not in PROTOCOLS:

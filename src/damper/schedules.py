@@ -1,4 +1,4 @@
-"""Numbers that change during a run: functions of ``progress_remaining``, like Stable-Baselines3's schedules."""
+"""Settings that change during a run, as Stable-Baselines3's schedules: functions of ``progress_remaining``."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 from damper.errors import DamperError
 
-POINTS = tuple(1.0 - i / 1000 for i in range(1001))  # where a function is checked, and read for its digest
+POINTS = tuple(1.0 - i / 1000 for i in range(1001))  # where a function is evaluated, to check and to identify it
 
 
 class Schedule(str):
     """A number as a function of ``progress_remaining``, which goes from 1 to 0 as in Stable-Baselines3.
 
-    The string identifies it in records: ``linear:0.0003:0``, or a function's name with a digest of its values.
+    As a string it identifies itself in records: ``linear:0.0003:0``, or a function's name with a digest of its values.
     """
 
     function: Callable[[float], float]
 
     @classmethod
     def of(cls, text: str, function: Callable[[float], float]) -> Schedule:
-        """Make a schedule from a function and the text that identifies it."""
+        """Make a schedule of a function and the text that identifies it."""
         schedule = cls(text)
         schedule.function = function
         return schedule
 
     def __call__(self, progress_remaining: float) -> float:
-        """The value at this point of a run."""
+        """The value at this point of the run."""
         return float(self.function(progress_remaining))
 
 
@@ -40,7 +40,7 @@ def linear(progress_remaining: float, start: float, end: float, end_fraction: fl
 
 
 def cosine(progress_remaining: float, start: float, end: float, end_fraction: float = 1.0) -> float:
-    """Like ``linear``, along half a period of the cosine, flat at both ends."""
+    """Like ``linear``, but along half a cosine wave, level at both ends."""
     done = min((1 - progress_remaining) / end_fraction, 1)
     return end + (start - end) * (1 + math.cos(math.pi * done)) / 2
 
@@ -49,7 +49,7 @@ KINDS = {"linear": linear, "cosine": cosine}
 
 
 def as_schedule(name: str, value: Any) -> Any:
-    """Turn a function or a schedule's text into a ``Schedule``, also within a tuple; other values pass unchanged."""
+    """Turn a function or a text such as "linear:3e-4:0" into a schedule, also inside a tuple; return others as is."""
     if isinstance(value, tuple):
         return tuple(as_schedule(name, one) for one in value)
     if isinstance(value, Schedule):
@@ -60,13 +60,13 @@ def as_schedule(name: str, value: Any) -> Any:
 
 
 def check_number(name: str, value: Any, example: str = "linear:0:1") -> None:
-    """Raise for a value that is neither a number nor a schedule, such as text that describes no schedule."""
+    """Raise for anything but a number or a schedule, mainly for text that is not a schedule."""
     if not isinstance(value, int | float | Schedule):
         raise DamperError(f"{name} must be a number, or a schedule as {example}, but {value!r} was given.")
 
 
 def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
-    """The value of a setting, a number or a schedule, at this point of a run."""
+    """The value of a setting, scheduled or not, at this point of the run."""
     return value(progress_remaining) if isinstance(value, Schedule) else value
 
 
@@ -88,7 +88,7 @@ def _parse(name: str, text: str) -> Schedule:
 
 
 def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
-    """Identify a function by its name and its values, which tells lambdas and objects with state apart."""
+    """Identify a function by its name and its values, so that different lambdas and objects with state are distinct."""
     try:
         values = [float(function(remaining)) for remaining in POINTS]
     except (TypeError, ValueError) as error:

@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Task:
-    """A task's ids in both backends; `steps` is its usual training budget, `period` its control period in seconds.
+    """A task's ids in both backends, its usual training budget `steps` and its control period `period` in seconds.
 
-    `kwargs` are its arguments for `gymnasium.make`.
+    `kwargs` are arguments of ``gymnasium.make``.
     """
 
     gymnasium_id: str
@@ -21,9 +21,9 @@ class Task:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-# The columns of the paper's tables, in order: presets, tables and claims have a value for each.
+# Exactly the paper's columns, in their order: presets, tables and claims have a value for each.
 PAPER_TASKS = ("LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker")
-# All tasks with a short name; to add one, add a line here and nowhere else.
+# All tasks with a short name; for one outside the paper a line in this table is enough.
 TASKS: dict[str, Task] = {
     "LunarLander": Task("LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}),
     "Pendulum": Task("Pendulum-v1", "Pendulum-v1", 100_000, 0.05),
@@ -35,13 +35,13 @@ TASKS: dict[str, Task] = {
 
 
 def find_task(env: str) -> Task:
-    """The task of this name or id; for an id outside the table, a task with that id in both backends."""
+    """The task of this name or id; an id that is not in the table is used as it is in both backends."""
     name = task_name(env)
     return Task(env, env) if name is None else TASKS[name]
 
 
 def task_name(env: str) -> str | None:
-    """The short name of an environment's task (LunarLander, ..., Walker); None if it has none."""
+    """The short name of a task ("LunarLander", ..., "Walker") from its name or id; None if it has none."""
     for name, task in TASKS.items():
         if env in (name, task.gymnasium_id, task.envpool_id):
             return name
@@ -49,6 +49,6 @@ def task_name(env: str) -> str | None:
 
 
 def recorded_name(env: str) -> str:
-    """An environment's name in records: the short name of the paper's tasks, Gymnasium's id of all others."""
+    """What records call an environment: the short name for the paper's tasks, Gymnasium's id for all others."""
     name = task_name(env)
     return name if name in PAPER_TASKS else find_task(env).gymnasium_id

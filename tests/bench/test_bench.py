@@ -127,6 +127,24 @@ def test_ppo_is_measured_beside_sb3_s_alone(tmp_path: Path, capsys: pytest.Captu
     assert [(row["backbone"], row["method"]) for row in read(tmp_path / "sb3.json").rows] == [("PPO", "damper")]
 
 
+@pytest.mark.usefixtures("ticking")
+def test_what_is_not_installed_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*SMALL, "--device", "cpu", "--out", str(tmp_path)]
+    monkeypatch.setattr("damper.bench.peers.has_sbx", lambda: False)
+    main(["bench", "peers", *words])
+    assert 'peers without SBX, which is not installed: pip install "damper-rl[peers]"' in capsys.readouterr().out
+    monkeypatch.setattr("damper.bench.peers.has_sb3", lambda: False)
+    main(["bench", "update", *words])
+    assert 'without Stable-Baselines3, which is not installed: pip install "damper-rl[sb3]"' in capsys.readouterr().out
+    for part in ("peers", "sb3"):
+        with pytest.raises(SystemExit):
+            main(["bench", part, *words])
+        told = f'damper: bench {part} needs Stable-Baselines3: pip install "damper-rl[{part}]".'
+        assert told in capsys.readouterr().err
+
+
 def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
     words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "damper", "--steps", "72"]
     main(["bench", "end-to-end", *words, "--out", str(tmp_path)])

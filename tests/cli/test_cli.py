@@ -45,10 +45,11 @@ def test_train_makes_one_population_of_the_product(run):
     assert sorted(path.name for path in (run / "policies").iterdir()) == [f"agent-000{i}.safetensors" for i in range(4)]
 
 
-def test_the_same_command_again_changes_nothing(run):
+def test_the_same_command_again_changes_nothing(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     call("train", "Pendulum-v1", "--eta", "0", "1", "--seeds", "2", "--steps", "250", "--out", run, *TINY)
     assert {path: path.read_bytes() for path in before} == before
+    assert f"{run} was finished before: nothing is trained.\n" in capsys.readouterr().out
 
 
 def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):

@@ -80,5 +80,5 @@ def test_the_file_says_what_its_numbers_are(
     assert "−60 % [−90, +52] |" in text and "Spread is the sample standard deviation of the seeds' means" in text
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     present(comparison, tmp_path)
-    assert "no change against plain is shown: intervals must have scipy" in capsys.readouterr().out
+    assert "no change against plain is shown: intervals need scipy" in capsys.readouterr().out
     assert "%" not in (tmp_path / "table.md").read_text()

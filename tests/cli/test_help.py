@@ -94,6 +94,12 @@ def test_what_is_positional_has_a_name():
     assert "usage: damper evaluate [-h] [OPTIONS] SOURCE" in help_of("evaluate")
 
 
+def test_only_names_are_used_that_the_oldest_allowed_tyro_has():
+    files = FILE.parent.glob("*.py")
+    used = {word for file in files for word in re.findall(r"tyro\.conf\.(\w+)", file.read_text(encoding="utf-8"))}
+    assert used == {"arg", "DisallowNone", "OmitArgPrefixes", "Positional"}  # another: install that tyro, and see
+
+
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_methods_have_a_line_each_and_eta_is_explained(command):
     listed = " ".join(help_of(command).split())

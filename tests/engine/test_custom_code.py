@@ -83,6 +83,34 @@ def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
         assert len({identify(getattr(one, name)) for one in (first, *edited)}) == 1 + len(edits)
 
 
+def test_data_of_its_module_count_wherever_they_are_named(tmp_path: Path) -> None:
+    text = (
+        "import functools\nimport numpy as np\nfrom dataclasses import dataclass\nfrom torch import Tensor\n"
+        "@dataclass\nclass Config:\n    gain: float\nCONFIG = Config(0.1)\nARRAY = np.array([0.2])\n"
+        "NESTED = {'weights': (0.3, {'names'})}\nDEFAULT, ATTRIBUTE, WRAPPED = 0.4, 0.5, 0.6\n"
+        "def wraps(f):\n    return functools.wraps(f)(lambda *given: WRAPPED * f(*given))\n"
+        "class Mass:\n    limit = ATTRIBUTE\n    def step(self):\n        return self.limit\n"
+        "@wraps\ndef make(mass: Tensor, *, g=DEFAULT):\n    return Mass, CONFIG.gain, ARRAY, NESTED, g\n"
+    )
+    edits = ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "'names'"]
+    edited = [module(tmp_path, text.replace(edit, "'other'")) for edit in edits]
+    assert len({identify(one.make) for one in (module(tmp_path, text), *edited)}) == 1 + len(edits)
+    assert identify(module(tmp_path, LOSS).quiet) == "mine:quiet a27004a2d6bf9ac0", "as before data counted"
+
+
+def test_variables_of_a_script_that_it_only_shares_names_with_do_not_count(tmp_path: Path) -> None:
+    script = module(
+        tmp_path,
+        "class Mass:\n    limit = 1\n    def step(self, a):\n        r = [i for i in a.results]\n"
+        "        return r, self.k\n"
+        "def make(g=1.0):\n    'A mass of k.'\n    return Mass()\n",
+    )
+    before = [identify(one) for one in (script.make, script.Mass)]
+    for name in ("a", "r", "i", "k", "g", "results", "limit"):
+        setattr(script, name, [1, 2])
+    assert [identify(one) for one in (script.make, script.Mass)] == before
+
+
 def test_what_a_function_captures_counts_where_it_is_plain() -> None:
     def enclosed(steps: int) -> Any:
         return lambda: short_pendulum(steps)
@@ -97,8 +125,9 @@ def test_what_a_function_captures_counts_where_it_is_plain() -> None:
 def test_code_without_a_file_is_told_apart_too() -> None:
     spaces: list[dict[str, Any]] = [{}, {}, {}]
     for space, text in zip(spaces, ("1", "1", "2"), strict=True):
-        exec(f"def f():\n    return [x + {text} for x in ()]", space)
-    assert identify(spaces[0]["f"]) == identify(spaces[1]["f"]) != identify(spaces[2]["f"])
+        exec(f"def f():\n    return [x + {text} for x in ()]\nclass C:\n    limit = {text}", space)
+    for name in ("f", "C"):
+        assert identify(spaces[0][name]) == identify(spaces[1][name]) != identify(spaces[2][name])
 
 
 def test_whose_code_it_is() -> None:
@@ -140,7 +169,9 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
             assert set(run.manifest["custom_code"]) == {"actor", "rule damper"}
             assert tiny.train(out, "damper+quiet", steps=60) == run
     assert len(set(folders)) == 2
-    with pytest.raises(DamperError, match="other settings: code of actor was 'mine:quiet"):
+    with pytest.raises(
+        DamperError, match=r"other settings: code of actor was 'mine:quiet.* uses of its module counts too"
+    ):
         tiny.train(out, "damper+quiet", steps=60)
 
 

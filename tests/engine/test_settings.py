@@ -218,6 +218,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 2.5}, "batch_size must be a whole number of at least 1, but 2.5 was given"),
     ({"batch_size": (1, 2)}, "batch_size must be one value for the whole population, but 2 were given"),
     ({"steps": 0}, "steps must be a whole number of at least 1"),
+    ({"steps": True}, "steps must be a whole number of at least 1, but True was given"),
+    ({"learning_rate": True}, "learning_rate must be a number in .*, but True was given"),
     ({"learning_starts": -1}, "learning_starts must be a whole number of at least 0"),
     ({"net_arch": ()}, "net_arch must be a list of layer sizes"),
     ({"net_arch": 256}, "net_arch must be a list of layer sizes, but 256 was given"),

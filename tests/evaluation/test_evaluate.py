@@ -197,6 +197,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
         (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is loaded already"),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
+        (lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"), "Linear is a module .*: wrap it"),
         (lambda run: run.policy(9), "agent must be 0 to 3"),
     ],
 )

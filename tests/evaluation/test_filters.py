@@ -76,6 +76,13 @@ def test_mistakes_get_one_sentence(text, words):
         parse_filter(text)
 
 
+@pytest.mark.parametrize("given", ["0.3", None, [0.1, 0.2]])
+def test_a_filter_s_setting_is_a_number(given):
+    for kind, words in ((LowPass, "alpha must be in"), (SlewRate, "limit must be above 0")):
+        with pytest.raises(damper.DamperError, match=words):
+            kind(given)
+
+
 def test_evaluate_reads_the_text_too():
     records = []
     for chosen in ("low-pass:0.3", LowPass(0.3)):

@@ -9,6 +9,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+from damper.errors import DamperError
 from damper.experiments.compare import compare
 from tests import tiny
 
@@ -22,5 +23,11 @@ def test_methods_are_evaluated_with_the_environment_s_arguments(
     env: str | Callable[..., gymnasium.Env], tmp_path: Path
 ) -> None:
     settings = {**tiny.SETTINGS, "env_kwargs": {"g": 1.6}}
-    comparison = compare(env, methods=["plain"], seeds=1, steps=60, episodes=1, out=tmp_path / "c", **settings)
+    comparison = compare(env, methods="plain", seeds=1, steps=60, episodes=1, out=tmp_path / "c", **settings)
     assert json.loads(comparison.evaluations["plain"].env_spec)["kwargs"]["g"] == 1.6
+
+
+def test_no_episodes_are_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(DamperError, match="episodes must be at least 1"):
+        compare("Pendulum-v1", steps=60, episodes=0, out=tmp_path / "c", **tiny.SETTINGS)
+    assert not (tmp_path / "c").exists()

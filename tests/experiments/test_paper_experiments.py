@@ -61,6 +61,10 @@ def test_mistakes_are_told_in_one_sentence() -> None:
         expand_request(Request(("pegrad",), settings={"learning_rate": (1e-3, 1e-4)}))
     with pytest.raises(DamperError, match="steps must be given"):
         agents_of("pegrad", tasks=("Swimmer-v5",))
+    with pytest.raises(DamperError, match="steps must be a whole number of at least 1, but 0 was given"):
+        agents_of("pegrad", steps=0)
+    with pytest.raises(DamperError, match="episodes must be at least 1"):
+        agents_of("pegrad", episodes=0)
 
 
 def test_every_experiment_is_described() -> None:

@@ -100,6 +100,20 @@ def test_merging_adds_what_is_missing_and_keeps_what_is_there(tmp_path: Path) ->
         mine.merge(Store(tmp_path / "c"))
 
 
+def test_merging_brings_the_policies_of_records_that_are_the_same(tmp_path: Path) -> None:
+    mine, theirs = Store(tmp_path / "a"), Store(tmp_path / "b")
+    here, other, damaged, new = (agent.identity for agent in AGENTS[:4])
+    for agent in AGENTS[:3]:
+        mine.add(invented(agent, policy=b"mine" if agent is AGENTS[2] else None))
+    for agent in AGENTS[:4]:
+        theirs.add(invented(agent, 9.0 if agent is AGENTS[1] else 0.0, policy=b"theirs"))
+    mine.path(damaged).write_text("{")
+    with pytest.warns(UserWarning, match="no whole record"):
+        mine.merge(theirs)
+    assert not mine.policy_path(other).exists(), "it is not the one that the record here was made with"
+    assert {mine.policy_path(identity).read_bytes() for identity in (here, damaged, new)} == {b"theirs"}
+
+
 def test_merging_brings_update_times_too(tmp_path: Path) -> None:
     mine, theirs = Store(tmp_path / "a"), Store(tmp_path / "b")
     kept = write_timing(mine.folder, replace(TIMING, milliseconds=0.4))

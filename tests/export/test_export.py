@@ -83,9 +83,9 @@ def test_the_page_lists_the_operations_and_activations_of_every_file(tmp_path):
         write(build(layers, activation, -1, 1, 2.0, statistics, squash), tmp_path / "policy.onnx", {})
         seen |= {node.op_type for node in onnx.load(tmp_path / "policy.onnx").graph.node}
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-    listed = re.search(rf"Plain operations only \(([^)]+)\), opset {OPSET}\.", page)
+    listed = re.search(rf"Only basic operations \(([^)]+)\), opset {OPSET}\.", page)
     assert listed is not None and sorted(listed[1].split(", ")) == sorted(seen)
-    assert f"Linear layers with {known_modules(EXPORTED_NAMES)} " in page
+    assert f"linear layers with {known_modules(EXPORTED_NAMES)} " in page
 
 
 def test_the_file_alone_drives_the_environment_alike(run, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -105,6 +106,42 @@ def test_an_onnx_file_predicts_as_its_original(run, tmp_path):
     assert damper.evaluate(loaded, episodes=1).env == "Pendulum-v1"
 
 
+@pytest.mark.parametrize("batch", [1, "batch"])
+def test_an_onnx_file_of_another_exporter_may_fix_the_batch_at_one(batch, tmp_path):
+    path = linear_onnx(tmp_path, ["FLOAT", [batch, 3]])
+    assert np.array_equal(damper.load(path).predict(OBS)[0], OBS)
+    assert damper.evaluate(path, pendulum_of_three_actions, episodes=2).episodes[0][0].length == 200
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [[["DOUBLE", ["batch", 3]]], [["FLOAT", [3]]], [["FLOAT", [7, 3]]], 2 * [["FLOAT", [1, 3]]]],
+)
+def test_an_onnx_file_with_other_inputs_is_refused(inputs, tmp_path):
+    with pytest.raises(DamperError, match=r"observations \[batch, d\] in float32 and nothing else, but takes"):
+        damper.load(linear_onnx(tmp_path, *inputs))
+
+
+def linear_onnx(folder: Path, *inputs) -> Path:
+    """Its inputs' sum: of one, that one."""
+    onnx = pytest.importorskip("onnx")
+    values = [
+        onnx.helper.make_tensor_value_info(f"x{i}", getattr(onnx.TensorProto, kind), shape)
+        for i, (kind, shape) in enumerate(inputs)
+    ]
+    result = onnx.helper.make_tensor_value_info("sum", *(getattr(onnx.TensorProto, inputs[0][0]), inputs[0][1]))
+    node = onnx.helper.make_node("Sum", [value.name for value in values], ["sum"])
+    graph = onnx.helper.make_graph([node], "sum", values, [result])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, folder / "theirs.onnx")
+    return folder / "theirs.onnx"
+
+
+def pendulum_of_three_actions() -> gymnasium.Env:
+    env, space = gymnasium.make("Pendulum-v1"), gymnasium.spaces.Box(-2.0, 2.0, (3,), np.float32)
+    return gymnasium.wrappers.TransformAction(env, lambda action: action[:1], space)
+
+
 def test_a_sac_file_that_holds_the_mean_alone_does_not_guess(tmp_path):
     pytest.importorskip("onnxruntime")
     export(tiny.train(tmp_path / "run", backbone="sac", steps=60), tmp_path / "policy.onnx", episodes=0)
@@ -140,6 +177,21 @@ def test_statistics_go_with_a_zip(tmp_path):
     assert not np.allclose(loaded.predict(OBS, deterministic=False)[0], expected)
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_statistics_do_not_go_with_a_zip_that_was_trained_without(trust, tmp_path):
+    sb3, theirs = pytest.importorskip("damper.sb3"), pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
+    for kind in (sb3.SAC, theirs.SAC):
+        kind("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100).save(tmp_path / "model.zip")
+        if kind is theirs.SAC:  # which does not say
+            damper.load(tmp_path / "model", vecnormalize=env, trust=trust)
+            continue
+        with pytest.raises(DamperError, match=r"vecnormalize must be left out for .*model.zip, which was trained on"):
+            damper.load(tmp_path / "model", vecnormalize=env, trust=trust)
+
+
 def test_sb3_s_own_tools_take_it(run):
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
     from stable_baselines3.common.vec_env import DummyVecEnv
@@ -163,3 +215,11 @@ def test_anything_else_is_refused(tmp_path):
     for name, told in cases.items():
         with pytest.raises(DamperError, match=told):
             damper.load(Path(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["none.zip", "none.onnx", "none.pt2", "none.safetensors"])
+def test_a_missing_file_is_told_before_a_missing_extra(monkeypatch, tmp_path, name):
+    for package in ("stable_baselines3", "damper.sb3", "damper.sb3.archive", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(DamperError, match=f"{name} does not exist: give a run's folder"):
+        damper.load(tmp_path / name)

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
+import sb3_contrib
 from stable_baselines3.common.envs import SimpleMultiObsEnv
 
 import damper
@@ -108,6 +110,47 @@ def test_dict_observations_are_refused_with_what_to_do_instead(tmp_path: Path) -
         for source in (model, tmp_path / "model.zip"):
             with pytest.raises(DamperError, match=r"but (is|has) Dict.*: train it in .*FlattenObservation"):
                 attempt(source)
+
+
+def test_images_are_refused_whose_scaling_the_layers_do_not_tell(tmp_path: Path) -> None:
+    space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    THEIRS["ppo"]("MlpPolicy", Silent(space), n_steps=64, device="cpu").save(tmp_path / "model")
+    for trust in (False, True):
+        with pytest.raises(DamperError, match=r"has images: train it in .*FlattenObservation"):
+            open_source(tmp_path / "model.zip", trust=trust)
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_matrices_of_observations_and_actions_are_taken_as_vectors(trust: bool, tmp_path: Path) -> None:
+    matrix, vector = (gymnasium.spaces.Box(-2.0, 2.0, shape, np.float32) for shape in ((2, 3), (3,)))
+    for seen, acted in ((matrix, vector), (vector, matrix)):
+        model = make(OURS["td3"], Silent(seen, acted))
+        model.save(tmp_path / "model")
+        obs = np.random.default_rng(0).uniform(-2.0, 2.0, (50, *seen.shape)).astype(np.float32)
+        found = damper.load(tmp_path / "model.zip", trust=trust).predict(obs.reshape(50, -1))[0]
+        assert np.abs(found - model.predict(obs)[0].reshape(50, -1)).max() < 1e-5
+    export(model, tmp_path / "policy.onnx")
+    assert np.abs(open_file(tmp_path / "policy.onnx")[0](obs) - found).max() < 1e-5
+
+
+@pytest.mark.parametrize(("name", "policy"), [("RecurrentPPO", "MlpLstmPolicy"), ("CrossQ", "MlpPolicy")])
+def test_what_resembles_ppo_and_sac_is_not_taken_for_them(name: str, policy: str, tmp_path: Path) -> None:
+    model = getattr(sb3_contrib, name)(policy, "Pendulum-v1", device="cpu")
+    model.save(tmp_path / "model")
+    for trust in (False, True):
+        with pytest.raises(DamperError, match="holds another algorithm's"):
+            open_source(tmp_path / "model.zip", trust=trust)
+    if name == "RecurrentPPO":
+        with pytest.raises(DamperError, match="carries a memory from step to step"):
+            damper.evaluate(model, episodes=1)
+
+
+class Silent(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Of these spaces; it is never stepped."""
+
+    def __init__(self, seen: gymnasium.spaces.Box, acted: gymnasium.spaces.Box | None = None) -> None:
+        self.observation_space = seen
+        self.action_space = acted or gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
 def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:

@@ -36,6 +36,14 @@ def test_masks_of_any_usual_form(column: bool, dtype: torch.dtype) -> None:
     assert loss.item() == pytest.approx(12.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_holds_a_batch_of_any_size(dtype: torch.dtype) -> None:
+    obs = torch.zeros(70_000, 2, dtype=dtype, requires_grad=True)
+    loss = damper.temporal_loss(double, obs, obs.detach() + 1.0, mask=torch.ones(70_000, dtype=torch.bool))
+    loss.backward()
+    assert loss.item() == 8.0 and obs.grad is not None and bool(obs.grad.all())
+
+
 def test_nothing_kept_is_zero_with_zero_gradient() -> None:
     layer = nn.Linear(2, 1)
     loss = damper.temporal_loss(layer, OBS, NEXT_OBS, mask=torch.zeros(3, dtype=torch.bool))

@@ -202,6 +202,17 @@ def test_two_processes_stay_alike(tmp_path: Any) -> None:
     assert first["logged"]["norm_ratio"] == second["logged"]["norm_ratio"] > 0
 
 
+@pytest.mark.parametrize("method", ["plain", "damper"])
+def test_the_critic_learns_while_the_actor_is_frozen(method: str) -> None:
+    runner = OnPolicyRunner(Pendulums(), config(method=method), device="cpu")
+    for parameter in runner.alg.actor.parameters():
+        parameter.requires_grad_(False)
+    before = [[p.clone() for p in model.parameters()] for model in (runner.alg.actor, runner.alg.critic)]
+    runner.learn(1)
+    actor, critic = ([*model.parameters()] for model in (runner.alg.actor, runner.alg.critic))
+    assert all(map(torch.equal, actor, before[0])) and not any(map(torch.equal, critic, before[1]))
+
+
 def test_eta_is_0_unless_given() -> None:
     found = [train(0, **settings).alg.method_settings.get("eta") for settings in ({}, {"eta": 1.0}, {"method": "caps"})]
     assert found == [0.0, 1.0, None]

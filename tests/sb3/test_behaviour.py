@@ -18,7 +18,7 @@ from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv, SimpleMu
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import nn
@@ -86,6 +86,34 @@ def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
     assert difference <= 1e-5 * weights(theirs).norm()
     for mine, other in zip(ours.policy.buffers(), theirs.policy.buffers(), strict=True):
         assert torch.allclose(mine, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["plain", "damper", "caps"])
+@pytest.mark.parametrize("name", NAMES)
+def test_critics_learn_as_in_sb3_while_the_actor_is_frozen(name, method):
+    def trained(kind, **own):
+        model = make(kind, **own)
+        acting = ("actor.", "mlp_extractor.policy_net.", "action_net.", "log_std")
+        for title, parameter in model.policy.named_parameters():
+            parameter.requires_grad_(not title.startswith(acting))
+        before = weights(model)
+        return before, weights(model.learn(STEPS))
+
+    (before, theirs), (_, ours) = trained(THEIRS[name]), trained(OURS[name], method=method)
+    assert torch.equal(ours, theirs) and not torch.equal(ours, before)
+
+
+@pytest.mark.parametrize("name", ["td3", "sac", "ppo"])
+def test_compiled_networks_train_alike(name):
+    def trained(compiled):
+        model = make(OURS[name])
+        part = "policy" if name == "ppo" else "actor"
+        if compiled:
+            setattr(model, part, torch.compile(getattr(model, part), backend="eager"))
+        return weights(model.learn(STEPS))
+
+    once, other = trained(False), trained(True)
+    assert (once - other).norm() <= 1e-4 * once.norm()
 
 
 @BACKBONES
@@ -203,6 +231,20 @@ def test_a_schedule_is_checked_along_its_way():
 def test_the_same_seed_twice_gives_the_same_weights(backbone, method):
     runs = [weights(make(OURS[backbone], method=method).learn(STEPS)) for _ in range(2)]
     assert torch.equal(*runs)
+
+
+@pytest.mark.parametrize("name", ["td3", "ppo"])
+def test_a_global_seed_is_enough(name):
+    def trained():
+        set_random_seed(0)
+        return weights(make(OURS[name], make_vec_env("Pendulum-v1", seed=0), method="caps", seed=None).learn(STEPS))
+
+    assert torch.equal(trained(), trained())
+
+
+def test_models_without_a_seed_have_noise_of_their_own():
+    first, second = (make(OURS["td3"], method="caps", seed=None)._generator.initial_seed() for _ in range(2))
+    assert first != second
 
 
 @BACKBONES

@@ -6,6 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 from stable_baselines3 import A2C
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from damper.activations import ACTIVATIONS, known_modules
 from damper.engine.data.random_streams import Streams
@@ -24,6 +25,7 @@ from damper.errors import DamperError
 from damper.methods import METHODS
 from damper.sb3 import from_sb3, to_sb3
 from damper.sb3.archive import load_zip, read_zip
+from damper.sb3.convert import env_spec
 from tests.sb3.models import OURS, THEIRS, Counter, make
 
 BACKBONES = pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -92,6 +94,23 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 # --- zips -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backbone", "exchange", "told"),
+    [
+        ("td3", lambda policy: policy.actor.mu.__setitem__(-1, torch.nn.Identity()), "acts otherwise"),
+        ("sac", lambda policy: policy.actor.latent_pi.__setitem__(1, torch.nn.Hardtanh()), "acts otherwise"),
+        ("sac", lambda policy: policy.actor.latent_pi.insert(1, torch.nn.LayerNorm(12)), "has others between them"),
+        ("ppo", lambda policy: setattr(policy, "action_net", torch.nn.Sequential(policy.action_net)), "action_net.0"),
+    ],
+)
+def test_modules_exchanged_in_a_model_are_not_overlooked(backbone, exchange, told):
+    changed = model(backbone)
+    from_sb3(changed)
+    exchange(changed.policy)
+    with pytest.raises(DamperError, match=f"{told}.*cannot be converted"):
+        from_sb3(changed)
 
 
 def poison(path: Path) -> Path:
@@ -180,3 +199,33 @@ def test_rounded_bounds_are_not_believed(tmp_path):
     with pytest.raises(DamperError, match="bounds exactly: name its environment"):
         read_zip(tmp_path / "model.zip")
     assert read_zip(tmp_path / "model.zip", bounds=([-2.0], [2.0])).info.high == [2.0]
+
+
+def pendulum(wrapper: str) -> gymnasium.Env:
+    """With a lambda or with arrays among a wrapper's arguments, new ones for each environment."""
+    env = gymnasium.make("Pendulum-v1")
+    if wrapper == "lambda":
+        return gymnasium.wrappers.TransformReward(env, lambda reward: 0.1 * reward)
+    if wrapper == "arrays":
+        space = gymnasium.spaces.Box(-np.ones(3, np.float32), np.ones(3, np.float32))
+        env = gymnasium.wrappers.TransformObservation(env, np.tanh, space)
+        return gymnasium.wrappers.RescaleObservation(env, -np.ones(3, np.float32), np.ones(3, np.float32))
+    return env
+
+
+@pytest.mark.parametrize("wrapper", ["lambda", "arrays"])
+def test_several_environments_with_arguments_that_do_not_compare_are_recorded_as_one(wrapper, tmp_path):
+    trained = make(OURS["ppo"], DummyVecEnv([lambda: pendulum(wrapper)] * 2))
+    trained.save(tmp_path / "model")
+    assert env_spec(trained).id == "Pendulum-v1"
+
+
+@pytest.mark.parametrize(("wrapper", "recorded"), [("lambda", "unknown"), ("none", "Pendulum-v1")])
+def test_saving_leaves_environments_in_other_processes_alive(wrapper, recorded, tmp_path):
+    trained = make(OURS["ppo"], SubprocVecEnv([lambda: pendulum(wrapper)]))
+    try:
+        trained.save(tmp_path / "model")
+        trained.learn(100)
+        assert env_spec(trained).id == recorded
+    finally:
+        trained.get_env().close()

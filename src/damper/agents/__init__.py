@@ -1,4 +1,4 @@
-"""Actor-critic backbones, each a module of pure functions with the same names."""
+"""Actor-critic backbones, TD3 and SAC: modules of pure functions with the same names."""
 
 from __future__ import annotations
 

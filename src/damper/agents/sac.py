@@ -1,6 +1,6 @@
-"""SAC (Haarnoja et al. 2018) with a fixed or automatic temperature: the functions of ``td3``, and the temperature's.
+"""SAC (Haarnoja et al. 2018) with a fixed or automatic temperature: ``td3``'s functions, and the temperature's.
 
-Reductions and order of operations follow Stable-Baselines3; a parity test checks it.
+Reductions and their order follow Stable-Baselines3; a parity test checks this.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def target(
 ) -> Tensor:
     """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor.
 
-    ``sampler`` draws ``a'`` and its log-probability; an actor with another distribution needs its own.
+    ``sampler`` draws ``a'`` and its log-probability; pass one for an actor with another distribution.
     """
     action, log_prob = sampler(actor, batch.next_obs, noise["target"])
     value = critic(batch.next_obs, action).amin(-2)
@@ -59,9 +59,9 @@ def actor_loss(
     hparams: Mapping[str, Tensor],
     sampler: Sampler = sample,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and ``log π`` of every action for the temperature."""
+    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and ``log π(a|s)`` per sample, for the temperature."""
     action, log_prob = sampler(policy, batch.obs, noise["policy"])
-    # amin would split the gradient among equal values; SB3 gives it to one of them.
+    # amin would split the gradient between equal values; SB3 gives it to one of them.
     value = critic(batch.obs, action).min(-2).values
     loss = (unsqueeze_like(hparams["ent_coef"], value) * log_prob - value).mean(-1)
     return loss, {"log_prob": log_prob.detach()}
@@ -78,5 +78,5 @@ def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str
 
 
 def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
-    """Return random actions unchanged."""
+    """Return the random actions of the first steps unchanged."""
     return action

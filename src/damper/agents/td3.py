@@ -1,6 +1,6 @@
 """TD3 (Fujimoto et al. 2018): losses, target and exploration, as pure functions of networks, batch and noise.
 
-Reductions and order of operations follow Stable-Baselines3; a parity test checks it.
+Reductions and their order follow Stable-Baselines3; a parity test checks this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXPLORATION_NOISE = {"exploration": Noise("normal", "action")}
 
 
 def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
-    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``, with target networks."""
+    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``, by target networks."""
     mu = actor(batch.next_obs)
     clip = unsqueeze_like(hparams["target_noise_clip"], mu)
     smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(-clip, clip)
@@ -36,7 +36,7 @@ def critic_loss(critic: Critic, batch: Batch, target: Tensor) -> Tensor:
 def actor_loss(
     policy: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``L_R = −mean Q_1(s, μ(s))``, and no further values."""
+    """``L_R = −mean Q_1(s, μ(s))``, and no logs."""
     return -critic.first(batch.obs, policy(batch.obs)).mean(-1), {}
 
 
@@ -46,5 +46,5 @@ def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str
 
 
 def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
-    """Add exploration noise to an action; SB3 adds it to the random actions before ``learning_starts`` too."""
+    """Add exploration noise to an action, as in SB3 also to the random actions of the first steps."""
     return torch.clamp(action + unsqueeze_like(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0)

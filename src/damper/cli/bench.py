@@ -40,6 +40,7 @@ def run(options: Bench) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     for part in PARTS if options.what == "all" else (options.what,):
+        _say_what_is_left_out(options, part)
         found = _measure(options, part)
         if found is not None:
             show(found.title, found.columns, found.cells)
@@ -67,10 +68,18 @@ def _check(options: Bench) -> None:
         raise DamperError(
             f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: damper bench sb3 takes it."
         )
-    if options.what == "sb3" and not peers.has_sb3():
+    if options.what in ("sb3", "peers") and not peers.has_sb3():
         raise MissingExtraError(
-            "this measurement must have Stable-Baselines3, but it is not installed: pip install 'damper-rl[sb3]'."
+            f'bench {options.what} needs Stable-Baselines3: pip install "damper-rl[{options.what}]".'
         )
+
+
+def _say_what_is_left_out(options: Bench, part: str) -> None:
+    """Of what a measurement compares with, what is not installed."""
+    if part in ("update", "peers", "sb3") and not peers.has_sb3():
+        say(f'{part} without Stable-Baselines3, which is not installed: pip install "damper-rl[sb3]".', "yellow")
+    if part == "peers" and options.device == "cpu" and not peers.has_sbx():
+        say(f'{part} without SBX, which is not installed: pip install "damper-rl[peers]".', "yellow")
 
 
 def _modes(options: Bench) -> list[ExecutionMode]:
@@ -134,7 +143,6 @@ def _measure(options: Bench, part: str) -> Measurement | None:
 
 def _sb3(options: Bench, plan: Plan) -> Measurement | None:
     if not peers.has_sb3():
-        say("Stable-Baselines3 is not installed: its measurement is left out.", "yellow")
         return None
     from damper.bench.sb3 import measure_overhead
 

@@ -11,7 +11,7 @@ from damper.cli.options import chosen_seeds, given
 from damper.cli.options.compare import Compare
 from damper.engine.run.files import check_folder, write_bytes
 from damper.engine.run.seed_groups import group_by_settings
-from damper.errors import DamperError, MissingExtraError
+from damper.errors import MissingExtraError
 from damper.evaluation.evaluate import Evaluation
 from damper.experiments.compare import MEASURES, Comparison, compare
 from damper.report.figures.curves import draw_curves
@@ -109,7 +109,7 @@ def present(comparison: Comparison, out: Path) -> None:
     header, rows = comparison.table()
     try:
         changes = changes_against_plain(comparison)
-    except DamperError as error:  # without scipy
+    except MissingExtraError as error:
         say(f"no change against plain is shown: {error}")
         changes = [[""] * len(MEASURES)] * len(rows)
     if any(map(any, changes)):

@@ -10,8 +10,10 @@ from damper.errors import DamperError
 from damper.experiments.store import Store
 from damper.experiments.timings import read_timings
 from damper.report.build import PAGES, write_report
+from damper.report.figures.style import import_matplotlib
 from damper.report.pages.marked import has_place
 from damper.report.pages.ppo import read_ppo
+from damper.report.statistics.estimates import import_scipy
 from damper.terminal import counted, quoted, say
 
 OWN_OUT = Path("docs/results")  # for the project's own records
@@ -21,6 +23,9 @@ def run(options: Report) -> None:
     """Merge stores, write the report and print where it is."""
     out = options.out or (OWN_OUT if options.results == Report.results else options.results / "report")
     check_folder("out", out)
+    import_scipy("special")
+    if options.formats:
+        import_matplotlib("report")
     for page in options.pages or ():
         if not page.is_file():
             raise DamperError(f"pages must be Markdown files, but {page} is none: give one that exists.")

@@ -1,20 +1,24 @@
-"""Identity of the user's own code (environments, losses, rules): module, qualified name, and a digest of its source."""
+"""Identity of the user's own code (environments, losses, rules): module, qualified name and a digest of the source."""
 
 from __future__ import annotations
 
+import dis
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import is_dataclass
 from types import CodeType, MethodType
 from typing import Any
 
 PLAIN = (str, int, float, bool, type(None))
+_LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 def is_shipped(function: Callable[..., Any]) -> bool:
-    """Whether a function, and what it wraps, is defined in this package."""
+    """Whether a function, and any function that it wraps, is defined in this package."""
     if isinstance(function, functools.partial):
         return is_shipped(function.func)
     claimed, actual = function.__module__, getattr(function, "__globals__", {}).get("__name__")
@@ -24,7 +28,7 @@ def is_shipped(function: Callable[..., Any]) -> bool:
 
 
 def has_stable_name(function: Callable[..., Any]) -> bool:
-    """Whether module and qualified name find it again; false for lambdas, local functions and objects with state."""
+    """Whether module and qualified name identify a function; False for lambdas, local functions, objects with state."""
     if isinstance(function, functools.partial):
         return has_stable_name(function.func) and all(isinstance(value, PLAIN) for value in _captured(function))
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
@@ -33,43 +37,43 @@ def has_stable_name(function: Callable[..., Any]) -> bool:
 
 
 def identify(function: Callable[..., Any]) -> str:
-    """``module:qualified.name``, and for the user's own code a digest of its source and of what that uses.
+    """Return ``module:qualified.name``, followed by a digest for the user's own code.
 
-    The digest covers plain values in closures, defaults and ``functools.partial``, and the plain values, functions and
-    classes of its own module that it names; not other objects, nor other modules.
+    The digest covers the source, data in closures, defaults and ``functools.partial``, and the data, functions and
+    classes of the same module that the source names; not other objects, nor other modules. Data are numbers, strings,
+    arrays, and lists, dicts and dataclasses of them.
     """
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
     name = f"{named.__module__}:{named.__qualname__}"
     if is_shipped(function):
         return name
-    plain = [value for value in _captured(function) if isinstance(value, PLAIN)]
-    text = _source(named) + (repr(plain) if plain else "") + "".join(_named_in_module(named, {named}))
+    captured = [text for value in _captured(function) if (text := _data(value)) is not None]
+    text = _source(named) + (f"[{', '.join(captured)}]" if captured else "") + "".join(_named_in_module(named, {named}))
     return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def _captured(function: Any) -> list[Any]:
-    """Values in its closure, its defaults, or the arguments of a ``functools.partial``."""
+    """Values in the function's closure and defaults, or the arguments of a ``functools.partial``."""
     if isinstance(function, functools.partial):
         return [*function.args, *(part for pair in sorted(function.keywords.items()) for part in pair)]
     captured = list(getattr(function, "__defaults__", None) or ())
     for cell in getattr(function, "__closure__", None) or ():
-        with suppress(ValueError):  # a cell that nothing was put into yet
+        with suppress(ValueError):  # an empty cell
             captured.append(cell.cell_contents)
     return captured
 
 
 def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
-    """The text of every plain value, function and class of its module that ``part`` uses, directly or through them."""
+    """Texts of the data, functions and classes of its module that ``part`` names, directly or indirectly."""
     members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
     functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
     home = functions[0].__globals__ if functions else {}
-    names = {name for function in functions for name in _names(function.__code__)}
-    names |= {base.__name__ for base in getattr(part, "__mro__", ())}
+    names = {base.__name__ for base in getattr(part, "__mro__", ())}.union(*map(_names, _codes(part, functions)))
     for name in sorted(names & home.keys()):
         value = home[name]
-        if isinstance(value, PLAIN) and not name.startswith("__"):
-            yield f"{name} = {value!r}"
+        if (data := _data(value)) is not None and not name.startswith("__"):
+            yield f"{name} = {data}"
             continue
         code = inspect.isfunction(value) or inspect.isclass(value)
         if code and value.__module__ == part.__module__ and value not in visited:
@@ -78,19 +82,48 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
             yield from _named_in_module(value, visited)
 
 
+def _codes(part: Any, functions: list[Any]) -> Iterator[CodeType]:
+    """The functions' code, and that of the definition itself: decorators, defaults and a class's attributes."""
+    yield from (function.__code__ for function in functions)
+    if "<lambda>" not in part.__qualname__:  # whose source is the statement around it
+        with suppress(SyntaxError):
+            yield compile(textwrap.dedent(_source(part)), "<source>", "exec")
+
+
 def _names(code: CodeType) -> set[str]:
-    """Every name that the code looks up outside itself, in functions within it too."""
+    """All names that the code looks up outside itself, including those in nested functions."""
     inner = (value for value in code.co_consts if isinstance(value, CodeType))
-    return {*code.co_names, *(name for one in inner for name in _names(one))}
+    own = (one.argval for one in dis.get_instructions(code) if one.opname in _LOOKS_UP)
+    return {*own, *(name for one in inner for name in _names(one))}
+
+
+def _data(value: Any) -> str | None:
+    """Data as text, including nested data; None for any other object."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if isinstance(value, type):
+        return None
+    if hasattr(value, "tolist"):  # NumPy's and torch's
+        return f"{type(value).__name__} {value.tolist()}"
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_data(key)}: {_data(own)}' for key, own in value.items()))}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [str(_data(one)) for one in value]
+        return f"[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
+    return None
 
 
 def _source(function: Any) -> str:
-    """Its source, or its bytecode where there is no source (an interactive session)."""
+    """The source, or the bytecode and a class's data where there is no source (an interactive session)."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        parts = vars(function).values() if inspect.isclass(function) else [function]
-        return " ".join(_instructions(part.__code__) for part in parts if hasattr(part, "__code__"))
+        parts = vars(function).items() if inspect.isclass(function) else [("", function)]
+        code = [_instructions(part.__code__) for _, part in parts if hasattr(part, "__code__")]
+        data = [f"{name} = {_data(part)}" for name, part in parts if name and not name.startswith("__") and _data(part)]
+        return " ".join(code + data)
 
 
 def _instructions(code: CodeType) -> str:

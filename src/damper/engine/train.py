@@ -1,4 +1,4 @@
-"""``damper.train``: seeds × settings as one population."""
+"""``damper.train``: train seeds × settings as one population."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from damper.engine.settings import DEFAULT_SEEDS, EXECUTION, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
 from damper.protocols import recorded_protocol
-from damper.terminal import say
+from damper.terminal import quoted, say
 
 
 def train(
@@ -50,26 +50,26 @@ def train(
         env: a Gymnasium id, a task of the paper ("Hopper"), or a callable that makes an environment.
         backbone: "td3" or "sac".
         method: a name in ``damper.METHODS`` or a ``Method``.
-        seeds: the agents' seeds, or how many (the protocol's first, or 0, 1, ...); ``seed=3`` for one agent.
-        steps: environment steps per agent; the paper's budget for its tasks. Also called ``total_timesteps``.
+        seeds: the agents' seeds, or how many (the protocol's first ones, or 0, 1, ...); ``seed=3`` for one agent.
+        steps: environment steps per agent; default: the paper's budget for its tasks. Also called ``total_timesteps``.
         protocol: "pave" or "authors": published settings to start from.
         out: the run's folder; by default a name under ``runs/`` made from the settings.
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
-        env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` where that is a callable.
-        callbacks: one function or several, called with a ``damper.Training`` at every line of the metrics, that is
-            every ``log_every`` steps. Returning False stops the run at its next step, with a checkpoint, and this call
+        env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` if that is a callable.
+        callbacks: one function or several, called with a ``damper.Training`` whenever metrics are logged, that is every
+            ``log_every`` steps. Returning False stops the run at its next step, with a checkpoint, and this call
             returns; the same call resumes it, callbacks included. An exception in a callback is raised here after
             everything is saved.
         **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
             population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
-            ``progress_remaining`` as in Stable-Baselines3, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates
-            each agent at that interval and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
-            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU where there is one, and there EnvPool for
-            those of ``damper.tasks.TASKS`` that it has, and compiled updates if the run is long enough to gain from it.
+            ``progress_remaining`` as in Stable-Baselines3, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates each
+            agent at that interval and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
+            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU if there is one, and on a GPU EnvPool for
+            the tasks of ``damper.tasks.TASKS`` that it has, and compiled updates if the run is long enough to gain.
     """
     called = as_callbacks(callbacks)
-    import_module_of(env)  # before the method is looked up, which it may register
+    import_module_of(env)  # first, since the module may register the method
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
     check_tf32(resolved.device, resolved.tf32)
     folder = Path(out) if out else default_folder(resolved)
@@ -84,16 +84,21 @@ def run_settings(
     tensorboard: bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
-    """Train complete settings into a folder, whose lock the caller holds; a finished run there is returned at once."""
-    import_module_of(settings.env)  # in a worker process too, before its method is looked up
+    """Train complete settings into a folder whose lock the caller holds; a run that is finished is returned at once."""
+    import_module_of(settings.env)  # in a worker process too: the module may register the method
     if not left_to_train(Run(out), settings):
-        return open_finished(out, settings)
+        run = open_finished(out, settings)
+        if progress:
+            edited = isinstance(settings.env, str) and ":" in settings.env  # its code is no setting
+            hint = f" If {settings.env} has been edited since, give another out folder." if edited else ""
+            say(f"{quoted(out)} was finished before: nothing is trained.{hint}")
+        return run
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
         stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
         stack.enter_context(device_context(settings.device, settings.tf32))
         if tensorboard:
-            find_writer()  # before anything is begun
+            find_writer()  # raises where TensorBoard is missing, before anything starts
         metrics_writers: list[MetricsWriter] = []
         trainer = Trainer(settings, out, callbacks=callbacks)
         _warn(settings)
@@ -103,7 +108,7 @@ def run_settings(
             if settings.compile:
                 say("Compiling the update, up to a minute; --no-compile (compile=False) switches it off.")
             metrics_writers.append(stack.enter_context(closing(Progress(settings))))
-        if tensorboard:  # it purges what was written after the step at which the run goes on
+        if tensorboard:  # it purges what was written after the step from which the run resumes
             board = stack.enter_context(closing(TensorBoard(settings, out / "tensorboard", trainer.step)))
             metrics_writers.append(board)
             trainer.evaluations.writers = (board.evaluated,)
@@ -112,7 +117,7 @@ def run_settings(
 
 
 def _warn(settings: Settings) -> None:
-    """Tell what will have no effect."""
+    """Warn about steps and settings that have no effect."""
     first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
     if settings.steps < first:
         logging.getLogger("damper").warning(
@@ -132,17 +137,17 @@ def default_folder(settings: Settings) -> Path:
 
 
 def without_colon(folder: Path) -> Path:
-    """The folder with no colon in its name, before which scp expects a host; one that has one already is kept."""
+    """Replace colons in the folder's name, which scp reads as the end of a host; an existing folder keeps its name."""
     return folder if folder.exists() else folder.with_name(folder.name.replace(":", "_"))
 
 
 def default_name(settings: Settings) -> str:
-    """The last part of ``default_folder``, with a colon where the environment's id has one."""
+    """The last part of ``default_folder``, still with the colon of an environment's id."""
     check_named(settings)
-    # Without defaults that came later, or may come: one more setting must not lead the same call to another folder.
+    # Leave out later settings at their defaults: a new setting must not move the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
     defaults = {f.name: f.default for f in fields(settings)}
-    defaults["eval_episodes"] = None if settings.eval_every else settings.eval_episodes  # without evaluations: any
+    defaults["eval_episodes"] = None if settings.eval_every else settings.eval_episodes  # no effect without evaluations
     names = list(defaults)
     for name in names[names.index("keep_checkpoint") :]:
         if name in EXECUTION or getattr(settings, name) == defaults[name]:
@@ -150,15 +155,15 @@ def default_name(settings: Settings) -> str:
     if code := settings.custom_code():
         record["custom_code"] = code
     record["protocol"] = recorded_protocol(settings.protocol)
-    record["envs"] = record.pop("backend")  # by its first name
-    record["overlap"] = False  # a setting of before
+    record["envs"] = record.pop("backend")  # its first name
+    record["overlap"] = False  # a removed setting
     text = json.dumps(record, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     return f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"
 
 
 def check_named(settings: Settings) -> None:
-    """Refuse to choose a folder for code that cannot be told from other code by its name."""
+    """Raise if the default folder would depend on code without a stable name."""
     for part, function in settings.custom_functions.items():
         if not has_stable_name(function):
             raise DamperError(

@@ -182,6 +182,11 @@ def _open(
         return _of_policies(source.policies()), source.agents
     if isinstance(source, Policy):
         return _of_policies([source]), [{"seed": source.info.seed}]
+    if isinstance(source, torch.nn.Module):
+        raise DamperError(
+            f"run_or_policy must take and give arrays, but {type(source).__name__} is a module and takes tensors: wrap "
+            "it, as in lambda obs: actor(torch.as_tensor(obs)).detach().numpy(), in the environment's units."
+        )
     if callable(source):
         return Source(source, None), [{"seed": 0}]
     raise DamperError(

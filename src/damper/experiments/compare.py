@@ -11,6 +11,7 @@ from typing import Any
 
 from damper.engine.device.precision import check_tf32
 from damper.engine.envs.gymnasium_pool import import_module_of, make_env
+from damper.engine.envs.rollout import evaluation_seeds
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.seed_groups import group_by_settings
@@ -77,7 +78,7 @@ def constant_mark(members: Sequence[int], constant: Collection[int]) -> str:
 
 def compare(
     env: str | Callable[[], Any],
-    methods: Sequence[str] = ("plain", "damper"),
+    methods: str | Sequence[str] = ("plain", "damper"),
     backbone: str = "td3",
     seeds: int | Sequence[int] | None = None,
     steps: int | None = None,
@@ -95,6 +96,8 @@ def compare(
     """
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
+    methods = (methods,) if isinstance(methods, str) else methods
+    evaluation_seeds(episodes)  # refused before anything is trained
     import_module_of(env)  # before methods are looked up: it may register some
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from damper.engine.envs.gymnasium_pool import import_module_of
+from damper.engine.envs.rollout import evaluation_seeds
 from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
 from damper.errors import DamperError, did_you_mean
@@ -119,6 +120,7 @@ class AgentSpec:
 
 def expand_request(request: Request) -> list[AgentSpec]:
     """All agents of a request without duplicates, in the order of the experiments."""
+    evaluation_seeds(request.episodes)  # refused before anything is trained
     for task in request.tasks:
         import_module_of(task)  # it may register methods
     found: dict[str, AgentSpec] = {}
@@ -150,7 +152,7 @@ def _cell_agents(
     """The agents of one task, backbone and method."""
     env = task_name(task) or task
     seeds = pick_seeds(experiment.seeds if request.seeds is None else request.seeds, request.protocol)
-    steps = request.steps or find_task(env).steps
+    steps = find_task(env).steps if request.steps is None else request.steps
     given = {"trained_here": request.trained_here, **current_names(request.settings), **sweep}
     population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]

@@ -87,7 +87,7 @@ def command(request: Request) -> str:
     if request.seeds is not None:
         parts += ["--seeds", request.seeds] if isinstance(request.seeds, int) else ["--seed-list", *request.seeds]
     parts += ["--protocol", request.protocol]
-    parts += ["--steps", request.steps] if request.steps else []
+    parts += ["--steps", request.steps] if request.steps is not None else []
     parts += ["--episodes", request.episodes] if request.episodes != 10 else []
     for name, value in sorted(request.settings.items()):
         if name in EXECUTION and name not in _SHOWN:

@@ -165,18 +165,16 @@ class Store:
         for timing in read_timings(other.folder):
             path = timing_path(self.folder, timing)
             theirs.append((path, timing.text(), path in whole))
-        for policy in sorted(other.folder.glob("policies/*/*/*.safetensors")):
-            place = self.folder / policy.relative_to(other.folder)
-            if not place.exists():
-                write_bytes(place, policy.read_bytes())
         for path, text, here in theirs:
+            if here and path.read_text(encoding="utf-8") != text:
+                different.append(str(path.relative_to(self.folder)))  # its policy is another one too
+                continue
+            name = (Path("policies") / path.relative_to(self.folder)).with_suffix(".safetensors")
+            if (other.folder / name).is_file() and not (here and (self.folder / name).exists()):
+                write_bytes(self.folder / name, (other.folder / name).read_bytes())
             if not here:
                 write_bytes(path, text.encode())
-                added += 1
-            elif path.read_text(encoding="utf-8") == text:
-                same += 1
-            else:
-                different.append(str(path.relative_to(self.folder)))
+            added, same = added + (not here), same + here
         return Merged(added, same, different)
 
 

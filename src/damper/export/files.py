@@ -123,7 +123,7 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
         session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exceptions share no base but this
         raise DamperError(f"{path} is damaged or no ONNX file: {error}") from error
-    name, size = session.get_inputs()[0].name, session.get_inputs()[0].shape[-1]
+    name, batch, size = _onnx_input(session, path)
 
     def run(obs: NDArray[Any]) -> Array:
         if isinstance(size, int) and np.shape(obs)[-1] != size:
@@ -131,10 +131,24 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
                 f"{path} takes observations of {size} numbers, but the environment gives {np.shape(obs)[-1]}: choose "
                 "the one it was trained for."
             )
-        action: Array = session.run(None, {name: np.asarray(obs, np.float32)})[0]
-        return action
+        rows = np.asarray(obs, np.float32)
+        parts = np.split(rows, len(rows)) if batch == 1 else [rows]
+        return np.concatenate([session.run(None, {name: part})[0] for part in parts])
 
     return run, json.loads(session.get_modelmeta().custom_metadata_map.get(CONTRACT, "{}"))
+
+
+def _onnx_input(session: Any, path: Path) -> tuple[str, Any, Any]:
+    """Name, batch size and width of the only input; a file of another exporter may fix the batch at one."""
+    inputs = [(one.name, one.type, one.shape) for one in session.get_inputs()]
+    name, kind, shape = inputs[0]
+    if len(inputs) > 1 or kind != "tensor(float)" or len(shape) != 2 or (isinstance(shape[0], int) and shape[0] != 1):
+        given = ", ".join(f"{name} {shape} of {kind}" for name, kind, shape in inputs)
+        raise DamperError(
+            f"{path} must take observations [batch, d] in float32 and nothing else, but takes {given}: export it so, "
+            "or give damper.evaluate a function that runs it."
+        )
+    return name, *shape
 
 
 # --- PyTorch --------------------------------------------------------------------------------------------------------

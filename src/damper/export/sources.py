@@ -127,7 +127,7 @@ def find_source(path: str | Path) -> Run | Policy | Path:
     path = find_path(path)
     if path.is_dir():
         return Run(path)
-    if not path.exists() and not path.suffix:  # with a suffix, the reader of that format raises
+    if not path.exists():  # before its reader asks for an extra
         raise DamperError(
             f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file."
         )
@@ -239,10 +239,16 @@ def _acts(layer: str) -> bool:
 def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: bool) -> Source:
     from damper.sb3.archive import load_zip, read_zip, saved_norm_obs, saved_versions
 
-    if saved_norm_obs(path) and normaliser is None:
+    normalised = saved_norm_obs(path)
+    if normalised and normaliser is None:
         raise MissingOptionError(
             f"{path} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
             "(vecnormalize=), without which the policy sees other observations."
+        )
+    if normalised is False and normaliser is not None:
+        raise DamperError(
+            f"vecnormalize must be left out for {path}, which was trained on observations as its environment gives "
+            "them: with statistics the policy sees other observations."
         )
     if trust:
         opened = _model(load_zip(path), normaliser)
@@ -270,9 +276,15 @@ def _model(model: Any, normaliser: Normaliser | None) -> Source:
         network = build(layers, actor.activation, low, high, actor.clip_mean, normaliser, actor.squash)
 
     def act(obs: NDArray[Any], deterministic: bool = True) -> NDArray[np.float32]:
+        inputs = normaliser(obs) if normaliser else obs
         actions: NDArray[np.float32]
-        actions, _ = model.predict(normaliser(obs) if normaliser else obs, deterministic=deterministic)
-        return actions
+        actions, memory = model.predict(inputs.reshape(-1, *seen.shape), deterministic=deterministic)
+        if memory is not None:
+            raise DamperError(
+                f"the model must act on one observation alone, but {type(model.policy).__name__} carries a memory from "
+                "step to step: evaluate it with SB3's evaluate_policy."
+            )
+        return actions.reshape(len(obs), -1)
 
     facts: dict[str, Any] = {"backbone": backbone(model), "method": method_name(model)}
     facts |= {"seed": model.seed, "steps": model.num_timesteps, "settings": method_settings(model)}

@@ -76,7 +76,8 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
 
     def update(self) -> dict[str, float]:
         """rsl_rl's update; before each optimizer step the auxiliary gradient is combined with that of rsl_rl's loss."""
-        if not self.method.actor:
+        frozen = not any(parameter.requires_grad for parameter in self.actor.parameters())
+        if not self.method.actor or frozen:
             losses: dict[str, float] = super().update()
             return losses
         most: float = self.max_grad_norm

@@ -55,9 +55,10 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     return make_policy(actor, low, high, facts)
 
 
-def saved_norm_obs(path: Path | str) -> bool:
-    """Whether a zip of our classes was trained on VecNormalize's observations; False for SB3's, which do not say."""
-    return bool(_plain(json.loads(_open(path).read("data")).get("norm_obs"), False))
+def saved_norm_obs(path: Path | str) -> bool | None:
+    """Whether a zip of our classes was trained on VecNormalize's observations; None for SB3's own, which do not say."""
+    found: bool | None = _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
+    return found
 
 
 _SAVED = {"Python": "python", "Stable-Baselines3": "stable-baselines3", "PyTorch": "torch", "Numpy": "numpy"}
@@ -97,13 +98,18 @@ def load_zip(path: Path | str) -> Any:
 
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     """The class that saved the zip, told by entries that only it has; raises for others and for unusable spaces."""
-    if "Dict" in str(_described(data.get("observation_space")).get(":type:")):
-        raise DamperError(f"{path} must hold a policy of one observation vector, but has Dict observations: {FLATTEN}")
-    if "clip_range" in data and "gae_lambda" in data:
+    seen = _described(data.get("observation_space"))
+    # SB3 divides images by 255 and may move their channels first, which the layers alone do not show.
+    image = seen.get("dtype") == "uint8" and len(seen.get("_shape", ())) == 3
+    if image or "Dict" in str(seen.get(":type:")):
+        kind = "images" if image else "Dict observations"
+        raise DamperError(f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}")
+    other = _module(data).startswith("sb3_contrib.") and _module(data) not in ACTOR_MODULES  # as CrossQ, like SAC
+    if "clip_range" in data and "gae_lambda" in data and not other:
         if "Box" not in str(_described(data.get("action_space")).get(":type:")):
             raise DamperError(f"{path} has discrete actions: only policies of a Box can be evaluated or exported.")
         return "PPO"
-    if "ent_coef" in data and "target_entropy" in data:
+    if "ent_coef" in data and "target_entropy" in data and not other:
         return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
     if "target_policy_noise" in data:
         # SB3's DDPG is TD3 with these two numbers.

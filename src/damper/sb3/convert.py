@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -12,7 +13,15 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
-from stable_baselines3.common.vec_env import VecCheckNan, VecEnvWrapper, VecMonitor, VecNormalize, VecVideoRecorder
+from stable_baselines3.common.vec_env import (
+    SubprocVecEnv,
+    VecCheckNan,
+    VecEnv,
+    VecEnvWrapper,
+    VecMonitor,
+    VecNormalize,
+    VecVideoRecorder,
+)
 from torch import Tensor, nn
 
 from damper.activations import NAMES, known_modules
@@ -46,8 +55,17 @@ def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]
     TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and ``log_std``; PPO
     keeps the trunk in ``mlp_extractor.policy_net``, and the mean in ``action_net``.
     """
-    if "action_net.weight" in state:
-        return _read_on_policy_layers(state)
+    on_policy = any(key.startswith("action_net.") for key in state)
+    layers = (_read_on_policy_layers if on_policy else _read_off_policy_layers)(state)
+    if any(weight.ndim != 2 for weight, _ in layers.values()):
+        raise DamperError(
+            "the actor must be made of SB3's linear layers alone, but has others between them: a network of its own "
+            "cannot be converted."
+        )
+    return layers
+
+
+def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     names = [key.removesuffix(".weight") for key in state if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)]
     names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
     # Without hidden layers SAC has no latent_pi either, but still two heads.
@@ -123,15 +141,37 @@ def env_spec(model: Any) -> EnvSpec:
     if env is None:
         recorded = getattr(model, "env_spec", None)
         return EnvSpec.from_json(recorded) if recorded else spec_from_id(getattr(model, "env_id", UNKNOWN))
-    specs = env.get_attr("spec") if env.has_attr("spec") else [None]
-    spec = specs[0] or EnvSpec(UNKNOWN)
-    if any(other != spec for other in specs[1:]):
-        spec = EnvSpec(UNKNOWN)  # several environments at once
+    specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
+    # Compared as they are recorded: two lambdas of one line are two objects, and arrays do not compare to one truth.
+    spec = specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)  # several environments at once
     while isinstance(env, VecEnvWrapper):
         if type(env) not in _TRANSPARENT:
             spec = with_unknown_wrapper(spec, env)
         env = env.venv
     return EnvSpec.from_json(to_json(spec))
+
+
+def _specs(env: VecEnv) -> list[EnvSpec | None]:
+    """The environments' specs; a None where nothing tells them."""
+    asked: Any = _UnpicklableSpec
+    stays = isinstance(env.unwrapped, SubprocVecEnv) and any(env.env_is_wrapped(asked))
+    return [None] if stays or not env.has_attr("spec") else env.get_attr("spec")
+
+
+class _AsksTheEnv(type):
+    def __instancecheck__(cls, env: Any) -> bool:
+        try:
+            ForkingPickler.dumps(env.spec)
+        except Exception:  # pickling raises whatever an object's own code does
+            return True
+        return False
+
+
+class _UnpicklableSpec(metaclass=_AsksTheEnv):
+    """Stands for a wrapper in SB3's ``env_is_wrapped``: whether an environment's spec, as one with a lambda, stays.
+
+    The process of an environment of ``SubprocVecEnv`` dies of a reply that cannot be pickled, and the training with it.
+    """
 
 
 def norm_obs(model: Any) -> bool:
@@ -204,7 +244,16 @@ def from_sb3(model: Any) -> Policy:
         "settings": method_settings(model),
         "normaliser": normaliser.plain() if normaliser else None,
     }
-    return make_policy(actor, model.action_space.low, model.action_space.high, facts)
+    policy = make_policy(actor, model.action_space.low, model.action_space.high, facts)
+    obs = np.random.default_rng(0).normal(size=(64, policy.sizes[0]))
+    expected, _ = model.predict(obs if normaliser is None else normaliser(obs), deterministic=True)
+    scale = 1.0 + np.abs(expected).max()
+    if not np.allclose(policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True):
+        raise DamperError(
+            "the model must act as its layers and activation_fn tell, but acts otherwise: modules that were exchanged "
+            "after it was made cannot be converted."
+        )
+    return policy
 
 
 def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> Policy:

@@ -12,6 +12,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box
 
 from damper.engine.envs import make_pool, spec_of
+from damper.engine.envs.spec import InexactReplayError
 from damper.errors import DamperError
 from tests.engine.diary import Diary
 from tests.engine.pools import play, random_actions, through_a_file
@@ -216,8 +217,21 @@ def test_an_inexact_replay_is_refused() -> None:
     pool, resumed = make_pool(Diary, [1, 2]), make_pool(Diary, [1, 2])
     pool.reset()
     play(pool, 20)
-    with pytest.raises(DamperError, match="'Diary' must draw all its randomness from np_random"):
+    with pytest.raises(InexactReplayError, match="'Diary' must draw all its randomness from np_random"):
         resumed.restore(pool.state())  # the diary counts its episodes on, whatever the seed
+
+
+def test_statistics_that_are_lost_are_no_reason_for_fresh_episodes() -> None:
+    def normalised() -> Any:
+        return gymnasium.wrappers.NormalizeObservation(gymnasium.make("Pendulum-v1"))
+
+    pool, resumed = make_pool(normalised, [1, 2]), make_pool(normalised, [1, 2])
+    pool.reset()
+    for _ in range(210):
+        pool.step(np.zeros((2, 1)))
+    with pytest.raises(DamperError, match="its NormalizeObservation learns statistics: train with norm_obs") as refused:
+        resumed.restore(pool.state())
+    assert not isinstance(refused.value, InexactReplayError)
 
 
 class GymReset(PendulumEnv):
@@ -243,6 +257,30 @@ class ShortObs(PendulumEnv):
         return obs[:1], *rest
 
 
+class ArrayReward(PendulumEnv):
+    """A reward as an array of one number."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, np.array([reward]), *rest
+
+
+class NoReward(PendulumEnv):
+    """None, which an array of numbers takes for NaN."""
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, None, *rest
+
+
+class ArrayEnd(PendulumEnv):
+    """An end as an array of one flag."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, *rest = super().step(action)
+        return obs, reward, np.array([terminated]), *rest
+
+
 class Unseeded(PendulumEnv):
     """Gym's older API: no seed."""
 
@@ -256,6 +294,9 @@ class Unseeded(PendulumEnv):
         (GymReset, r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API"),
         (GymStep, r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values"),
         (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
+        (ArrayReward, r"must return one number as reward from step, but returned array\(\[-.*, reward.item\(\) is it"),
+        (NoReward, r"must return one number as reward from step, but returned None"),
+        (ArrayEnd, r"must return one number as terminated from step, but returned array\(\[False\]\): "),
         (Unseeded, r"must take a seed, reset\(seed=...\), .*, but its reset has none"),
     ],
 )

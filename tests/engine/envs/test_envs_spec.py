@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from damper.engine.envs import make_pool, spec_of
@@ -176,6 +177,18 @@ def test_actions_are_stretched_by_the_action_scale() -> None:
     one, other = (unscale_action(np.array(action, np.float32), low, high) for action in ([-0.5, 0.5], [0.5, 0.5]))
     assert action_scale(low, high).tolist() == [2.0, 0.5] and action_scale(low, high).dtype == np.float32
     assert np.abs(other - one).tolist() == [2.0, 0.0] and unscale_action(1.0, low, high).tolist() == high.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("bounds", [(0.19, 1.4), (-0.1, 0.1), (0.0, 0.3), (-1.88, -0.19)])
+def test_no_action_lies_beyond_the_bounds(bounds: tuple[float, float], dtype: Any) -> None:
+    low, high = (np.array([bound], dtype) for bound in bounds)
+    space = Box(low, high, dtype=dtype)
+    spec = spec_of(with_spaces(BOX, space))
+    for action in np.linspace(-1.0, 1.0, 101, dtype=np.float32)[:, None]:
+        assert space.contains(unscale_action(action, spec.low, spec.high).astype(dtype))
+        given = (torch.tensor(numbers) for numbers in (action, spec.low, spec.high))
+        assert space.contains(unscale_action(*given).numpy().astype(dtype))
 
 
 def test_other_mistakes_are_explained() -> None:

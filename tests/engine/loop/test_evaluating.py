@@ -72,6 +72,11 @@ def test_the_best_of_each_agent_is_kept(tmp_path: Path) -> None:
         path = run.path / "policies" / f"best-{agent:04d}.safetensors"
         assert damper.load(path).info == kept.info
         assert run.policy(agent).info.steps == 250
+        path.unlink()
+        with pytest.raises(
+            DamperError, match=rf"finds no whole policy in {path.name}: use a copy of the run, or delete"
+        ):
+            run.policy(agent, best=True)
 
 
 @pytest.mark.usefixtures("scripted")

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 import damper
@@ -23,6 +25,7 @@ from damper.engine.train import run_settings
 from damper.engine.update import diagnostics
 from damper.errors import DamperError
 from tests.engine import killed_run, small
+from tests.engine.diary import Diary
 
 ROOT = Path(__file__).parents[3]
 TIMES = ("seconds", "steps_per_second")
@@ -131,6 +134,28 @@ def test_envpool_goes_on_with_fresh_episodes_and_says_so(tmp_path: Path) -> None
     assert first.nonzero().tolist() == [[0, 0], [0, 1], [80, 0], [80, 1]], "the new episode has no predecessor"
 
 
+def test_an_environment_that_cannot_be_replayed_goes_on_with_fresh_episodes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = replace(small.settings(steps=150, checkpoint_every=40), env=Diary)  # it counts its episodes
+    killed_run.interrupt(made, tmp_path / "run", 100)
+    for step in (80, 120):
+        trainer = Trainer(made, tmp_path / "run")
+        assert trainer.step == step and trainer.episodes.first.all() and (trainer.obs[:, 2] == 0).all()
+        assert "goes on with fresh episodes, not bit for bit: env='Diary' must draw all" in caplog.text
+        caplog.clear()
+        if step == 80:
+            trainer.pool.close()
+            killed_run.interrupt(made, tmp_path / "run", 130)
+    assert len({*trainer.obs[:, 0], *made.seeds}) == 4, "their seeds are new ones"
+    run = trainer.train()
+    assert run.finished and {event["environments"] for event in run.manifest["resumed"]} == {"fresh episodes"}
+    first = trainer.learner.replay.rows[:, 0, -1].bool()
+    assert bool(first[80]) and bool(first[120])
+    rows = trainer.learner.replay.rows[:, 0]
+    assert ((rows[1:, 2] == rows[:-1, 2] + 1) | first[1:]).all(), "steps of one episode follow each other"
+
+
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stopped(tmp_path / "run")
     monkeypatch.setattr("damper.engine.networks.agent_networks.ALIGNMENT", 64)
@@ -200,6 +225,28 @@ def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
     ).info.steps == 150
     with pytest.raises(DamperError, match=refused):
         run_settings(made, run.path)
+
+
+def test_an_environment_registered_otherwise_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = stopped(tmp_path / "run")
+    spec = gymnasium.registry["Pendulum-v1"]
+    monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", replace(spec, max_episode_steps=30))
+    with pytest.raises(DamperError, match="another environment: max_episode_steps of Pendulum-v1 was 200, now 30"):
+        run_settings(first, tmp_path / "run", progress=False)
+    monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", spec)
+    assert run_settings(first, tmp_path / "run", progress=False).finished
+
+
+def test_a_run_tells_which_versions_and_machine_went_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = stopped(tmp_path / "run")
+    monkeypatch.setattr("damper.engine.loop.trainer.versions", lambda: {"gymnasium": "9.9"})
+    monkeypatch.setattr("damper.engine.loop.trainer.hardware", lambda device: {"cpu": "another"})
+    run_settings(first, tmp_path / "run", progress=False)
+    (event,) = Run(tmp_path / "run").manifest["resumed"]
+    assert event["versions"] == {"gymnasium": "9.9"} and event["hardware"] == {"cpu": "another"}
+    assert "source" not in event
 
 
 def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(tmp_path: Path) -> None:

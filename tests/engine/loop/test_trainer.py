@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +213,11 @@ def test_a_frozen_agent_is_reported_and_changes_no_other(tmp_path: Path) -> None
 # --- folders -------------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, folder = small.settings(steps=60), tmp_path / "run"
+def test_a_finished_run_returns_at_once_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = replace(small.settings(steps=60), env="gymnasium.envs.classic_control:Pendulum-v1")
+    folder = tmp_path / "run"
     run = Trainer(made, folder).train()
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     (folder / "checkpoints").mkdir()
@@ -224,6 +228,7 @@ def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(train_module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
     again = run_settings(made, folder)
     assert again == run and again.finished
+    assert "Pendulum-v1 has been edited since, give another out folder" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 

@@ -118,8 +118,10 @@ def test_learning_while_environments_step_changes_no_bit(tmp_path: Path, monkeyp
     same_bits(ahead, after)
 
 
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
-    made = small.settings(method="damper", steps=150, checkpoint_every=40, **{**SCHEDULES, "learning_rate": halved})
+@pytest.mark.parametrize("train_freq", [1, 60])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, train_freq: int) -> None:
+    own = {**SCHEDULES, "learning_rate": halved, "train_freq": train_freq, "log_every": 10}
+    made = small.settings(method="damper", steps=150, checkpoint_every=40, **own)
     whole = Trainer(made, tmp_path / "whole")
     whole.train()
     killed_run.interrupt(made, tmp_path / "run", 100)
@@ -127,6 +129,8 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     assert resumed.step == 80
     resumed.train()
     assert killed_run.sums(resumed) == killed_run.sums(whole)
+    shown = [[line["eta"] for line in trainer.run.metrics()] for trainer in (resumed, whole)]
+    assert shown[0] == shown[1], "also where no update came between going on and the next line"
 
 
 def test_compiled_updates_see_the_values_of_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from damper.errors import DamperError
+from damper.errors import MissingExtraError
 from damper.report.statistics.estimates import (
     difference,
     initial_state_error,
@@ -166,7 +166,7 @@ def test_starts_by_hand() -> None:
 
 def test_scipy_is_asked_for_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.special", None)
-    with pytest.raises(DamperError, match=r"scipy.*pip install"):
+    with pytest.raises(MissingExtraError, match=r'intervals need scipy: pip install "damper-rl\[report\]"'):
         mean_interval(np.array([1.0, 2.0]))
 
 

@@ -98,7 +98,7 @@ Schedules = tuple[Annotated[float | str, _NUMBER_OR_SCHEDULE], ...]
 def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
     """The options that a command was given; help and mistakes in them are shown, and end the process."""
     _check_names(kind, prog, arguments)
-    forms = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
+    forms = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
     options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
     _check_values(options)
     return options
@@ -150,6 +150,7 @@ BACKEND = "envpool on a GPU for tasks with a short name, else gymnasium"
 ENVS: dict[str, Any] = {"aliases": ("--envs",)}  # its old name
 PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
 Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+Source = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="SOURCE")]]
 Protocol = Annotated[str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)]
 SeedList = Annotated[tuple[int, ...], default("counted by --seeds", aliases=("--seed",))]
 Steps = Annotated[int | None, default("the paper's budget; required for other tasks", aliases=("--total-timesteps",))]

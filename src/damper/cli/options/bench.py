@@ -22,7 +22,7 @@ class Bench:
     distance from the limit set by the machine's matrix rate and bandwidth. sb3: our SB3 classes beside SB3's.
     """
 
-    what: tyro.conf.Positional[Annotated[str, one_of(*PARTS, "all")]] = "all"
+    what: tyro.conf.Positional[Annotated[str, one_of(*PARTS, "all"), tyro.conf.arg(metavar="[WHAT]")]] = "all"
     """Which measurement."""
     device: Annotated[str, default("a GPU where there is one")] = "auto"
     """Where updates run, as in torch: cpu, cuda."""

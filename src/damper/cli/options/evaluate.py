@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import LEFT_OUT, default
+from damper.cli.options import LEFT_OUT, Source, default
 
 
 @dataclass
 class Evaluate:
     """Evaluate a policy in deterministic episodes: table, records, action traces, and a picture of them."""
 
-    source: tyro.conf.Positional[Path]
+    source: Source
     """A run's folder, a policy file, a Stable-Baselines3 zip (with or without its ending), or an ONNX file."""
     env: Annotated[str | None, default("the one recorded in the source")] = None
     """The environment, if the source does not record one or to use another."""

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from damper.cli.options import default
+from damper.cli.options import Source, default
 
 
 @dataclass
 class Export:
     """Write a trained policy to a file that runs anywhere, including tanh, action range and normalisation."""
 
-    source: tyro.conf.Positional[Path]
+    source: Source
     """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
     to: Path
     """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""

@@ -28,7 +28,7 @@ class Reproduce:
     The same command resumes what was killed, trains what was deleted, and changes nothing else.
     """
 
-    experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none")]] = ()
+    experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none", metavar="[EXPERIMENTS]")]] = ()
     """Which, by the names that --list shows."""
     list: bool = False
     """Show the experiments with what is done, what is missing and how long that takes."""

@@ -1,1 +1,1 @@
-"""What training reads and writes each step: replay, random numbers by counter, episode statistics."""
+"""The data of training: replay, random numbers by seed and counter, statistics of episodes and observations."""

@@ -1,4 +1,4 @@
-"""Training episodes as they end: return, length, and how smooth the policy's own actions were along them."""
+"""Statistics of training episodes: return, length and smoothness of the policy's deterministic actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INITIAL_STEPS = 256  # initial capacity in steps
 
 
 class EpisodeStats(NamedTuple):
-    """One finished training episode; ``sm`` and ``change`` are of the deterministic actions, without exploration."""
+    """One finished training episode; ``sm`` and ``change`` measure the deterministic actions, without exploration."""
 
     agent: int
     episode_return: float
@@ -24,14 +24,14 @@ class EpisodeStats(NamedTuple):
 
 
 class EpisodeTracker:
-    """What P agents did since the oldest of their current episodes began.
+    """Actions and rewards of P agents since the oldest of their current episodes began.
 
-    One row per step of all agents, so that a step is two copies whatever their number; only an episode that ends is
-    looked at by itself.
+    All agents share one row per step, so that a step costs two copies for any P; only episodes that end are handled one
+    by one.
     """
 
     def __init__(self, n_agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
-        """Every agent stands at its episode's first step."""
+        """Every agent is at the first step of its episode."""
         self.low, self.high = low, high
         self._began, self._steps = np.zeros(n_agents, np.int64), 0
         self._actions = np.zeros((INITIAL_STEPS, n_agents, low.size), np.float32)
@@ -39,19 +39,19 @@ class EpisodeTracker:
 
     @property
     def first(self) -> NDArray[np.bool_]:
-        """Which agents stand at their episode's first step."""
+        """Which agents are at the first step of their episode, ``[P]``."""
         first: NDArray[np.bool_] = self._began == self._steps
         return first
 
     @property
     def steps_since_an_end(self) -> int:
-        """Steps since an episode of any agent ended, or since the first began."""
+        """Steps since an episode of any agent last ended, or since the first began."""
         return self._steps - int(self._began.max())
 
     def step(
         self, deterministic_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
     ) -> list[EpisodeStats]:
-        """Take one step into account; returns the episodes that it ended."""
+        """Record one step of all agents; return the episodes that ended with it."""
         if self._steps == len(self._actions):
             self.restore(self.state())
         self._actions[self._steps], self._rewards[self._steps] = deterministic_actions, reward
@@ -69,7 +69,7 @@ class EpisodeTracker:
         return EpisodeStats(agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: nothing from before the oldest current episode."""
+        """The state for a checkpoint, without steps from before the oldest current episode."""
         oldest = int(self._began.min())
         known = slice(oldest, self._steps)
         return {
@@ -79,7 +79,7 @@ class EpisodeTracker:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``, with room for at least as many steps again."""
+        """Continue from ``state``, with free capacity for at least as many steps again."""
         self._began, self._steps = np.array(state["began"]), len(state["means"])
         more = max(INITIAL_STEPS, self._steps, len(self._actions) - self._steps)
         self._actions, self._rewards = (

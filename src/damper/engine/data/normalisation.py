@@ -1,4 +1,4 @@
-"""Observations normalised by their running statistics, as Stable-Baselines3's ``VecNormalize`` does, per agent."""
+"""Normalise each agent's observations by running statistics, as Stable-Baselines3's ``VecNormalize`` does."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-CLIP, EPSILON, FIRST_COUNT = 10.0, 1e-8, 1e-4  # VecNormalize's, and RunningMeanStd's
+CLIP, EPSILON, FIRST_COUNT = 10.0, 1e-8, 1e-4  # as in VecNormalize and RunningMeanStd
 
 
 class Normaliser(NamedTuple):
-    """Statistics that no longer change: ``clip((s − mean) · scale, ±clip)``; rsl_rl's have no clip."""
+    """Fixed statistics of observations: ``clip((s − mean) · scale, ±clip)``; rsl_rl's have no clip."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -21,26 +21,26 @@ class Normaliser(NamedTuple):
 
     @classmethod
     def of(cls, normalise: Any) -> Normaliser:
-        """From an SB3 ``VecNormalize``: the scale is ``1/√(variance + ε)``."""
+        """Make one from an SB3 ``VecNormalize``, with scale ``1/√(variance + ε)``."""
         statistics = normalise.obs_rms
         return cls(statistics.mean, 1.0 / np.sqrt(statistics.var + normalise.epsilon), float(normalise.clip_obs))
 
     @property
     def is_initial(self) -> bool:
-        """Whether it is as a ``VecNormalize`` begins, mean 0 and variance 1, before it has seen anything."""
+        """Whether it equals a new ``VecNormalize``, mean 0 and variance 1, that has seen no observation."""
         return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values, with every digit."""
+        """JSON values, with every digit."""
         return {"mean": self.mean.tolist(), "scale": self.scale.tolist(), "clip": self.clip}
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Normaliser:
-        """From what ``plain`` gave."""
+        """Make one from the output of ``plain``."""
         return cls(np.array(plain["mean"]), np.array(plain["scale"]), plain["clip"])
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """As SB3 computes it: in float64, then rounded."""
+        """Normalise as SB3 does: in float64, then rounded to float32."""
         return np.clip((obs - self.mean) * self.scale, -self.clip, self.clip).astype(np.float32)
 
 
@@ -51,17 +51,17 @@ class RunningMeanStd:
     """
 
     def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
-        """As SB3's class of this name begins: mean 0, variance 1, and next to no weight."""
+        """As in SB3's class of this name: mean 0, variance 1, and almost no weight."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
         self.mean, self.var = torch.zeros(n_agents, obs_dim, **exact), torch.ones(n_agents, obs_dim, **exact)
         self.count = torch.full((n_agents, 1), FIRST_COUNT, **exact)
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that ``update`` changes, by name."""
+        """The tensors that ``update`` changes, by name."""
         return {"obs_mean": self.mean, "obs_var": self.var, "obs_count": self.count}
 
     def update(self, obs: Tensor, active: Tensor) -> None:
-        """Take in one observation ``[P, d]`` of each agent for whom ``active`` ``[P]`` is true (Chan's formula)."""
+        """Add one observation ``[P, d]`` of each agent for which ``active`` ``[P]`` is true (Chan's formula)."""
         total = self.count + 1.0
         delta = obs.to(self.mean.dtype) - self.mean
         mean = self.mean + delta / total
@@ -70,12 +70,12 @@ class RunningMeanStd:
             old.copy_(torch.where(active.unsqueeze(1), new, old))
 
     def normalise(self, obs: Tensor) -> Tensor:
-        """Observations ``[P, ..., d]`` by their agent's current statistics, in their own dtype."""
+        """Normalise observations ``[P, ..., d]`` by their agent's current statistics; the dtype stays."""
         shape = (len(self.mean), *(1,) * (obs.ndim - 2), -1)
         mean, scale = self.mean.view(shape), (self.var + EPSILON).sqrt().reciprocal().view(shape)
         return ((obs.to(mean.dtype) - mean) * scale).clamp(-CLIP, CLIP).to(obs.dtype)
 
     def normalisers(self) -> list[Normaliser]:
-        """Every agent's statistics as they are now, on the host."""
+        """Each agent's current statistics, on the host."""
         mean, var = (tensor.cpu().numpy() for tensor in (self.mean, self.var))
         return [Normaliser(m, 1.0 / np.sqrt(v + EPSILON), CLIP) for m, v in zip(mean, var, strict=True)]

@@ -1,8 +1,8 @@
-"""Random numbers as a pure function of (agent's seed, purpose, counter): no state but the counters.
+"""Random numbers as a pure function of (agent's seed, purpose, counter), with no state but the counters.
 
 Each agent and each purpose has its own stream, so switching a term off shifts no other, an agent draws the same numbers
 alone or in a population, and a resumed run draws what the killed one would have. The counter is a device tensor, so
-every replay of a CUDA graph draws anew. The generator is SplitMix64 (Steele, Lea and Flood 2014) read at an index.
+every replay of a CUDA graph draws new numbers. The generator is SplitMix64 (Steele, Lea and Flood 2014) at an index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def _signed(value: int) -> int:
-    """An unsigned 64-bit integer as the int64 with the same bits."""
+    """The int64 with the same bits as an unsigned 64-bit integer."""
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >= 1 << 63 else value
 
@@ -33,7 +33,7 @@ def _shift(x: Any, bits: int) -> Any:
 
 
 def _mix(x: Any) -> Any:
-    """SplitMix64's output function on int64, torch's or NumPy's, whose products wrap."""
+    """SplitMix64's output function on int64 (torch or NumPy), whose products wrap around."""
     x = (x ^ _shift(x, 30)) * _MIX_1
     x = (x ^ _shift(x, 27)) * _MIX_2
     return x ^ _shift(x, 31)
@@ -50,7 +50,7 @@ class Streams:
         self._host_keys: dict[str, NDArray[np.int64]] = {}
 
     def key(self, purpose: str) -> Tensor:
-        """The streams' starting points, ``[P]``: a hash of purpose and seed."""
+        """The starting points of the streams, ``[P]``: hashes of purpose and seed."""
         if purpose not in self._keys:
             digests = [hashlib.blake2b(f"{purpose}:{seed}".encode(), digest_size=8).digest() for seed in self.seeds]
             values = [int.from_bytes(digest, "little", signed=True) for digest in digests]
@@ -58,7 +58,7 @@ class Streams:
         return self._keys[purpose]
 
     def bits(self, purpose: str, counter: Tensor | int, shape: Sequence[int]) -> Tensor:
-        """64 random bits for each element of ``[P, *shape]``, the counter-th such block of the stream."""
+        """64 random bits per element of ``[P, *shape]``: block number ``counter`` of the stream."""
         count = math.prod(shape)
         index = torch.arange(count, device=self.device) + counter * count
         bits: Tensor = _mix(self.key(purpose)[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
@@ -70,7 +70,7 @@ class Streams:
         return drawn
 
     def host_integers(self, purpose: str, counter: int, count: int, below: int) -> NDArray[np.int64]:
-        """``integers`` of shape ``[P, count]`` by NumPy, which spends a third of torch's time on so few numbers."""
+        """``integers`` of shape ``[P, count]`` in NumPy, which takes a third of torch's time for so few numbers."""
         if purpose not in self._host_keys:
             self._host_keys[purpose] = self.key(purpose).cpu().numpy()[:, None]
         index = np.arange(counter * count, (counter + 1) * count)
@@ -87,7 +87,7 @@ class Streams:
     def normal(
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """Standard normal (Box and Muller, both uniforms from one draw's halves)."""
+        """Standard normal (Box and Muller, with both uniforms from the halves of one draw)."""
         bits = self.bits(purpose, counter, shape)
         u: Tensor = (_shift(bits, 32).to(dtype) + 0.5) * 2.0**-32
         angle = (bits & 0xFFFFFFFF).to(dtype) * (2.0**-31 * math.pi)

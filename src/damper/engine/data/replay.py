@@ -1,7 +1,7 @@
-"""Replay on the training device: a ring of packed rows, one per step, all agents side by side.
+"""Replay buffer on the training device: a ring of packed rows, one per step and agent.
 
-A row is ``(s, a, s', r, d, first)``, so that storing a step is one copy and a batch is one gather; the critic's input
-``(s, a)`` lies in one piece.
+A row is ``(s, a, s', r, d, first)``, so storing a step is one copy and a batch is one gather. The critic's input
+``(s, a)`` is contiguous.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from damper.interface import Batch
 
 
 class Replay:
-    """Transitions of P agents in lockstep; every stored ``(s, s')`` is a true step of its environment."""
+    """Transitions of P agents in lockstep, ``[capacity, P, D]``; every ``(s, s')`` is a true environment step."""
 
     def __init__(
         self, capacity: int, n_agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Allocated once, at full size."""
+        """Allocate the buffer at full size."""
         self.capacity, self.n_agents, self.obs_dim, self.act_dim = capacity, n_agents, obs_dim, act_dim
         self.rows = torch.zeros(capacity, n_agents, self.width(obs_dim, act_dim), device=device, dtype=dtype)
-        # How many steps were ever stored: on the host for bookkeeping, on the device for sampling inside a graph.
+        # Total number of steps stored: on the host for bookkeeping, on the device for sampling inside a graph.
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
-        # What sampling draws from: the steps stored and, after `count_next_step`, the one under way.
+        # Number of steps that sampling draws from: those stored and, after `count_next_step`, the one in progress.
         self.steps_counted = 0
         self.steps_for_sampling = torch.zeros_like(self.stored_on_device)
         self._agent = torch.arange(n_agents, device=device).unsqueeze(1)
@@ -41,7 +41,7 @@ class Replay:
 
     @staticmethod
     def width(obs_dim: int, act_dim: int) -> int:
-        """Numbers per transition."""
+        """Number of columns of a row."""
         return 2 * obs_dim + act_dim + 3
 
     @staticmethod
@@ -53,14 +53,14 @@ class Replay:
         terminated: ArrayLike,
         first: ArrayLike,
     ) -> NDArray[Any]:
-        """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
+        """Pack one step of all agents into rows ``[P, D]``; ``first`` marks an episode's first step."""
         wide, scalars = np.asarray(obs), (np.asarray(x)[:, None] for x in (reward, terminated, first))
         parts = (wide, np.asarray(action), np.asarray(next_obs), *scalars)
-        # Six small arrays: NumPy joins them in a few microseconds, and this is done at every step.
+        # NumPy concatenates six small arrays in a few microseconds, and this happens at every step.
         return np.concatenate(parts, -1, dtype=wide.dtype, casting="unsafe")
 
     def add(self, rows: ArrayLike) -> None:
-        """Store one step of all agents, over the oldest one once full."""
+        """Store one step of all agents, overwriting the oldest once the buffer is full."""
         self._new.host_buffer()[...] = rows
         self._store()
         self._new.record_event()
@@ -68,38 +68,38 @@ class Replay:
         self.steps_counted = self.stored
 
     def _write(self) -> None:
-        """The device's part of ``add``: it reads device tensors only, so that a CUDA graph can capture it."""
+        """The device part of ``add``; reads only device tensors, so that a CUDA graph can capture it."""
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
         self.steps_for_sampling.copy_(self.stored_on_device)
 
     def count_next_step(self) -> None:
-        """Let sampling count the step under way before it is stored.
+        """Make sampling count the step in progress before it is stored.
 
-        Only for batches that do not hold it (``Learner.newest_sampled``): they are the same as after it is stored.
+        Only for batches without that step (``Learner.newest_sampled``): they are the same as after it is stored.
         """
         self.steps_counted = self.stored + 1
         torch.add(self.stored_on_device, 1, out=self.steps_for_sampling)
 
     def fill(self, stored: int) -> None:
-        """Count ``stored`` steps whose rows were written directly."""
+        """Set the number of stored steps after writing their rows directly."""
         self.stored = self.steps_counted = stored
         self.stored_on_device.fill_(stored)
         self.steps_for_sampling.fill_(stored)
 
     def capture(self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any]) -> None:
-        """Let ``add`` replay a CUDA graph, made by ``graphed`` of a function and the tensors that it changes."""
+        """Make ``add`` replay a CUDA graph, which ``graphed`` makes from a function and the tensors it changes."""
 
         def changed() -> dict[str, Tensor]:
-            count = min(WARM_UP, self.capacity)  # rows that capturing writes
+            count = min(WARM_UP, self.capacity)  # rows that the warm-up writes
             rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
             return {**rows, "stored": self.stored_on_device, "expected": self.steps_for_sampling}
 
         self._store = graphed(self._write, changed)
 
     def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
-        """A uniform batch per agent, ``[P, B, ·]``; runs inside a CUDA graph."""
+        """A uniform batch per agent, ``[P, B, ·]``; can run inside a CUDA graph."""
         size = self.steps_for_sampling.clamp(max=self.capacity)
         return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
 
@@ -111,18 +111,18 @@ class Replay:
         reward, terminated, first = scalars.unbind(-1)
         before = None
         if previous_obs:
-            # The oldest step's predecessor has been written over: it counts as an episode's first.
+            # The predecessor of the oldest step has been overwritten, so that step counts as an episode's first.
             oldest = (self.steps_for_sampling > self.capacity) & (index == self.steps_for_sampling % self.capacity)
             missing = (first > 0) | oldest
             before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
         return Batch(obs, action, reward, next_obs, terminated, before)
 
     def not_finite(self, agent: int) -> list[str]:
-        """Which of what an agent's environment gave and is still stored is not finite; waits for the device."""
+        """Which of an agent's stored observations and rewards are not all finite; waits for the device."""
         d, a = self.obs_dim, self.act_dim
         obs, _, next_obs, scalars = self.rows[: self.stored, agent].split((d, a, d, 3), -1)
         given = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}
-        # By sums, which are finite where all are: float64 does not overflow, and nothing of the replay's size is made.
+        # A sum is finite if all terms are: float64 does not overflow, and no temporary of the buffer's size is made.
         sums = {name: [part.sum(dtype=torch.float64) for part in parts] for name, parts in given.items()}
         return [name for name, own in sums.items() if not all(bool(one.isfinite()) for one in own)]
 

@@ -1,1 +1,1 @@
-"""How work runs on a device: CUDA graphs, side streams, pinned copies, compilation, threads, precision."""
+"""How work runs on a device: CUDA graphs, pinned copies, threads, precision, several processes on one GPU."""

@@ -1,15 +1,15 @@
-"""How many cores there are to use; without torch, which a command that only looks at an environment never loads."""
+"""The number of usable cores; without torch, which commands that only look at an environment do not load."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's processor time per period, "max" without a limit
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's CPU time per period, "max" without a limit
 
 
 def usable_cores() -> int:
-    """How many cores this process may use, where the machine may have more for others."""
+    """The number of cores that this process may use, which may be fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = QUOTA.read_text().split()

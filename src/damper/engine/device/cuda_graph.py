@@ -1,4 +1,4 @@
-"""A function on fixed tensors as a CUDA graph: captured once, then replayed with one launch."""
+"""Run a function on fixed tensors as a CUDA graph: captured once, then replayed with one launch."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WARM_UP = 3  # runs before the capture, so that lazy set-up, autotuning and workspaces are done
+WARM_UP = 3  # runs before the capture, to finish lazy initialisation and autotuning and to allocate workspaces
 
 
 class Graphed:
-    """Runs ``function`` (no arguments, in-place on captured tensors) as a graph from the first call on.
+    """Run ``function`` (no arguments, in-place on captured tensors) as a CUDA graph.
 
     Warm-up and capture run the function, so the tensors that it changes (``state()``) are restored before the first
-    real replay: a graphed run computes what an eager one does.
+    real replay: a graphed run computes the same as an eager one.
     """
 
     def __init__(self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Captured at the first call, when everything the function reads exists."""
+        """Nothing is captured before the first call, when everything that the function reads exists."""
         self.function, self.state = function, state
         self.graph: torch.cuda.CUDAGraph | None = None
         self.output: Any = None
 
     def __call__(self) -> Any:
-        """Replay; the output tensors are the same at every call."""
+        """Replay the graph; every call returns the same output tensors."""
         if self.graph is None:
             self.graph = self._capture()
         self.graph.replay()
@@ -51,7 +51,7 @@ class Graphed:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage now and not during the capture: a graph that is freed then would spoil it."""
+    """Collect garbage before the capture and not during it: a graph freed during a capture would break it."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()

@@ -15,10 +15,10 @@ PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 
 @contextmanager
 def multi_process_service(wanted: bool = True) -> Iterator[bool]:
-    """Whether processes that are started in here share a GPU through MPS.
+    """Let processes started inside the context share a GPU through MPS; yields whether they do.
 
-    A service that runs already is used and left running. Otherwise one is started for this process's children, with
-    pipes and logs in a temporary folder, and stopped in the end.
+    A running service is used and left running. Otherwise one is started for this process's children, with pipes and
+    logs in a temporary folder, and stopped at the end.
     """
     control = shutil.which("nvidia-cuda-mps-control")
     if not wanted or control is None:
@@ -48,6 +48,6 @@ def multi_process_service(wanted: bool = True) -> Iterator[bool]:
 
 
 def _ask(control: str, command: str, env: Mapping[str, str]) -> bool:
-    """Send the control daemon a command; False if there is none."""
+    """Send a command to the control daemon; False if none is running."""
     answer = subprocess.run([control], input=f"{command}\n", text=True, env=env, capture_output=True, check=False)
     return answer.returncode == 0

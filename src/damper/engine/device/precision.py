@@ -11,7 +11,7 @@ from damper.errors import DamperError
 
 
 def check_tf32(device: str, tf32: bool) -> None:
-    """Refuse TF32 on a CPU, which has no such products: a record would name a format that was not used."""
+    """Raise for TF32 on a CPU, which does not have it: records would name a format that was not used."""
     if tf32 and not device.startswith("cuda"):
         raise DamperError(
             f"tf32 must be off on a CPU, which multiplies in float32 alone, but True was given with device={device!r}: "
@@ -21,7 +21,7 @@ def check_tf32(device: str, tf32: bool) -> None:
 
 @contextmanager
 def device_context(device: str, tf32: bool) -> Iterator[None]:
-    """Make a CUDA device the current one and allow TF32 products or not; both are restored in the end."""
+    """Make a CUDA device the current one and allow TF32 products or not; both are restored at the end."""
     matmul = torch.backends.cuda.matmul
     switch = _readable_switch()
     before = getattr(matmul, switch)
@@ -34,7 +34,7 @@ def device_context(device: str, tf32: bool) -> Iterator[None]:
 
 
 def _readable_switch() -> str:
-    """PyTorch's switch of TF32; it refuses to read the older one where somebody has set the newer."""
+    """The name of PyTorch's TF32 switch that can be read: the old one raises once the new one has been set."""
     try:
         _ = torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""How many processor threads a matrix product deserves.
+"""The number of CPU threads for matrix products.
 
-Threads that wait for each other cost more than a small product takes, and many times more where other programs share
-the cores: three small agents on two busy cores trained fourteen times slower with two threads than with one.
+Synchronising threads costs more than a small product takes, and many times more where other programs share the cores:
+three small agents on two busy cores trained fourteen times slower with two threads than with one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from itertools import pairwise
 
 import torch
 
-WORTH_SHARING = 3e7  # floating-point operations of the largest product: 0.3 ms of a core that does 94 Gflop/s
+WORTH_SHARING = 3e7  # floating-point operations of the largest product; 0.3 ms on a core with 94 Gflop/s
 
 
 def fitting_threads(rows: int, layers: Sequence[int]) -> int:
-    """1 for products too small to share, torch's own number otherwise."""
+    """1 if even the largest product is too small to share, else torch's number of threads."""
     largest = max((a * b for a, b in pairwise(layers)), default=layers[0] if layers else 1)
     return 1 if 2.0 * rows * largest < WORTH_SHARING else torch.get_num_threads()
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with so many threads, then as before."""
+    """Set torch's number of threads inside the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,8 +1,8 @@
-"""Small arrays between host and device at every step, by asynchronous copies through pinned memory.
+"""Copy small arrays between host and device at every step, asynchronously through pinned memory.
 
-A plain copy waits until the device has done everything before it. These are stream-ordered: they run after what the
-current stream was given before, and the host waits only where it needs the numbers. The copies themselves can be
-captured in a CUDA graph; ``record_event`` is called after that was launched.
+A plain copy waits until the device has finished all earlier work. These copies are stream-ordered: they run after the
+work already queued on the current stream, and the host waits only where it needs the numbers. The copies can be
+captured in a CUDA graph; call ``record_event`` after launching the graph.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _sleeps = False
 
 
 def sleep_while_waiting() -> None:
-    """From now on in this process, a host that waits for one of these copies sleeps instead of spinning.
+    """Make the host sleep instead of spin while it waits for copies of buffers that this process makes from now on.
 
-    For processes that share the cores: one that spins keeps a core from the others' environments. Alone, spinning
-    notices the end of a copy a little sooner.
+    Use it in processes that share cores, where spinning keeps a core from other processes' environments. In a process
+    alone, spinning notices the end of a copy slightly sooner.
     """
     global _sleeps
     _sleeps = True
 
 
 class _PinnedBuffer:
-    """Host memory of a fixed shape, pinned for a GPU, and the event after which the last copy from or to it is done."""
+    """Host memory of a fixed shape, pinned for a GPU, with an event that marks the end of its last copy."""
 
     def __init__(
         self,
@@ -37,19 +37,19 @@ class _PinnedBuffer:
         dtype: torch.dtype,
         done_event: torch.cuda.Event | None = None,
     ) -> None:
-        """Pass ``done_event`` to share another buffer's event, where both copies end together."""
+        """Pass ``done_event`` to share another buffer's event if both copies end together."""
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
         self._array = self._host.numpy()
         self.done_event = done_event or (torch.cuda.Event(blocking=_sleeps) if on_gpu else None)
 
     def record_event(self) -> None:
-        """Mark this point of the stream: the host's memory is in use until it is reached."""
+        """Mark this point of the stream: the host memory is in use until the stream reaches it."""
         if self.done_event is not None:
             self.done_event.record()
 
     def _synchronize(self) -> NDArray[Any]:
-        """The host's memory, once it is no longer in use; at once if it never was."""
+        """Wait until the host memory is no longer in use, and return it."""
         if self.done_event is not None:
             self.done_event.synchronize()
         return self._array
@@ -59,7 +59,7 @@ class Upload(_PinnedBuffer):
     """Host to device: write into ``host_buffer()``, then ``send`` and ``record_event``."""
 
     def host_buffer(self) -> NDArray[Any]:
-        """Where to write what ``send`` will copy; waits for the copy before."""
+        """The array that ``send`` will copy, to be written to; waits for the previous copy."""
         return self._synchronize()
 
     def send(self, target: Tensor) -> None:
@@ -68,12 +68,12 @@ class Upload(_PinnedBuffer):
 
 
 class Download(_PinnedBuffer):
-    """Device to host: ``start`` after what computes the tensor, ``record_event``; ``wait`` where numbers are needed."""
+    """Device to host: ``start`` and ``record_event`` after computing the tensor, ``wait`` where numbers are needed."""
 
     def start(self, source: Tensor) -> None:
-        """Copy from the device in stream order; what is launched after ``record_event`` delays no ``wait``."""
+        """Copy from the device in stream order; work launched after ``record_event`` does not delay ``wait``."""
         self._host.copy_(source, non_blocking=True)
 
     def wait(self) -> NDArray[Any]:
-        """The numbers of the last ``start``, an array of their own."""
+        """The numbers of the last ``start``, as a new array."""
         return self._synchronize().copy()

@@ -1,4 +1,4 @@
-"""Pools of environments, one per agent, stepped together: ``make_pool``."""
+"""Environments of a population, stepped together: ``make_pool``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 def make_pool(
     env: EnvLike, seeds: Sequence[int], backend: str = "gymnasium", threads: int | None = None, **env_kwargs: Any
 ) -> Pool:
-    """One environment per seed, all stepped together.
+    """Make one environment per seed, all stepped together.
 
     ``env`` is a task of ``TASKS``, a registered id, an ``EnvSpec``, or (Gymnasium only) a callable that makes an
-    environment; ``threads`` is EnvPool's. Environment j depends on its own seed alone: not on the pool's size, nor on
+    environment; ``threads`` is for EnvPool. Environment j depends only on its own seed, not on the pool's size or on
     its neighbours.
     """
     if _checked(backend) == "envpool":
@@ -38,7 +38,7 @@ def make_pool(
 
 
 def spec_of(env: EnvLike, backend: str = "gymnasium", **env_kwargs: Any) -> Spec:
-    """Spaces and times of ``env``, without making a pool."""
+    """Spaces, time limit and control period of ``env``, without making a pool."""
     if _checked(backend) == "envpool":
         return envpool_pool.read_spec(env, **env_kwargs)
     one = gymnasium_pool.make_env(env, **env_kwargs)

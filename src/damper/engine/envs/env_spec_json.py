@@ -1,7 +1,7 @@
-"""Gymnasium's ``EnvSpec`` as JSON: files of runs and policies record the environment, so that it can be made again.
+"""Gymnasium's ``EnvSpec`` as JSON, with which the files of runs and policies record how to make the environment again.
 
-What JSON cannot describe is null there: the ``entry_point`` of an environment, the ``kwargs`` of a wrapper.
-``missing_part`` says which.
+What JSON cannot describe is null: an environment's ``entry_point``, or a wrapper's ``kwargs``. ``missing_part`` says
+which.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from damper.tasks import find_task
 
-UNKNOWN = "unknown"  # the id where nothing tells one
+UNKNOWN = "unknown"  # the id where none is known
 EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
 
-# Wrappers that only look on, by the ends of their entry points: an evaluation does without them.
+# Wrappers that only observe, by the ends of their entry points; an evaluation does without them.
 _PASSIVE_WRAPPERS = (
     "stable_baselines3.common.monitor:Monitor",
     ":RecordEpisodeStatistics",
@@ -33,7 +33,7 @@ _PASSIVE_WRAPPERS = (
 
 
 def spec_from_id(env: str) -> EnvSpec:
-    """The spec of a task or id as it is registered here, without making it; the bare id where none is."""
+    """The spec of a task or id as it is registered here, without making it; only the id if it is not registered."""
     task = find_task(env)
     spec = copy.deepcopy(gymnasium.registry.get(task.gymnasium_id)) or EnvSpec(task.gymnasium_id)
     spec.kwargs = {**spec.kwargs, **task.kwargs}
@@ -41,7 +41,7 @@ def spec_from_id(env: str) -> EnvSpec:
 
 
 def spec_from_env(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
-    """The spec of an environment that was made from an id (which may name its module), a spec or a callable."""
+    """The spec of an environment made from an id (possibly with its module), a spec or a callable."""
     spec = made.spec or EnvSpec(type(made.unwrapped).__name__)
     if isinstance(env, str) and ":" in env:
         return replace(spec, id=env)
@@ -49,14 +49,14 @@ def spec_from_env(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
 
 
 def with_unknown_wrapper(spec: EnvSpec, wrapper: Any) -> EnvSpec:
-    """The spec of an environment to which a callable or a wrapper did something that nothing describes."""
+    """Mark a spec as changed by a callable or a wrapper in a way that cannot be described."""
     kind = wrapper if hasattr(wrapper, "__qualname__") else type(wrapper)
     step = WrapperSpec(kind.__name__, f"{kind.__module__}:{kind.__qualname__}", None)
     return replace(spec, additional_wrappers=(*spec.additional_wrappers, step))
 
 
 def to_json(spec: EnvSpec) -> str:
-    """The spec for a file; what another process could not make from it becomes null."""
+    """The spec as JSON; whatever another process could not make again becomes null."""
     kwargs = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
     described = _fits_json(kwargs)
     wrappers = [w for w in spec.additional_wrappers if not w.entry_point.endswith(_PASSIVE_WRAPPERS)]
@@ -70,7 +70,7 @@ def to_json(spec: EnvSpec) -> str:
 
 
 def missing_part(spec: EnvSpec) -> str | None:
-    """What is missing to make the environment again; None where nothing is."""
+    """What is missing to make the environment again, or None."""
     for wrapper in spec.additional_wrappers:
         if wrapper.kwargs is None:
             return f"what {wrapper.name} ({wrapper.entry_point}) did to it"
@@ -78,7 +78,7 @@ def missing_part(spec: EnvSpec) -> str | None:
 
 
 def same_task(one: EnvSpec, other: EnvSpec) -> bool:
-    """Whether two specs of an id differ in nothing that changes the environment."""
+    """Whether two specs describe the same environment: id, time limit, arguments and wrappers."""
     parts = ("id", "max_episode_steps", "kwargs", "additional_wrappers")
     first, second = (json.loads(to_json(spec)) for spec in (one, other))
     return missing_part(one) == missing_part(other) and all(first[part] == second[part] for part in parts)
@@ -93,7 +93,7 @@ def _fits_json(value: Any) -> bool:
 
 
 def _importable(entry: Any) -> str | None:
-    """An entry point as text that finds the same object in another process; None where there is no such text."""
+    """The entry point as text that finds the same object in another process, or None."""
     if callable(entry):
         module, name = getattr(entry, "__module__", None), getattr(entry, "__qualname__", "")
         entry = f"{module}:{name}" if getattr(sys.modules.get(str(module)), name, None) is entry else None
@@ -101,7 +101,7 @@ def _importable(entry: Any) -> str | None:
 
 
 def _makes_again(wrapper: WrapperSpec) -> bool:
-    """Whether the wrapper is found again, and is all in its arguments: learnt statistics are not."""
+    """Whether entry point and arguments are enough to make the wrapper again; learnt statistics are not among them."""
     if wrapper.kwargs is None or not _fits_json(wrapper.kwargs) or not _importable(wrapper.entry_point):
         return False
     try:

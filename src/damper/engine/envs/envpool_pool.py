@@ -1,4 +1,4 @@
-"""A pool of EnvPool environments (C++ threads): fast, and resumed with fresh episodes."""
+"""A pool of EnvPool environments (C++ threads): fast, but resumed with new episodes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from damper.engine.device.cores import usable_cores
 from damper.engine.envs.env_spec_json import same_task, spec_from_id
 from damper.engine.envs.spec import (
+    INT32_MAX,
     Spec,
     Transition,
     check_actions,
@@ -22,11 +23,10 @@ from damper.engine.envs.spec import (
     check_turn,
     raise_unknown,
     read_spaces,
+    seed_again,
 )
 from damper.errors import DamperError, MissingExtraError
 from damper.tasks import Task, find_task
-
-INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
 
 
 def read_spec(env: object, **env_kwargs: Any) -> Spec:
@@ -38,7 +38,7 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
         raise DamperError(f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}") from error
     limit = described.config.max_episode_steps
     spec = read_spaces(spec_from_id(task.gymnasium_id), *_spaces(described), limit, task.period)
-    # Where it knows no bounds, EnvPool 1.2.5 gives C++'s smallest positive and largest float.
+    # EnvPool 1.2.5 reports unknown bounds as C++'s smallest positive and largest float.
     unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (spec.obs_high == np.finfo(np.float32).max)
     spec.obs_low[unknown], spec.obs_high[unknown] = -np.inf, np.inf
     return spec
@@ -46,13 +46,13 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
 
 def _spaces(described: Any) -> tuple[Any, Any]:
     with warnings.catch_warnings():
-        # EnvPool builds float32 boxes from float64 bounds; the rounding is of no consequence.
+        # EnvPool builds float32 boxes from float64 bounds; the rounding does not matter.
         warnings.filterwarnings("ignore", message=".*precision lowered", category=UserWarning)
         return described.observation_space, described.action_space
 
 
 def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
-    """The task and the settings that name it to EnvPool, whose ids already say what ``task.kwargs`` says."""
+    """The task and its EnvPool settings; EnvPool's ids already imply ``task.kwargs``."""
     if isinstance(env, EnvSpec):
         if not same_task(env, spec_from_id(env.id)):
             raise DamperError(
@@ -83,10 +83,10 @@ def _import_envpool() -> Any:
 
 
 class EnvPoolPool:
-    """Environments in lockstep: those whose episode ended are reset by hand right after the step.
+    """Environments in lockstep; those whose episode ended are reset explicitly right after the step.
 
-    So EnvPool never reaches its own reset, a step that ignores the action and is no transition. Nor does it reach its
-    own time limit, set one step later than the task's: at the limit it would report a fall as a time-out.
+    EnvPool therefore never does its own reset, a step that ignores the action and is no transition. Nor does it reach
+    its own time limit, which is set one step later than the task's: at the limit it would report a fall as a time-out.
     """
 
     backend = "envpool"
@@ -123,7 +123,7 @@ class EnvPoolPool:
     def reset(self) -> NDArray[np.float32]:
         """Start every environment's first episode from its own seed -> observations [P, d]."""
         if self._started:
-            # EnvPool's seeds are fixed when it is made.
+            # EnvPool's seeds are fixed when a pool is made.
             self._restart(self.seeds)
         self._restores = 0
         return self._begin()
@@ -137,16 +137,16 @@ class EnvPoolPool:
         self._pool._reset(self._ids)
         return self._as_obs(self._read(self._pool._recv())[0])
 
-    # EnvPool's own ``step`` spends as long in Python as a simulator in C++: ids, names and settings are looked up anew
-    # at every call. So its lowest level is called here, whose order of fields is read when the pool is made.
+    # EnvPool's own ``step`` spends as long in Python as a simulator in C++, because it looks up ids, names and settings
+    # at every call. So we call its lowest level, whose order of fields is read when the pool is made.
 
     def step(self, actions: NDArray[Any]) -> Transition:
-        """Take one true step of every environment and start a new episode where one ended."""
+        """Take one true step of every environment, and start a new episode where one ended."""
         self.send(actions)
         return self.receive()
 
     def send(self, actions: NDArray[Any]) -> None:
-        """Let the threads begin a step of every environment."""
+        """Start a step of every environment in EnvPool's threads."""
         if not self._started:
             raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
         check_turn(self._sent, receiving=False)
@@ -175,21 +175,20 @@ class EnvPoolPool:
         return np.array(raw, np.float32).reshape(len(raw), self.spec.obs_dim)
 
     def state(self) -> dict[str, Any]:
-        """How often this run was resumed; EnvPool does not give out the state of its environments."""
+        """How often the run was resumed; EnvPool does not expose the state of its environments."""
         return {"backend": self.backend, "env": self.spec.id, "seeds": list(self.seeds), "restores": self._restores}
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Start fresh episodes, from seeds made of (seed, number of restores) so that no start repeats."""
+        """Start fresh episodes."""
         check_state(state, self.backend, self.spec.id, self.seeds)
-        self._restores = int(state["restores"]) + 1
-        self._restart([seed_again(seed, self._restores) for seed in self.seeds])
+        return self.start_afresh(int(state["restores"]) + 1)
+
+    def start_afresh(self, restores: int) -> NDArray[np.float32]:
+        """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
+        self._restores = restores
+        self._restart([seed_again(seed, restores) for seed in self.seeds])
         return self._begin()
 
     def close(self) -> None:
         """Stop the threads."""
         self._pool.close()
-
-
-def seed_again(seed: int, restores: int) -> int:
-    """A seed for the episodes after so many restores, unlike those before."""
-    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & INT32_MAX

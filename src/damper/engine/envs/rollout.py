@@ -1,4 +1,4 @@
-"""Deterministic episodes on given seeds, all environments side by side."""
+"""Deterministic episodes on given seeds, all environments stepped together."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from damper.errors import DamperError
 from damper.filters import Filter
 from damper.protocols import EVALUATION_SEEDS
 
-WARN_AFTER_STEPS = 10_000  # an episode of so many may have no end at all
-GIVE_UP_AFTER_STEPS = 100_000  # and one of so many is taken to have none, unless the environment tells a longer limit
+WARN_AFTER_STEPS = 10_000  # a longer episode may have no end at all
+GIVE_UP_AFTER_STEPS = 100_000  # a longer one is assumed to have none, unless the environment has a longer limit
 TIME_LIMIT_FIX = "gymnasium.wrappers.TimeLimit, or max_episode_steps where it is registered, gives it one"
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """One evaluated episode: what it earned, and the actions that the policy wanted and the environment got."""
+    """One evaluated episode: its return, the policy's raw actions and the executed ones, ``[length, A]``."""
 
     seed: int
     total: float
@@ -39,11 +39,11 @@ class Episode:
 
     @property
     def length(self) -> int:
-        """Steps until the episode ended."""
+        """Number of steps."""
         return len(self.executed)
 
     def record(self) -> dict[str, Any]:
-        """Its numbers, smoothness of the executed actions first; the raw ones' beside them if a filter ran."""
+        """The episode's numbers, with smoothness of the executed actions and, if a filter ran, of the raw ones."""
         scores = {
             name: value
             for name, value in metrics.summary(self.executed, self.low, self.high).items()
@@ -81,9 +81,9 @@ def rollout(
     sizes: tuple[int, int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[list[Episode], Spec]:
-    """One episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
+    """Run one episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
 
-    ``sizes`` are d and A where they are known: an environment with others is refused.
+    ``sizes`` are the policy's d and A if they are known; an environment with other sizes is refused.
     """
     pool = make_pool(env, seeds, backend, threads, **(env_kwargs or {}))
     spec, count = pool.spec, len(seeds)
@@ -109,7 +109,7 @@ def rollout(
 
 
 def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
-    """Refuse an environment with other numbers of observations and actions than the policy's."""
+    """Raise for an environment whose numbers of observations and actions are not the policy's."""
     if sizes is not None and sizes != (spec.obs_dim, spec.act_dim):
         raise DamperError(
             f"env must have the policy's {sizes[0]} observations and {sizes[1]} actions, but {spec.id!r} has "
@@ -118,10 +118,10 @@ def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
 
 
 def _as_array(actions: Any) -> NDArray[Any]:
-    """What a policy gave as an array; a callable of the user's may give anything."""
+    """The policy's output as an array; the user's callable may return anything."""
     try:
         array = np.asarray(actions)
-    except (TypeError, ValueError, RuntimeError):  # parts of different shapes; a tensor on a GPU, or with a gradient
+    except (TypeError, ValueError, RuntimeError):  # parts of different shapes; a tensor on a GPU or with a gradient
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
         hint = "predict(obs)[0]" if isinstance(actions, tuple) else "actor(torch.as_tensor(obs)).detach().cpu().numpy()"

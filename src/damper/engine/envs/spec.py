@@ -1,4 +1,4 @@
-"""What a pool of environments is: its spaces, its transitions, and the checks every back end shares."""
+"""The interface of a pool of environments: spaces, transitions, and the checks that all backends share."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from damper.errors import DamperError
 from damper.tasks import TASKS
 
+INT32_MAX = 2**31 - 1  # EnvPool's seeds and step counts are C++ ints
+
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """Spaces and times of one environment; ``period`` is its control period in seconds where the environment tells.
+    """Spaces and times of one environment; ``period`` is its control period in seconds, None if unknown.
 
-    ``env_spec`` says which environment it is, in Gymnasium's words (see ``env_spec_json``).
+    ``env_spec`` is Gymnasium's description of the environment (see ``env_spec_json``).
     """
 
     id: str
@@ -38,10 +40,10 @@ class Spec:
 
 
 class Transition(NamedTuple):
-    """One true step ``(s, a, r, s')`` of every environment; the arrays are fresh, and read-only by convention.
+    """One true step ``(s, a, r, s')`` of every environment; the arrays are new, and read-only by convention.
 
-    ``next_obs`` is ``s'``, the final observation where an episode ended. ``obs`` is what to act on next: the first
-    observation of the new episode there, ``next_obs`` everywhere else (the same array when no episode ended).
+    ``next_obs`` is ``s'``, the final observation where an episode ended. ``obs`` is the observation to act on next: the
+    first of the new episode where one ended, ``next_obs`` elsewhere (the same array if no episode ended).
     """
 
     next_obs: NDArray[np.float32]
@@ -51,8 +53,12 @@ class Transition(NamedTuple):
     obs: NDArray[np.float32]
 
 
+class InexactReplayError(DamperError):
+    """An episode cannot be restored: replaying its actions gives other observations."""
+
+
 class Pool(Protocol):
-    """P environments in lockstep: each ``step`` is exactly one true step of each, whenever their episodes end."""
+    """P environments in lockstep: each ``step`` is exactly one true step of each, also when episodes end."""
 
     spec: Spec
     size: int
@@ -68,19 +74,23 @@ class Pool(Protocol):
         ...
 
     def send(self, actions: NDArray[Any]) -> None:
-        """Begin a step; what the caller does before ``receive`` goes on beside it where the back end has threads."""
+        """Begin a step; a backend with threads runs it while the caller does other work before ``receive``."""
         ...
 
     def receive(self) -> Transition:
-        """The step that was sent."""
+        """Return the transition of the step that was sent."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """What ``restore`` needs: JSON values and numpy arrays."""
+        """The state that ``restore`` needs: JSON values and numpy arrays."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Go on from ``state`` -> the observations [P, d] to act on."""
+        """Continue from ``state`` -> the observations [P, d] to act on; may raise ``InexactReplayError``."""
+        ...
+
+    def start_afresh(self, restores: int) -> NDArray[np.float32]:
+        """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
         ...
 
     def close(self) -> None:
@@ -91,7 +101,7 @@ class Pool(Protocol):
 def read_spaces(
     env_spec: EnvSpec, obs: gymnasium.Space[Any], act: gymnasium.Space[Any], limit: int | None, period: float | None
 ) -> Spec:
-    """Check that the spaces are ones an actor-critic of vectors can use, and describe them."""
+    """Check that an actor-critic on vectors can use the spaces, and describe them."""
     name = env_spec.id
     if not isinstance(obs, gymnasium.spaces.Box) or len(obs.shape) > 1:
         raise DamperError(
@@ -121,12 +131,18 @@ def read_spaces(
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds
+    # Bounds in float64 are rounded inwards: an action at a bound must not lie beyond it.
+    low = np.where(low < act.low.reshape(-1), np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > act.high.reshape(-1), np.nextafter(high, np.float32(-np.inf)), high)
     return Spec(name, obs_low.size, low.size, low, high, limit, period, obs_low, obs_high, env_spec)
 
 
 def unscale_action(action: Any, low: Any, high: Any) -> Any:
-    """From the policy's [-1, 1] to the environment's [low, high]; arrays or tensors, as SB3's function of this name."""
-    return low + (action + 1.0) * 0.5 * (high - low)
+    """Map the policy's [-1, 1] to the environment's [low, high], as SB3's function of this name; arrays or tensors.
+
+    Clipped, because rounding may exceed a bound by one digit, and environments may refuse that.
+    """
+    return (low + (action + 1.0) * 0.5 * (high - low)).clip(low, high)
 
 
 def action_scale(low: Any, high: Any) -> Any:
@@ -135,7 +151,7 @@ def action_scale(low: Any, high: Any) -> Any:
 
 
 def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:
-    """One explicit seed per environment, each from 0 to ``largest``."""
+    """The seeds as integers, one per environment; raises unless all are from 0 to ``largest``."""
     try:
         numbers = [operator.index(seed) for seed in seeds]
     except TypeError:
@@ -149,7 +165,7 @@ def check_seeds(seeds: Sequence[int], largest: int) -> list[int]:
 
 
 def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> NDArray[Any]:
-    """A private copy of the actions [P, A]: environments may keep what they were given, callers may overwrite it."""
+    """A checked copy of the actions [P, A]: environments may keep their input, and callers may overwrite it."""
     copy = np.array(actions, dtype=dtype)
     if copy.shape != (size, spec.act_dim):
         raise DamperError(
@@ -166,14 +182,19 @@ def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> N
 
 
 def check_turn(sent: bool, receiving: bool) -> None:
-    """Every step is sent once and received once."""
+    """Raise unless every step is sent once and received once."""
     if sent != receiving:
         given, fix = ("none was", "send") if receiving else ("one is still out", "receive")
         raise DamperError(f"a step must be sent once and then received, but {given}; call pool.{fix} first.")
 
 
+def seed_again(seed: int, restores: int) -> int:
+    """A new seed for the episodes after this many restores."""
+    return int(np.random.SeedSequence([seed, restores]).generate_state(1)[0]) & INT32_MAX
+
+
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:
-    """A state fits only the pool it came from: same back end, environment (by its id, without module) and seeds."""
+    """Raise unless the state comes from the same backend, environment (by its id, without module) and seeds."""
     given = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
     if (*given[:1], str(given[1]).rpartition(":")[2], *given[2:]) != (backend, name.rpartition(":")[2], seeds):
         raise DamperError(
@@ -183,7 +204,7 @@ def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[i
 
 
 def raise_unknown(env: str, known: Iterable[str], backend: str) -> NoReturn:
-    """Refuse an id that the back end does not have, with the closest one it has."""
+    """Raise for an id that the backend does not have, and suggest the closest one."""
     by_lower = {name.lower(): name for name in (*known, *TASKS)}
     close = difflib.get_close_matches(env.lower(), by_lower, n=1)
     fix = f"did you mean {by_lower[close[0]]!r}?" if close else f"choose one of {', '.join(TASKS)}."

@@ -1,1 +1,1 @@
-"""From an update's losses to gradients: the objectives, and two backends behind one interface."""
+"""The gradients of an update's losses: the objectives, and two backends with one interface."""

@@ -1,7 +1,7 @@
-"""A critic's gradient with respect to the action, ``∇ₐQ``, as a tape: a loss of it goes back to the parameters.
+"""A tape for losses on a critic's gradient with respect to the action, ``∇ₐQ``, and on its curvature.
 
-``networks.action_gradients`` and its derivative, both written out with the layers of ``layer_ops``. A bar marks
-``∂L/∂``, a dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
+It is ``networks.action_gradients`` and its derivative, both written by hand with the layers of ``layer_ops``. A bar
+marks ``∂L/∂``, a dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from damper.engine.networks.layout import Layout
 
 
 class ActionGradientTape:
-    """Of M stacked critics: ``gradient = ∇ₐq``, ``[M, R, A]``, and ``curvature = vᵀ∇²ₐₐq v``, ``[M, B]``.
+    """For M stacked critics: ``gradient = ∇ₐq``, ``[M, R, A]``, and ``curvature = vᵀ∇²ₐₐq v``, ``[M, B]``.
 
-    Values only: nothing here is seen by autograd.
+    Autograd does not see any of it.
 
     Attributes:
-        below: what goes into every hidden layer, ``[h_{l-1}; ḣ_{l-1}]``, ``[M, R + B, ·]``; the first is x with v.
-        above: what comes out before the activation, ``[z_l; ż_l]``, likewise.
+        below: input of every hidden layer, ``[h_{l-1}; ḣ_{l-1}]``, ``[M, R + B, ·]``; the first is x with v.
+        above: output of every hidden layer before the activation, ``[z_l; ż_l]``, of the same form.
     """
 
     def __init__(self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
-        """Run the critics forwards with their tangents, and the gradients with respect to hidden units backwards.
+        """Run the critics and their tangents forward, then the gradients with respect to hidden units backward.
 
         Args:
             layout: their layers.
             flat_params: their parameters ``[M, n]``.
             activation: f.
-            x: inputs ``[M, R, d + A]``, observations before actions, or ``[M/2, R, d + A]`` where two share theirs.
+            x: inputs ``[M, R, d + A]``, observations before actions; ``[M/2, R, d + A]`` if two networks share theirs.
             v: directions ``[M or M/2, B, A]`` at x's first B rows.
         """
         *self.hidden, self.head = layout.layer_slices
@@ -85,8 +85,8 @@ class ActionGradientTape:
     def gradients(self, gradient_bar: Tensor, curvature_bar: Tensor) -> Tensor:
         """Flat gradients ``[M, n]`` of a loss, given its derivatives with respect to ``gradient`` and ``curvature``.
 
-        Every layer's weights take part in three sweeps: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
-        biases only in the first of them. Few networks on a GPU are done sooner with one product of all these rows.
+        Every layer's weights take part in three passes: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
+        biases only in the first. For few networks on a GPU, one product of all these rows is faster.
         """
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
         joint = self.R % self.B == 0 and in_groups(self.flat_params, total, self.B)
@@ -110,10 +110,10 @@ class ActionGradientTape:
     def _through_activation_grads(
         self, gradient_bar: Tensor, c_bar: Tensor, joint: bool
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """``p̄_l = ū_{l-1} W_l`` and ``ū_l = p̄_l s_l + c̄ b_l``, from ``ū_0``, ḡ at the actions.
+        """``p̄_l = ū_{l-1} W_l`` and ``ū_l = p̄_l s_l + c̄ b_l``, starting with ``ū_0``, which is ḡ at the actions.
 
         Returns:
-            ``ū_{l-1}`` of every layer, behind ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``, and ``w̄ = Σ ū_L``.
+            ``ū_{l-1}`` of every layer, after ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``, and ``w̄ = Σ ū_L``.
         """
         below, padded = self.below[0], F.pad(gradient_bar, (self.below[0].shape[-1] - self.A, 0))
         each = len(self.flat_params) // len(below)
@@ -126,17 +126,17 @@ class ActionGradientTape:
             if i + 1 == len(self.hidden):
                 break
             if joint:
-                # Activated anew: the compiler then writes all three parts at once instead of copying two of them.
+                # Recompute the activations: the compiler then writes all three parts at once instead of copying two.
                 inputs.append(torch.cat((*self._activated(self.above[i]), u_bar), 1))
-                u_bar = inputs[-1][:, self.R + self.B :]  # written once, for this product and the weights'
+                u_bar = inputs[-1][:, self.R + self.B :]  # one copy in memory, for this product and that of the weights
             else:
                 inputs.append(u_bar)
         return inputs, p_bars, u_bar.sum(1)
 
     def _through_layer(self, i: int, p_bar: Tensor, c_bar: Tensor, back: Tensor | None) -> tuple[Tensor, Tensor]:
-        """``z̄ = s̄ f'' + h̄ s`` and, of the tangents' rows, ``b̄ f''' ż² + ḣ̄ f'' ż``; ``ż̄ = 2 b̄ f'' ż + ḣ̄ s``.
+        """``z̄ = s̄ f'' + h̄ s``, plus ``b̄ f''' ż² + ḣ̄ f'' ż`` in the first B rows, and ``ż̄ = 2 b̄ f'' ż + ḣ̄ s``.
 
-        Here ``s̄ = p̄ u`` and ``b̄ = c̄ u``; ``back`` are h̄ and ḣ̄, zero behind the last layer.
+        Here ``s̄ = p̄ u`` and ``b̄ = c̄ u``; ``back`` is h̄ and ḣ̄, zero for the last layer.
         """
         z, dz = self.above[i].split((self.R, self.B), 1)
         activation_grad, second, u = self._activation_grad(i), self._second_derivative(i), self.u[i]
@@ -153,7 +153,7 @@ class ActionGradientTape:
         return F.pad(first, (0, 0, 0, self.R - self.B))
 
     def _joined(self, grads: Sequence[Any], w_bar: Tensor) -> Tensor:
-        """The gradient of all layers; the last bias takes no part."""
+        """The gradient of all layers; that of the last bias is zero."""
         size, start = self.flat_params.shape[1], self.head.weight_offset
         if isinstance(grads[0], list):
             grads[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
@@ -166,6 +166,6 @@ class ActionGradientTape:
 
 
 def _last_inputs(layer: LayerSlice, count: int) -> LayerSlice:
-    """The part of a layer that its last ``count`` inputs go through."""
+    """The part of a layer that belongs to its last ``count`` inputs."""
     skipped = (layer.inputs - count) * layer.outputs_per_head
     return replace(layer, inputs=count, weight_offset=layer.weight_offset + skipped)

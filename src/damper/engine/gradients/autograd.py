@@ -17,7 +17,7 @@ Network = TypeVar("Network")
 
 
 class AutogradBackend:
-    """PyTorch differentiates; see ``GradientBackend``."""
+    """Computes gradients by ``torch.autograd``; see ``GradientBackend``."""
 
     traceable = False
 
@@ -50,7 +50,7 @@ class AutogradBackend:
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
-        """See ``GradientBackend``; nothing is saved here."""
+        """See ``GradientBackend``; ``saved_activations`` are not used."""
         networks, method = self.networks, objectives.method
         critic = networks.critic()
         losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.primary(policy, critic)]
@@ -67,9 +67,9 @@ def autograd_gradients(
     layout: Layout,
     flat_params: Tensor,
 ) -> tuple[list[Tensor], Logs]:
-    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the parameters, and all their logs.
+    """Flat gradients ``[M, n]`` of each loss (``[P]``, summed) with respect to the parameters, and all logs.
 
-    Each loss takes the network that ``bind`` makes of the layers, and all share its forward pass.
+    Each loss takes the network that ``bind`` makes from the layers; all share its forward pass.
     """
     tensors = [tensor.detach().requires_grad_() for tensor in weight_list(layout.unflatten(flat_params))]
     with torch.enable_grad():

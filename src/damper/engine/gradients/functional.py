@@ -20,7 +20,7 @@ def func_gradients(
     layout: Layout,
     flat_params: Tensor,
 ) -> tuple[Tensor, Logs]:
-    """The flat gradient ``[M, n]`` of a loss of networks bound to ``flat_params``, and its logs."""
+    """The flat gradient ``[M, n]`` of a loss on networks bound to ``flat_params``, and the loss's logs."""
 
     def of_weights(weights: Sequence[Tensor]) -> LossAndLogs:
         return loss(bind(weights_from_list(layout, weights)))
@@ -32,7 +32,7 @@ def func_gradients(
 def output_gradients(
     loss: Callable[[Sequence[Tensor]], LossAndLogs], outputs: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Logs]:
-    """``∂ Σ L / ∂ outputs`` of a loss that is a function of networks' outputs, and its logs."""
+    """``∂ Σ L / ∂ outputs`` of a loss that is a function of network outputs, and the loss's logs."""
 
     def total(*given: Tensor) -> LossAndLogs:
         value, logs = loss(given)

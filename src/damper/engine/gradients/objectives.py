@@ -1,4 +1,4 @@
-"""The losses of one update, the backbone's and the method's, as functions of networks alone."""
+"""The losses of one update, the backbone's and the method's, as functions of the networks alone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from damper.errors import DamperError
 from damper.interface import Batch, Critic, Loss, NoiseDraws, Policy
 from damper.methods import Method
 
-Logs = dict[str, Tensor]  # what the log shows of a loss, [P] by name
+Logs = dict[str, Tensor]  # values to log, [P] by name
 LossAndLogs = tuple[Tensor, Logs]  # a loss, one value per agent [P], and its logs
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """Losses with batch, noise and settings bound."""
+    """The losses with batch, noise and settings bound."""
 
     backbone: Any
     method: Method
@@ -33,27 +33,27 @@ class Objectives:
         return y
 
     def critic(self, critic: Critic, y: Tensor) -> LossAndLogs:
-        """The critics' own loss, which is the backbone's: of the TD error."""
+        """The backbone's critic loss, on the TD error."""
         value: Tensor = self.backbone.critic_loss(critic, self.batch, y)
         return value, {"critic_loss": value}
 
     def critic_smoothness(self, critic: Critic, policy: Policy) -> LossAndLogs:
-        """The method's loss of the critics."""
+        """The method's critic loss."""
         value = self._smoothness("critic", self.method.critic, critic, policy)
-        return value, {"critic_loss": value}  # the name of the backbone's, which it is added to: the log has their sum
+        return value, {"critic_loss": value}  # the backbone's name too, so that the log has the sum of both losses
 
     def primary(self, policy: Policy, critic: Critic) -> LossAndLogs:
-        """The actor's own loss, which is the backbone's."""
+        """The backbone's actor loss."""
         value, logs = self.backbone.actor_loss(policy, critic, self.batch, self.noise, self.hparams)
         return value, {**logs, "actor_loss": value}
 
     def auxiliary(self, policy: Policy) -> LossAndLogs:
-        """The method's loss of the actor."""
+        """The method's actor loss."""
         value = self._smoothness("actor", self.method.actor, policy)
         return value, {"auxiliary_loss": value}
 
     def _smoothness(self, part: str, loss: Loss | None, *networks: Policy | Critic) -> Tensor:
-        """A loss of the method, one value per agent: those of one's own are checked here, where a shape is known."""
+        """A loss of the method, one value per agent; the shape is checked, since users can write their own losses."""
         assert loss is not None
         value = loss(*networks, self.batch, self.noise, **self.method_kwargs[part])
         agents = self.batch.reward.shape[:-1]
@@ -71,7 +71,7 @@ class Objectives:
 
 
 class CheckedNoise(dict[str, Tensor]):
-    """Noise for a loss that is no trace: a name that was not asked for is told."""
+    """Noise for a loss that is not traced; a name that the loss did not declare gets a clear error."""
 
     def __missing__(self, name: str) -> Tensor:
         raise DamperError(
@@ -81,10 +81,10 @@ class CheckedNoise(dict[str, Tensor]):
 
 
 def add_losses(first: LossAndLogs, second: LossAndLogs) -> LossAndLogs:
-    """Two losses of one network as one; logs of the same name are added too."""
+    """Add two losses of one network; logs of the same name are added too."""
     return first[0] + second[0], add_logs(first[1], second[1])
 
 
 def add_logs(first: Logs, second: Logs) -> Logs:
-    """The logs of both; values of the same name are added."""
+    """Merge two logs; values of the same name are added."""
     return {**first, **{name: first[name] + value if name in first else value for name, value in second.items()}}

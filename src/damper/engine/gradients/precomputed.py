@@ -1,8 +1,8 @@
 """Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
 
 A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero, and the inputs that
-it asks for are collected; then the network runs once on all of them, and the loss is differentiated with respect to
-its outputs. ``torch.compile`` removes the unused results of the first run as dead code.
+it needs are collected. The network then runs once on all of them, and in its second run the loss is differentiated with
+respect to the outputs. ``torch.compile`` removes the unused results of the first run as dead code.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch import Tensor
 from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
 from damper.errors import DamperError
 
-Source = Callable[..., Tensor]  # from inputs to a network's outputs
+Source = Callable[..., Tensor]  # maps inputs to a network's outputs
 
 
 class InputCollector:
-    """Returns zeros, and collects the different inputs that a loss asks for; several may share ``inputs``."""
+    """Returns zeros, and collects the different inputs of a loss; several collectors may share ``inputs``."""
 
     def __init__(self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]) -> None:
-        """``shape`` gives an output's shape for its input; ``order`` will hold which of ``inputs`` were asked for."""
+        """``shape`` gives an output's shape for its input; ``order`` will hold the indices of this loss's inputs."""
         self.inputs, self.shape = inputs, shape
         self.order: list[int] = []
 
     def __call__(self, *key: Tensor) -> Tensor:
-        """Zeros."""
+        """Collect this input and return zeros of its output's shape."""
         index = index_or_append(self.inputs, key)
         if index not in self.order:
             self.order.append(index)
@@ -39,7 +39,7 @@ class PrecomputedOutputs:
     """Returns the k-th output for the k-th different input."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
-        """The outputs in the order of ``InputCollector``."""
+        """``outputs`` are in the order of ``InputCollector``."""
         self.outputs = outputs
         self.inputs: list[tuple[Any, ...]] = []
 
@@ -74,10 +74,10 @@ class LinearizedCritic:
 
 
 class PolicyFromOutputs:
-    """A ``damper.interface.Policy`` whose heads' outputs, side by side, come from ``source``."""
+    """A ``damper.interface.Policy`` whose outputs, all heads concatenated, come from ``source``."""
 
     def __init__(self, heads: Sequence[str], source: Source, average: Source | None = None) -> None:
-        """``average`` gives the Polyak average's outputs."""
+        """``average`` gives the outputs of the Polyak average."""
         self.heads, self.source, self.average = tuple(heads), source, average
 
     @property
@@ -99,22 +99,22 @@ class PolicyFromOutputs:
         return self._head("mu", outputs), self._head("log_std", outputs).clamp(*LOG_STD_RANGE)
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head."""
+        """Output of the second head."""
         return self._head("prediction", self.source(obs))
 
     def averaged_prediction(self, obs: Any) -> Tensor:
-        """The Polyak average's second head."""
+        """Output of the Polyak average's second head."""
         assert self.average is not None
         return self._head("prediction", self.average(obs))
 
 
 class CriticFromValues:
-    """A ``damper.interface.Critic`` whose values come from sources: both critics', or the first's alone."""
+    """A ``damper.interface.Critic`` whose values come from functions, for both critics or for the first alone."""
 
     def __init__(self, both: Source, first: Source | None = None) -> None:
-        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``; without ``first``, both are evaluated for it."""
+        """``both`` gives ``[P, 2, B]`` and ``first`` ``[P, B]``; without ``first``, both are evaluated for it."""
         self.both = both
-        # Not `first or`: PyTorch 2.11 cannot compile asking whether a function is true.
+        # Not `first or`: PyTorch 2.11 cannot compile a function's truth value.
         self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
@@ -126,11 +126,11 @@ class CriticFromActionGradients:
     """A ``damper.interface.CriticWithActionGradients`` for a loss that ``reads_action_gradients_only``."""
 
     def __init__(self, action_gradients: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
-        """``action_gradients`` as the interface has it."""
+        """``action_gradients`` is as in the interface."""
         self.action_gradients = action_gradients
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """Refused: the critics' values are not computed."""
+        """Raise: the critics' values are not computed."""
         raise DamperError(
             "reads_action_gradients_only must be left out of a critic's loss that reads the critics' values, but this "
             "one has it and reads them: without it, autograd differentiates the loss."
@@ -140,7 +140,7 @@ class CriticFromActionGradients:
 
 
 def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
-    """The index of these very tensors in the list; new ones are appended. torch.compile follows `is`, but not `id`."""
+    """The index of these tensors in the list, appended if new. Compared by `is`: torch.compile cannot trace `id`."""
     for i, other in enumerate(inputs):
         if all(a is b for a, b in zip(key, other, strict=True)):
             return i

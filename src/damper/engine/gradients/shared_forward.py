@@ -1,7 +1,7 @@
-"""Gradients from shared forward passes, written out layer by layer, for ``torch.compile``.
+"""Gradients from shared forward passes, written by hand layer by layer, for ``torch.compile``.
 
-Each network runs once, on all inputs that the losses ask for, and all losses go back through that one pass. A loss that
-needs more than a network's outputs goes through ``torch.func`` instead, and its gradient is added.
+Each network runs once, on all inputs that the losses need, and all losses share one backward pass through it. A loss
+that needs more than a network's outputs is differentiated by ``torch.func`` instead, and its gradient is added.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from damper.engine.gradients.tape import Tape
 from damper.engine.networks.action_gradients import by_agent, repeat_action
 from damper.engine.networks.agent_networks import AgentNetworks
 
-ActorLoss = Callable[..., LossAndLogs]  # of a policy and a critic
+ActorLoss = Callable[..., LossAndLogs]  # a function of a policy and a critic
 
 
 class SharedForwardBackend:
-    """One forward pass per network for all losses; see ``GradientBackend``."""
+    """Runs one forward pass per network for all losses; see ``GradientBackend``."""
 
     traceable = True
     agent_by_agent = False
@@ -47,7 +47,7 @@ class SharedForwardBackend:
     # --- critics ------------------------------------------------------------------------------------------------
 
     def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
-        """See ``GradientBackend``; the actors' pass is saved where the target reads the actors themselves (SAC)."""
+        """See ``GradientBackend``; the actors' pass is saved if the target uses the actors themselves (SAC)."""
         networks, method = self.networks, objectives.method
         y, saved_activations = self._target(objectives)
 
@@ -86,7 +86,7 @@ class SharedForwardBackend:
         return objectives.target(policy, CriticFromValues(values)), saved_activations
 
     def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
-        """See ``GradientBackend``; a loss of action gradients is written out, any other goes through ``torch.func``."""
+        """See ``GradientBackend``; losses on action gradients use a tape, all others ``torch.func``."""
         networks, loss_on_critic = self.networks, objectives.method.critic
         if loss_on_critic is not None and loss_on_critic.reads_action_gradients_only:
             return self._smoothness_via_action_gradients(objectives)
@@ -99,7 +99,7 @@ class SharedForwardBackend:
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def _smoothness_via_action_gradients(self, objectives: Objectives) -> CriticGradient:
-        """Of a loss that reads the critics' action gradients and curvatures only: their derivatives are written out."""
+        """``critic_smoothness`` for a loss on action gradients and curvatures alone, by ``ActionGradientTape``."""
         networks = self.networks
         tapes: list[ActionGradientTape] = []
 
@@ -129,7 +129,7 @@ class SharedForwardBackend:
         networks, method = self.networks, objectives.method
         actor = _ActorPass(networks, objectives, saved_activations)
         both, first = LinearizedCritic(self._both_critics), LinearizedCritic(self._first_critic)
-        # Only the first loss asks the critics, and what it asks depends on what the actor answers.
+        # Only the first loss uses the critics, at actions that depend on the actor's outputs.
         asks_critics, inputs = actor.losses[0]
         asks_critics(actor.policy(inputs), CriticFromValues(both, first))
         cotangents: list[Tensor] = []
@@ -161,16 +161,16 @@ class SharedForwardBackend:
 
 
 class _ActorPass:
-    """The actors' forward pass of one update, on every observation that one of its losses asks for.
+    """The actors' forward pass of one update, on all observations that its losses need.
 
-    ``losses`` are those on the actors' outputs, each with the positions of its inputs among all; ``target_inputs`` are
-    those of the critics' target, where it reads these actors.
+    ``losses`` are those on the actors' outputs, each with the indices of its inputs; ``target_inputs`` are the indices
+    of the inputs of the critics' target, if that uses these actors.
     """
 
     def __init__(
         self, networks: AgentNetworks, objectives: Objectives, saved_activations: Sequence[Tensor] = ()
     ) -> None:
-        """Run the actors, or take up the pass of this update whose activations another function saved."""
+        """Run the actors, or reuse the pass of this update whose activations another function saved."""
         self.networks, self.heads = networks, _heads(networks)
         self.averages: list[Tensor] = []
         inputs: list[tuple[Any, ...]] = []
@@ -188,7 +188,7 @@ class _ActorPass:
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
-        """Indices of the observations a loss asks for; the average actor's outputs at them are computed on the way."""
+        """Indices of the observations that a loss needs; also computes the averaged actor's outputs that it needs."""
         width = self.networks.actor_layout.layer_slices[-1].outputs
         collector = InputCollector(inputs, lambda obs: (*obs.shape[:-1], width))
 
@@ -200,26 +200,26 @@ class _ActorPass:
         return collector.order
 
     def outputs_at(self, inputs: Sequence[int]) -> list[Tensor]:
-        """The actors' outputs at some of the inputs."""
+        """The actors' outputs at the inputs with these indices."""
         return [self.outputs[i] for i in inputs]
 
     def policy(self, inputs: Sequence[int]) -> PolicyFromOutputs:
-        """The policy for a loss that asks for these inputs."""
+        """The policy for a loss with these inputs."""
         return self.policy_of(self.outputs_at(inputs))
 
     def policy_of(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:
-        """The same with given outputs, to be differentiated with respect to them."""
+        """The same for given outputs, to be differentiated with respect to them."""
         averages = iter(self.averages)
         return PolicyFromOutputs(self.heads, PrecomputedOutputs(outputs), lambda obs: next(averages))
 
     def as_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
-        """A loss's gradients with respect to its outputs as ``[P, rows, outputs]``, up to the last row it asked for."""
+        """A loss's gradients with respect to its outputs as ``[P, rows, outputs]``, up to the last row that it uses."""
         known = dict(zip(inputs, gradients, strict=True))
         return torch.cat([known.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)], 1)
 
 
 def _actor_losses(objectives: Objectives) -> list[ActorLoss]:
-    """The losses that read the actors' outputs only: primary and auxiliary for a rule, otherwise their sum."""
+    """The losses that read only the actors' outputs: primary and auxiliary for a rule, otherwise their sum."""
     method = objectives.method
     if method.actor is None or not method.actor.reads_outputs_only:
         return [objectives.primary]

@@ -1,4 +1,4 @@
-"""A forward pass whose activations are saved, so that any number of losses can go back through it."""
+"""A forward pass with saved activations, through which one or two losses can be differentiated by hand."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from damper.engine.kernels import layer_ops
 from damper.engine.kernels.layer import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
-MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without it
+MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without groups
 MAX_GROUPS = 8
 
 
 class Tape:
-    """M stacked networks ``f(x W + b)``, the last layer without f, run on inputs, with their activations saved.
+    """A forward pass of M stacked networks ``f(x W + b)``, the last layer without f, with saved activations.
 
-    Values only: nothing here is seen by autograd.
+    Autograd does not see any of it.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Tape:
             flat_params: their parameters ``[M, n]``.
             activation: f.
             x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-            for_backward: whether what a backward pass needs is saved.
-            stride: 2 runs the first, third, ... network only.
+            for_backward: whether to save what a backward pass needs.
+            stride: 2 runs only the first, third, ... network.
         """
         self.layers, self.flat_params, self.stride = layout.layer_slices, flat_params, stride
         self.inputs: list[Tensor] = []
@@ -65,7 +65,7 @@ class Tape:
 
     @property
     def saved_activations(self) -> list[Tensor]:
-        """What ``from_saved`` needs: each layer's inputs and activation gradients, and the output."""
+        """The tensors for ``from_saved``: each layer's inputs and activation derivatives, and the output."""
         return [
             *self.inputs,
             *(activation_grad for activation_grad in self.activation_grads if activation_grad is not None),
@@ -74,7 +74,7 @@ class Tape:
 
     @classmethod
     def from_saved(cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
-        """The same tape where another function ran the networks and returned its ``saved_activations``."""
+        """Rebuild the tape in another function than the one that ran the networks, from its ``saved_activations``."""
         tape, count = cls.__new__(cls), len(layout.layer_slices)
         tape.layers, tape.flat_params, tape.stride, tape.kernels = layout.layer_slices, flat_params, 1, None
         *between, tape.output = saved_activations
@@ -82,9 +82,9 @@ class Tape:
         return tape
 
     def gradients(self, cotangents: Sequence[Tensor], rows_per_group: int) -> list[Tensor]:
-        """Gradients ``[M, n]`` for each of one or two losses' ``∂L/∂output``, given for the output's first rows.
+        """Gradients ``[M, n]`` of one or two losses, given ``∂L/∂output`` of each for the first rows of the output.
 
-        Every loss has a multiple of ``rows_per_group`` rows.
+        The row count of every loss is a multiple of ``rows_per_group``.
         """
         sizes = [c.shape[1] for c in cotangents]
         grouped = in_groups(self.flat_params, sum(sizes), rows_per_group)
@@ -102,7 +102,7 @@ class Tape:
 
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
         rows = BackwardRows.whole(primary, groups)
-        # Of x the gradient is wanted alone, or not at all.
+        # The gradient with respect to x is needed only if the parameters' gradients are not.
         rows_by_layer = [rows if grads is None else replace(rows, input_grad_rows=0), *[rows] * (len(self.layers) - 1)]
         begin = len(self.layers) - 1
         if self.kernels is not None:
@@ -135,5 +135,5 @@ class Tape:
 
 
 def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
-    """Whether to sum rows in groups first, in parallel: few networks would leave most of a GPU idle."""
+    """Whether to sum groups of rows in parallel first, because few networks would leave most of a GPU idle."""
     return flat_params.is_cuda and len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * rows_per_group

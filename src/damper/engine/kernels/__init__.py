@@ -1,1 +1,1 @@
-"""One linear layer with its activation, forwards and backwards: plain PyTorch for any device, Triton for a GPU."""
+"""A linear layer with its activation, forward and backward: plain PyTorch for any device, Triton for a GPU."""

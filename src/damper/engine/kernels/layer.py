@@ -1,4 +1,4 @@
-"""Where a linear layer lies in flat parameters ``[M, n]``, and what all ways of running it share."""
+"""Where a linear layer is in flat parameters ``[M, n]``, and what all implementations of it share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-BATCHED_OUTPUTS = 16  # from so many on, a CPU multiplies all networks at once
-Pieces = dict[int, Tensor]  # flat gradients [M, length] by where they start among the n
+BATCHED_OUTPUTS = 16  # with at least this many outputs, a CPU multiplies all networks at once
+Pieces = dict[int, Tensor]  # flat gradients [M, length] by their start among the n
 
 
 @dataclass(frozen=True)
 class LayerSlice:
-    """Where a layer lies in flat parameters: its sizes, and where its weights ``[inputs, outputs]`` and biases start.
+    """A layer's position in flat parameters: its sizes, and where its weights ``[inputs, outputs]`` and biases start.
 
-    Several heads of ``outputs_per_head`` outputs each count as one layer; each lies ``head_stride`` numbers after the
-    one before. ``padding`` are the unused numbers behind the weights and behind the biases of each.
+    Several heads of ``outputs_per_head`` outputs each count as one layer, with parameters ``head_stride`` numbers
+    apart. ``padding`` counts the unused numbers after each head's weights and after its biases.
     """
 
     inputs: int
@@ -32,7 +32,7 @@ class LayerSlice:
 
     @property
     def heads(self) -> int:
-        """How many heads count as this one layer."""
+        """Number of heads in this layer."""
         return self.outputs // self.outputs_per_head
 
     def weights(self, flat_params: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class LayerSlice:
         return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
 
     def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
-        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces by where they start."""
+        """Flat pieces of weights ``[M, inputs, outputs]`` and biases ``[M, outputs]``, by where they start."""
         pieces = {}
         both = (self.weight_offset, self.inputs, weights), (self.bias_offset, 1, biases.unsqueeze(1))
         for start, inputs, values in both:
@@ -62,15 +62,15 @@ class LayerSlice:
 
 @dataclass(frozen=True)
 class BackwardRows:
-    """What ``layer_ops.backward`` does with the rows of ``d = ∂L/∂z``; every number counts rows from the first on.
+    """What ``layer_ops.backward`` does with the rows of ``d = ∂L/∂z``; all counts start at the first row.
 
     Attributes:
         primary_rows: number of rows of d that belong to the first loss; the rest belong to the second. Row i of either
             was computed from row i of x.
-        gradient_groups: lengths of the groups into which all rows fall, each with a gradient of its own: all of one
-            length, or one per loss.
-        input_grad_rows: those whose gradient with respect to the layer's inputs is wanted; 0 for none.
-        biased_rows: those that had the bias added.
+        gradient_groups: lengths of the groups into which the rows are split, each with its own gradient: all of one
+            length, or one group per loss.
+        input_grad_rows: number of rows that need the gradient with respect to the layer's inputs; 0 for none.
+        biased_rows: number of rows to which the bias was added.
     """
 
     primary_rows: int
@@ -80,11 +80,11 @@ class BackwardRows:
 
     @classmethod
     def whole(cls, primary_rows: int, gradient_groups: Sequence[int]) -> BackwardRows:
-        """Where all rows had the bias, and the gradient with respect to inputs is wanted of all."""
+        """All rows had the bias, and all need the gradient with respect to the inputs."""
         return cls(primary_rows, tuple(gradient_groups), sum(gradient_groups), sum(gradient_groups))
 
     def slices(self) -> list[tuple[slice, slice, slice]]:
-        """Of each group: its rows of x, its rows of d, and those of them that had the bias."""
+        """For each group: its rows of x, its rows of d, and those rows of d that had the bias."""
         slices, begin = [], 0
         for length in self.gradient_groups:
             x_begin, end = begin if begin < self.primary_rows else begin - self.primary_rows, begin + length
@@ -95,26 +95,26 @@ class BackwardRows:
 
 
 class FusedHead(NamedTuple):
-    """What the backward pass needs of a one-output last layer that kernels run together with the layer before it."""
+    """What the backward pass needs of a last layer with one output that kernels run together with the layer before."""
 
     layer: LayerSlice
-    h: Tensor  # what went into it
-    activation_grad: Tensor | None  # the gradient ``f'`` of the activation that made h
+    h: Tensor  # the head's input
+    activation_grad: Tensor | None  # the derivative ``f'`` of the activation that gave h
 
 
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
     if x.is_cpu and weight.shape[-1] < BATCHED_OUTPUTS:
-        # A CPU's batched product with few columns is several times slower than one product after the other.
+        # On a CPU a batched product with few columns is several times slower than separate products.
         agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
         return torch.stack([F.linear(*agent) for agent in agents])
     if x.is_cpu:
         return torch.baddbmm(bias, x, weight)
-    # On a GPU baddbmm first copies the bias over the output; an addition joins the activation's kernel.
+    # On a GPU baddbmm first copies the bias into the output; an addition is fused with the activation.
     return torch.bmm(x, weight) + bias
 
 
 def expand_shared(x: Tensor, flat_params: Tensor) -> Tensor:
-    """``[M, ...]`` inputs, one for every network, from ``[M/2, ...]`` where every two share theirs."""
+    """Repeat inputs ``[M/2, ...]``, one per pair of networks, to ``[M, ...]``; return ``[M, ...]`` as is."""
     return x if len(x) == len(flat_params) else x.repeat_interleave(2, 0)

@@ -1,7 +1,7 @@
-"""A linear layer and its activation, forwards and backwards, for M stacked networks whose parameters are flat.
+"""A linear layer and its activation, forward and backward, for M stacked networks with flat parameters.
 
-Written out instead of left to autograd: one pass then serves several losses, and on a GPU each layer is one kernel
-(``triton_layers``). The same sums in plain PyTorch are in ``reference``, for all else: other devices, dtypes and
+The gradients are written by hand instead of left to autograd: one pass then serves several losses, and on a GPU each
+layer is one kernel (``triton_layers``). ``reference`` has the same in plain PyTorch, for other devices, dtypes and
 activations.
 """
 
@@ -19,13 +19,12 @@ from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
-# A one-output head is fused into the layer before it only if that layer has more than 16 outputs; below, the saved
-# store is negligible.
+# A one-output head is fused only into a layer with more than 16 outputs; with fewer, the saved store is negligible.
 UNFUSED_OUTPUTS = 16
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
-    """Where ``backward`` leaves gradients: one tensor ``[groups, M, n]`` for the kernels, otherwise pieces by layer.
+    """Storage for the gradients of ``backward``: one tensor ``[groups, M, n]`` for the kernels, else pieces by layer.
 
     Inductor does not vectorise writes into slices of one tensor, so ``collect_grads`` concatenates the pieces.
     """
@@ -35,7 +34,7 @@ def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | l
 
 
 def collect_grads(grads: Tensor | list[Pieces], size: int) -> list[Tensor]:
-    """Each group's gradient, ``[M, size]``, zero where no layer lies."""
+    """Each group's gradient, ``[M, size]``, zero outside the layers."""
     if isinstance(grads, Tensor):
         return list(grads.unbind())
     return [_join(pieces, size) for pieces in grads]
@@ -64,16 +63,16 @@ def forward(
     stride: int = 1,
     biased: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """``h = f(x W + b)``, ``[M, R, outputs]``, and where ``for_backward`` the activation's gradient ``f'``.
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the activation's derivative ``f'``.
 
     Args:
         flat_params: parameters ``[M, n]``.
-        layer: where the layer lies in them.
+        layer: the layer's position in them.
         x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-        activation: f; None for none, and then it has no gradient.
-        for_backward: whether ``f'`` is wanted.
-        stride: 2 takes the first, third, ... network only.
-        biased: to how many of the first rows b is added; None for all.
+        activation: f; None for none, which has no derivative.
+        for_backward: whether to return ``f'``.
+        stride: 2 runs only the first, third, ... network.
+        biased: the number of first rows to which b is added; None for all.
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
         h, activation_grad, _ = kernels.forward(
@@ -98,17 +97,17 @@ def backward(
 
     Args:
         flat_params: parameters ``[M, n]``.
-        layer: where the layer lies in them.
-        x: what went in, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
+        layer: the layer's position in them.
+        x: the layer's inputs, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
         d: ``[M, D, outputs]``.
-        rows: what is done with d's rows.
-        activation_grad: ``f'`` where x was made, or None where x comes from outside.
-        gradients: from ``alloc_grads``, one per group, where to leave the parameters' gradients; None for nowhere.
+        rows: what to do with each row of d.
+        activation_grad: ``f'`` of the activation that gave x, or None if x is the network's input.
+        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None for no gradients.
         stride: as in ``forward``.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.input_grad_rows,
-        inputs]``; None where ``rows.input_grad_rows`` is 0.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.input_grad_rows, inputs]``;
+        None if ``rows.input_grad_rows`` is 0.
     """
     way = _kernels(flat_params) or reference
     back: Tensor | None = way.backward(
@@ -118,7 +117,7 @@ def backward(
 
 
 def fused_head(flat_params: Tensor, layers: Sequence[LayerSlice], activation: str) -> ModuleType | None:
-    """The kernels that run a network's last two layers as one, where the last has a single output."""
+    """The kernels that run the last two layers as one, if the last has a single output; otherwise None."""
     last = layers[-1]
     return (
         _kernels(flat_params, activation)
@@ -133,7 +132,7 @@ _below_min_capability = False
 def check_capability(device: torch.device) -> None:
     """Turn the Triton kernels off in this process if the device is too old for them.
 
-    Asked where a learner is built, because a compiled function cannot query the device.
+    Called when a learner is built, because a compiled function cannot query the device.
     """
     global _below_min_capability
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
@@ -141,7 +140,7 @@ def check_capability(device: torch.device) -> None:
 
 
 def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
-    """The module of Triton kernels where they apply (CUDA, float32, a known activation), otherwise None."""
+    """The module of Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
     if not flat_params.is_cuda or flat_params.dtype != torch.float32 or not HAS_TRITON or _below_min_capability:
         return None
     from damper.engine.kernels import triton_layers

@@ -1,4 +1,4 @@
-"""The layers of ``layer_ops`` in plain PyTorch, for every device: what the other ways of running them must equal."""
+"""The layers of ``layer_ops`` in plain PyTorch, for every device: the reference for the Triton kernels."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def backward(
     if rows.input_grad_rows == 0:
         return None
     d = d[:, : rows.input_grad_rows]
-    # A single output needs no product: that is an outer one, which joins the multiplication by ``f'``.
+    # With a single output the product is an outer one: a multiplication, which is fused with that by ``f'``.
     back = layer.weights(flat_params).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
     if activation_grad is None:

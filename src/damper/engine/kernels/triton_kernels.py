@@ -1,29 +1,28 @@
-"""The kernels behind ``triton_layers``: blocks of products with what follows them, for one network each.
+"""The kernels behind ``triton_layers``; each program computes one block of one network.
 
 Pointers: ``x`` is the layer's input, ``flat_params`` the parameters, ``h`` its output, ``act_grad`` the activation's
-gradient ``f'``, ``d`` the loss's gradient with respect to the layer's output before the activation, ``dx`` that with
-respect to its input.
-Names in capitals are constants of the compiled kernel:
+derivative ``f'``, ``d`` the gradient of the loss with respect to the layer's output before the activation, ``dx`` that
+with respect to its input. Names in capitals are compile-time constants:
 
-    ROWS                         rows of x forwards, of d backwards
+    ROWS                         rows of x in the forward kernel, of d in the backward kernel
     X_ROWS, DX_ROWS              rows of x, and of dx, in the backward kernel
-    PRIMARY_ROWS                 rows of d that are of the first loss; the others are of the second
-    GROUP_ROWS, EVEN_GROUPS      rows of d in each group with a gradient of its own; whether all groups have as many
-    BIASED                       of how many of the first rows b is part
+    PRIMARY_ROWS                 rows of d that belong to the first loss; the others belong to the second
+    GROUP_ROWS, EVEN_GROUPS      rows of d in each group with its own gradient; whether all groups have that many
+    BIASED                       number of first rows to which b is added
     IN, OUT                      the layer's inputs and outputs
     GROUP, HEAD_STRIDE           outputs of one head, and the distance between two heads' parameters
     WEIGHT, BIAS                 where the layer's weights and biases start among a network's parameters
     HEAD, HEAD_BIAS              where those of a fused head of one output start
-    W_PAD, B_PAD, HEAD_*_PAD     numbers of padding behind them
+    W_PAD, B_PAD, HEAD_*_PAD     numbers of padding after them
     N, X_NET, X_ROW              strides: of flat_params and x by network, of x by row
     G_LOSS, G_NET                strides of the gradients by group and by network
     SHARE                        networks that share an input
     DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient
     ACTIVATION                   a code of ``triton_layers.CODES``
     STORE_*, HAS_*, FUSE_HEAD    which outputs are stored, which inputs and gradients there are, whether a head is fused
-    TF32                         one product in TF32, or three that make a float32's
-    BM, BN, BK                   sizes of a block forwards: rows, outputs, and inputs read at a time
-    BM, BI, BK; BW, BO, BR       backwards: rows, inputs, outputs of dx; inputs, outputs, rows of a weight gradient
+    TF32                         one product in TF32, or three that make one of float32
+    BM, BN, BK                   block sizes in the forward kernel: rows, outputs, and inputs read at a time
+    BM, BI, BK; BW, BO, BR       in the backward kernel: rows, inputs, outputs of dx; inputs, outputs, rows of dW
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def product(a, b, sums, TF32: tl.constexpr):
 
 @triton.jit
 def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr):
-    """Where an output's weights lie. One head's lie in a row, which the compiler must see to load several at once."""
+    """Offset of an output's weights; with one head the column itself, so that the compiler can vectorise the loads."""
     if GROUP == OUT:
         return column
     else:
@@ -58,7 +57,7 @@ def forward_kernel(
     STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """One block of ``f(x W + b)`` and of f'."""
+    """Compute one block of ``f(x W + b)`` and of f'."""
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
     across: tl.constexpr = (OUT + BN - 1) // BN
@@ -87,7 +86,7 @@ def forward_kernel(
         value = z * s
         gradient = s + value * (1.0 - s)
     elif ACTIVATION == 2:
-        value = tl.where(z <= 0.0, 0.0, z)  # keeps what is not a number
+        value = tl.where(z <= 0.0, 0.0, z)  # NaN stays NaN
         gradient = tl.where(z > 0.0, 1.0, 0.0)
     else:
         value = z
@@ -114,7 +113,7 @@ def backward_kernel(
     BIASED: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
-    """One block of the inputs' gradient, or of a loss's gradient by the weights and biases."""
+    """Compute one block of the gradient with respect to the inputs, or to the weights and biases of one group."""
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
     d += net * ROWS * (1 if FUSE_HEAD else OUT)
@@ -145,7 +144,7 @@ def backward_kernel(
             d += begin * (1 if FUSE_HEAD else OUT)
             tile = tile % DW_TILES
             count = GROUP_ROWS
-            if not EVEN_GROUPS:  # one per loss
+            if not EVEN_GROUPS:  # one group per loss
                 count = tl.where(group == 0, PRIMARY_ROWS, ROWS - PRIMARY_ROWS)
             _grad_weight(x, X_ROW, d, h, head_act_grad, flat_params, gradients, tile, count, BIASED - begin, WEIGHT,
                          BIAS, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32,
@@ -157,7 +156,7 @@ def _zero_padding(
     gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
     HEADS: tl.constexpr, HEAD_STRIDE: tl.constexpr,
 ):  # fmt: skip
-    unused = tl.arange(0, 32)  # no padding is longer: layers start at multiples of 32
+    unused = tl.arange(0, 32)  # padding is shorter than 32: layers start at multiples of 32
     for head in tl.static_range(HEADS):
         tl.store(gradients + head * HEAD_STRIDE + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_PAD)
         tl.store(gradients + head * HEAD_STRIDE + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_PAD)
@@ -179,7 +178,7 @@ def _grad_input(
         o = start + tl.arange(0, BK)
         place = among_heads(o, OUT, GROUP, HEAD_STRIDE)
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
-        if FUSE_HEAD:  # d of this layer is d of the head's output times its weight times the activation's gradient
+        if FUSE_HEAD:  # this layer's d is the head's d times the head's weight times the activation's derivative
             back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(flat_params + HEAD + o, o < OUT, 0.0)[None, :]
         else:
@@ -187,7 +186,7 @@ def _grad_input(
         weights = tl.load(flat_params + WEIGHT + i[None, :] * GROUP + place[:, None],
                           (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
         sums = product(back, weights, sums, TF32)
-    if FUSE_HEAD:  # the same for the whole row, so once at the end
+    if FUSE_HEAD:  # one factor per row, so applied once at the end
         sums *= tl.load(d + r, r < ROWS, 0.0)[:, None]
     inside = (r[:, None] < ROWS) & (i[None, :] < IN)
     if HAS_ACT_GRAD:
@@ -222,7 +221,7 @@ def _grad_weight(
             total += tl.sum(tl.where(r[:, None] < biased, back, 0.0), 0)
         else:
             total += tl.sum(back, 0)
-    if FUSE_HEAD:  # the same for the whole column, so once at the end
+    if FUSE_HEAD:  # one factor per column, so applied once at the end
         weights_on = tl.load(flat_params + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]
         total *= weights_on

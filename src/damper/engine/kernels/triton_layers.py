@@ -1,7 +1,7 @@
-"""``layer_ops`` as GPU kernels: product, bias, activation and its gradient in one, a layer's gradients in another.
+"""``layer_ops`` as GPU kernels: one for product, bias, activation and its derivative, one for a layer's gradients.
 
-Every size is a constant of its kernel: a population's shapes never change. Each network's numbers are read by its own
-blocks alone, so what is not finite in one stays there.
+Every size is a compile-time constant, since a population's shapes never change. A block reads only one network's
+numbers, so values that are not finite stay in their network.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from torch import Tensor
 from damper.engine.kernels.layer import BackwardRows, FusedHead, LayerSlice
 from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
-CODES = {None: 0, "silu": 1, "relu": 2}  # activations that the kernels know; PyTorch runs layers with others
-MULTIPROCESSORS = 128  # about as many as a large GPU has
-NARROW_LAYER = 32  # inputs or outputs up to which a layer gets tiles of its own
+CODES = {None: 0, "silu": 1, "relu": 2}  # activations in the kernels; PyTorch runs layers with others
+MULTIPROCESSORS = 128  # about the number in a large GPU
+NARROW_LAYER = 32  # largest number of inputs or outputs for which a layer has its own tiles
 
 
 class Tile(NamedTuple):
-    """A block of the output, the stretch of the sum it reads at a time, and how many threads work on it.
+    """The size of an output block, the depth of the sum it reads at a time, its warps and pipeline stages.
 
-    Two warps, because four or more would choose the tensor cores' asynchronous products, which take TF32 only with the
-    summed axis in one piece and so would shuffle every factor.
+    Two warps, because with four or more Triton would choose the tensor cores' asynchronous products, which take TF32
+    only if the summed axis is contiguous, and would therefore shuffle every factor.
     """
 
     rows: int
@@ -36,10 +36,10 @@ class Tile(NamedTuple):
 
 
 # The fastest of about thirty on an H200 at 1, 5 and 35 agents. The larger the tile, the fewer numbers are read twice,
-# as long as there are enough blocks; what a large one keeps for the way back would not fit into registers.
+# as long as there are enough blocks; what a large one saves for the backward pass would not fit into registers.
 LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
-# In full float32 a product is three, with twice the factors in registers: tiles as deep or as large would spill them to
-# memory, which made an update of 35 agents 24 times slower than in TF32. The second is for where blocks are too few.
+# In full float32 one product becomes three, with twice the factors in registers: tiles as deep or as large would spill
+# to memory, which made an update of 35 agents 24 times slower than in TF32. SMALL is for products with too few blocks.
 SHALLOW, SMALL = Tile(64, 64, 16, 2, 3), Tile(32, 32, 32, 2, 4)
 MIN_BLOCKS = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
 FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
@@ -56,7 +56,7 @@ def forward(
     biased: int | None = None,
     head: LayerSlice | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """See ``layer_ops.forward``; a ``head`` of one output is summed up on the way, and is the third result."""
+    """See ``layer_ops.forward``; a ``head`` with one output is computed in the same kernel and is the third result."""
     x = _rows_in_one_piece(x)
     nets, batch = len(flat_params) // stride, x.shape[1]
     h = x.new_empty(nets, batch, layer.outputs) if head is None or for_backward else None
@@ -92,9 +92,9 @@ def backward(
     stride: int,
     fused_head: FusedHead | None = None,
 ) -> Tensor | None:
-    """See ``layer_ops.backward``; both products in one launch, since neither needs the other.
+    """See ``layer_ops.backward``; both products run in one launch, since neither needs the other.
 
-    With a ``fused_head``, d is of its single output.
+    With a ``fused_head``, d is the derivative with respect to its single output.
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
     nets, batch = len(flat_params) // stride, d.shape[1]
@@ -130,17 +130,17 @@ def backward(
 
 
 def _read(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel takes no None: what it never reads may be any tensor."""
+    """The tensor, or any other in place of None, which a kernel cannot take; the kernel does not read it."""
     return other if tensor is None else tensor
 
 
 def _written(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """Likewise for what it never writes; a fresh tensor, because Inductor would copy one that a kernel may change."""
+    """The same for an output that is not written: a new tensor, since Inductor copies any that a kernel may change."""
     return like.new_empty(1) if tensor is None else tensor
 
 
 def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int]]) -> Tile:
-    """The first tile that cuts the products into enough blocks, or the last; without TF32 one that fits registers."""
+    """The first tile that gives enough blocks, else the last; without TF32, a tile that fits into registers."""
 
     def blocks(tile: Tile) -> int:
         return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
@@ -152,12 +152,12 @@ def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int
 
 
 def narrow(size: int, needed: int) -> int:
-    """``size``, or less where fewer are needed: a power of 2, at least the 16 that a tensor core's product takes."""
+    """``size``, or less if fewer are needed: a power of 2, at least the 16 that a tensor core's product takes."""
     return min(size, max(16, 1 << (needed - 1).bit_length()))
 
 
 def tf32() -> bool:
-    """Whether products may round their factors to ten bits; otherwise three such products make a float32's."""
+    """Whether products may round their factors to ten bits; otherwise three such products make one of float32."""
     return bool(torch.backends.cuda.matmul.allow_tf32)
 
 

@@ -1,4 +1,4 @@
-"""Acting: observations from the host to the device, exploring actions back, as one CUDA graph on a GPU."""
+"""Acting: copy observations to the device and exploring actions back, on a GPU as one CUDA graph."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Actions = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 
 
 class Acting:
-    """Explores with the policies of all of a learner's agents."""
+    """Explores with the policies of all agents of a learner."""
 
     def __init__(self, learner: Learner) -> None:
-        """Allocate its buffers."""
+        """Allocate the buffers."""
         self.learner = learner
         spec, like = learner.spec, {"device": learner.device, "dtype": learner.dtype}
         self._obs = torch.zeros(learner.n_agents, spec.obs_dim, **like)
@@ -50,12 +50,12 @@ class Acting:
         return scaled, chosen, deterministic
 
     def _choose(self) -> Tensor:
-        """The three kinds of ``actions`` as ``[3, P, A]``; uniform exploration for the first ``learning_starts`` steps.
+        """The three kinds of ``actions`` as ``[3, P, A]``; uniformly random in the first ``learning_starts`` steps.
 
-        Observation statistics (``norm_obs``) change here only, so an update sees the same ones whether it runs while
+        Observation statistics (``norm_obs``) change only here, so an update sees the same ones whether it runs while
         the environments step or afterwards.
         """
-        learner, count = self.learner, self.learner.acted[:1]  # agents act in lockstep: one's counter is all's
+        learner, count = self.learner, self.learner.acted[:1]  # agents act in lockstep, so one counter is enough
         population, streams = learner.population, learner.streams
         if learner.obs_rms:
             learner.obs_rms.update(self._obs, population.state()["active"])
@@ -66,7 +66,7 @@ class Acting:
         random = streams.uniform("random", count, (1, learner.spec.act_dim), learner.dtype)
         random = population.backbone.perturb(random, noise, hparams)
         action = torch.where(count < learner.settings.learning_starts, random, chosen)
-        # A frozen agent goes on stepping, with a safe action, so that the others stay in lockstep.
+        # A frozen agent keeps stepping, with a safe action, so that the others stay in lockstep.
         both = torch.nan_to_num(torch.stack((action, actor(obs)))).squeeze(2)
         learner.acted.add_(1)
         return torch.cat((unscale_action(both[:1], self._low, self._high), both))

@@ -1,4 +1,4 @@
-"""Users' callbacks: what they see of a run under way (``Training``), and how the loop calls them."""
+"""Users' callbacks: what they see of a run (``Training``), and how the loop calls them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from damper.errors import DamperError
 
 @dataclass(frozen=True)
 class Training:
-    """A run in progress, at the time when a line of its metrics is written.
+    """A run in progress, passed to callbacks whenever a line of its metrics is written.
 
     Attributes:
-        run: its folder.
+        run: the run's folder.
         step: environment steps that every agent has taken.
-        metrics: the line, as ``metrics.jsonl`` has it: values per agent, None where there is none.
-        agents: one row per agent: its seed, and what differs between agents.
-        evaluation: the newest evaluation's line, as ``evaluations.jsonl`` has it; None before the first.
+        metrics: the line, as in ``metrics.jsonl``: values per agent, None where there is none.
+        agents: one row per agent: its seed, and its value of every setting that differs between agents.
+        evaluation: the latest evaluation's line, as in ``evaluations.jsonl``; None before the first.
     """
 
     run: Run
@@ -32,11 +32,11 @@ class Training:
     _freeze: Callable[[int], None] = field(repr=False)
 
     def policies(self) -> list[Policy]:
-        """Every agent's policy as it is now."""
+        """Each agent's current policy."""
         return self._policies()
 
     def policy(self, agent: int = 0) -> Policy:
-        """One agent's policy as it is now."""
+        """One agent's current policy."""
         return self.policies()[self._checked(agent)]
 
     def freeze(self, agent: int) -> None:
@@ -53,7 +53,7 @@ Callback = Callable[[Training], bool | None]
 
 
 def as_callbacks(given: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
-    """One callback or several as a tuple; anything else is refused."""
+    """Turn one callback or several into a tuple; raise for anything else."""
     several = tuple(given or ()) if given is None or isinstance(given, Sequence) else (given,)
     for callback in several:
         if not callable(callback):
@@ -66,18 +66,18 @@ def as_callbacks(given: Callback | Sequence[Callback] | None) -> tuple[Callback,
 class Callbacks:
     """A run's callbacks, and what they asked for.
 
-    ``stop`` tells that one returned False or raised ``error``; ``frozen`` which agents learn no more, and since which
-    step.
+    ``stop`` is True after one returned False or raised ``error``; ``frozen`` maps frozen agents to the step at which
+    they were frozen.
     """
 
     def __init__(self, functions: tuple[Callback, ...] = ()) -> None:
-        """Nothing was asked for yet."""
+        """Nothing has been asked for yet."""
         self.functions, self.stop = functions, False
         self.error: Exception | None = None
         self.frozen: dict[int, int] = {}
 
     def __call__(self, training: Training) -> None:
-        """Call each; the first error ends that, to be raised when everything is saved."""
+        """Call each callback; after an error the rest are skipped, and it is raised once everything is saved."""
         try:
             for function in self.functions:
                 self.stop |= function(training) is False
@@ -85,6 +85,6 @@ class Callbacks:
             self.stop, self.error = True, error
 
     def finish(self) -> None:
-        """Raise what a callback raised."""
+        """Raise the error of a callback, if there was one."""
         if self.error is not None:
             raise self.error

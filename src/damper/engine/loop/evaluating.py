@@ -1,4 +1,4 @@
-"""Evaluation of a run under way: deterministic episodes of every agent, and each one's best policy so far."""
+"""Evaluation during training: deterministic episodes of every agent, and each agent's best policy so far."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FIRST_SELECTION_SEED = 2_000_000
 
 
 def selection_seeds(episodes: int) -> tuple[int, ...]:
-    """Other seeds than ``damper.evaluate`` has: a policy is not to be judged on the episodes that it was chosen by."""
+    """Seeds that ``damper.evaluate`` does not use: a policy must not be judged on the episodes it was selected by."""
     return tuple(range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + episodes))
 
 
 def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
-    """Means per agent over one episode on each seed: return, length, sm and change, without exploration."""
+    """Means per agent over one episode per seed: return, length, sm and change, without exploration."""
     settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
     seeds = selection_seeds(settings.eval_episodes)
     where = settings.env, seeds * learner.n_agents, settings.backend, settings.env_threads
@@ -48,7 +48,7 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
 
 @torch.no_grad()
 def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Actions ``[P·E, A]`` for observations ``[P·E, d]``, an agent's episodes side by side."""
+    """Actions ``[P·E, A]`` for observations ``[P·E, d]``, with an agent's E episodes next to each other."""
     inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.n_agents, -1))
     chosen = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
     actions: NDArray[np.float32] = unscale_action(
@@ -65,17 +65,17 @@ class BestPolicy(NamedTuple):
 
 
 class Evaluations:
-    """A run's evaluations: the file ``evaluations.jsonl``, the last of them, and what they found best."""
+    """A run's evaluations: the file ``evaluations.jsonl``, the latest one, and each agent's best policy."""
 
     def __init__(self, path: Path) -> None:
-        """None yet."""
+        """Start with no evaluation."""
         self.log = MetricsLog(path)
         self.writers: tuple[Callable[[dict[str, Any]], None], ...] = ()
         self.latest: dict[str, Any] | None = None
         self.best: dict[int, BestPolicy] = {}
 
     def add(self, step: int, means: Mapping[str, list[float | None]], policies: list[Policy]) -> None:
-        """Note an evaluation of these policies; keep those that are better than all before."""
+        """Record an evaluation of these policies; keep those that are better than all before."""
         self.latest = {"step": step, **means}
         self.log.write(self.latest)
         LOG.info("%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"])
@@ -86,13 +86,13 @@ class Evaluations:
                 self.best[agent] = BestPolicy(policy, mean_return)
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
-        """For a checkpoint: facts, and the kept policies' parameters among the tensors."""
+        """The state for a checkpoint; the parameters of the best policies are added to ``tensors``."""
         tensors |= {f"best.{agent}": one.policy.flat_params for agent, one in self.best.items()}
         best = {agent: {"info": asdict(one.policy.info), "return": one.mean_return} for agent, one in self.best.items()}
         return {"offset": self.log.sync(), "latest": self.latest, "best": best}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint; from one of earlier versions, or from none, with nothing."""
+        """Continue from a checkpoint; without one, or from an earlier version's, start with no evaluation."""
         self.log.rewind(facts.get("offset", 0))
         self.latest = facts.get("latest")
         for agent, one in facts.get("best", {}).items():

@@ -13,14 +13,14 @@ from damper.engine.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
 
-# No learner is known to hold more on a GPU, over parameters, targets and moments. `damper bench scaling` tells the peak
-# of two learners together (docs/bench/h200/scaling-35.json): 790 MiB with TD3, 507 with SAC, where each state has
-# 203 and 103, its replay 7.5. Had one held nothing else, the other would have held 2.8 and 3.8 times its state.
+# Upper bound of a learner's peak GPU memory over parameters, targets and moments. `damper bench scaling` measures the
+# peak of two learners together (docs/bench/h200/scaling-35.json): 790 MiB with TD3, 507 with SAC; each state has 203
+# and 103, each replay 7.5. If one held nothing else, the other held 2.8 and 3.8 times its state.
 PEAK_FACTOR = 3.9
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
-    """Refuse a population that cannot fit, before anything is trained."""
+    """Raise for a population that does not fit, before anything is trained."""
     device = torch.device(settings.device)
     needed = needed_memory(settings, obs_dim, act_dim, PEAK_FACTOR if device.type == "cuda" else 1.0)
     available = memory_available(device)
@@ -33,7 +33,7 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
 
 
 def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
-    """Bytes of the replay at the size that the run can fill, and ``peak`` times parameters, targets and moments."""
+    """Bytes of the replay, as far as the run can fill it, plus ``peak`` times parameters, targets and moments."""
     method, sizes = find_method(settings.method), NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation)
     actor, critic = layouts(settings.backbone, method, sizes)
     copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
@@ -44,7 +44,7 @@ def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 
 
 
 def memory_available(device: torch.device) -> int | None:
-    """Bytes that can still be allocated there, where the system tells."""
+    """Bytes that can still be allocated on the device, or None if the system does not say."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     bounds = []

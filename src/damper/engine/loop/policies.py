@@ -1,4 +1,4 @@
-"""Policies from a learner's actors: their ``PolicyInfo`` and parameters, for files, checkpoints and callbacks."""
+"""Policies from a learner's actors, for files, checkpoints and callbacks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from damper.methods import find_method
 
 
 def current_policies(learner: Learner, step: int) -> list[Policy]:
-    """Every agent's policy as it is now, after so many steps; copies, which training does not change."""
+    """Each agent's current policy, after ``step`` steps; a copy that training does not change."""
     infos, params = policy_params(learner, step)
     return [Policy(info, own.clone()) for info, own in zip(infos, params, strict=True)]
 
 
 def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor]:
-    """Every agent's ``PolicyInfo``, and the parameters of all, ``[P, n]`` on the CPU."""
+    """Each agent's ``PolicyInfo``, and the parameters of all agents, ``[P, n]`` on the CPU."""
     settings, (layout, params) = learner.settings, actor_params(learner)
     shared = {"versions": versions(), **policy_header(learner.spec, layout)}
     infos, rms = [], learner.obs_rms
@@ -44,7 +44,7 @@ def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor
 
 
 def actor_params(learner: Learner) -> tuple[Layout, Tensor]:
-    """The actors' layers and parameters ``[P, n]`` on the CPU, without padding or the head that only training uses."""
+    """Layout and parameters ``[P, n]`` of the actors on the CPU, without padding and without the prediction head."""
     trained = learner.population.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))

@@ -19,16 +19,17 @@ from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
+from damper.engine.envs.spec import InexactReplayError
 from damper.engine.loop.acting import Acting
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.memory import check_memory
 from damper.engine.loop.policies import current_policies, policy_params
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
-from damper.engine.run.folder import Run, left_to_train, open_run
+from damper.engine.run.folder import Run, left_to_train, open_run, record_env
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
 from damper.engine.run.policy import Policy
-from damper.engine.run.provenance import source_digest
+from damper.engine.run.provenance import hardware, source_digest, versions
 from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
@@ -36,13 +37,13 @@ from damper.engine.update.learner import Learner
 from damper.errors import DamperError
 
 LOG = logging.getLogger(__name__)
-SAVED_AS = {"active": "alive", "frozen_at": "died_at"}  # a checkpoint's names of the learner's tensors, where others
+SAVED_AS = {"active": "alive", "frozen_at": "died_at"}  # the learner's tensors that have other names in a checkpoint
 # Called with each metrics line (a dict); users' callbacks get a `Training` instead.
 MetricsWriter = Callable[[dict[str, Any]], None]
 
 
 class Trainer:
-    """Trains one population to its budget of steps, or goes on from the newest checkpoint in its folder."""
+    """Trains one population to its budget of steps, from the newest checkpoint in its folder if there is one."""
 
     def __init__(
         self,
@@ -78,14 +79,14 @@ class Trainer:
         self._pending_stats: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
         self.step, self.seconds_before = 0, 0.0
         self._last_checkpoint_step: int | None = None
-        # Gradient steps already done for the step under way; whether those of the next step must wait for its end.
+        # Gradient steps already done for the step in progress; whether those of the next step must wait for its end.
         self._updates_ahead, self._next_updates_wait = 0, True
-        # On a GPU, updates are queued right behind acting, before the host has the actions: the GPU never idles.
+        # On a GPU, updates are queued right after acting, before the host has the actions, so that the GPU never idles.
         self._queues_updates = self.learner.device.type == "cuda"
         self.stop, self.stop_step = StopSignals(), settings.steps
-        # The folder is claimed last: what cannot be trained leaves no run behind.
+        # Open the folder last, so that settings that cannot be trained leave no run behind.
         self.run = open_run(out, settings)
-        self.run.update_manifest(env_spec=to_json(self.spec.env_spec))
+        record_env(self.run, to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
         begun = (out, self.learner.n_agents, self.step, settings.steps)
@@ -123,13 +124,13 @@ class Trainer:
         return self.done and self.step < self.settings.steps
 
     def _raise_if_stopped(self) -> None:
-        """Raise ``Stopped`` where a signal ended the run; one that a callback ended returns as usual."""
+        """Raise ``Stopped`` if a signal ended the run; a run that a callback ended returns as usual."""
         if self.stopped and self.stop.received is not None:
             place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
             raise Stopped(f"stopped {place}; the same command goes on from there.", self.stop.received)
 
     def begin(self) -> None:
-        """Launch acting, and store the previous step meanwhile; after a request to stop, this step is the last."""
+        """Launch acting, and meanwhile store the previous step; after a request to stop, this step is the last."""
         self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
             self.stop_step = min(self.stop_step, self.step + 1)
@@ -143,7 +144,7 @@ class Trainer:
         return actions
 
     def receive(self, transition: Transition) -> None:
-        """Take in the step's transition; update, evaluate, log and checkpoint where due."""
+        """Process the step's transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
         parts = (self.obs, self._action, transition.next_obs, transition.reward, transition.terminated)
         self._pending_transition = (*parts, self.episodes.first)
@@ -171,26 +172,26 @@ class Trainer:
         return self.step % length == 0 or self.step >= self.settings.steps
 
     def while_environments_step(self) -> None:
-        """Work for the host between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
+        """The host's work between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
         if not self._queues_updates:
             self.update_ahead()
-        # With train_freq > 1 it would be as exact, but a block of updates would hide one step of the simulator at most,
-        # and the host would draw the indices of all its batches to know whether it may.
+        # With train_freq > 1 this would be as exact, but a block of updates would overlap with only one simulator step,
+        # and the host would have to draw the indices of all its batches first.
         self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
         self.update_stats()
 
     def _next_updates_sample_next_step(self) -> bool:
-        """Whether any batch of the next step's gradient steps will hold that step itself."""
+        """Whether any batch of the next step's updates will contain that step itself."""
         step = self.step + 1
         first = self.learner.updates + self._updates_after(step) - self._updates_ahead
         updates = range(first, first + self._updates_after(step + 1))
         return any(self.learner.newest_sampled(step + 1, update) for update in updates)
 
     def update_ahead(self) -> None:
-        """Do the gradient steps of the step under way before it ends, unless a batch of theirs holds it.
+        """Do the gradient steps of the step in progress before it ends, unless one of their batches contains it.
 
-        Which transitions a batch holds is known from seed and counter, and a batch of 256 from a million steps seldom
-        holds the newest; so the updates are bit for bit those that would follow the step.
+        The sampled indices are a function of seed and counter, and a batch of 256 from a million steps seldom contains
+        the newest; so the updates are bit for bit those that would follow the step.
         """
         if self._next_updates_wait:
             return
@@ -199,12 +200,12 @@ class Trainer:
             self.learner.update_ahead()
 
     def _updates_after(self, step: int) -> int:
-        """Gradient steps that ``train_freq`` and ``learning_starts`` give to this step."""
+        """Number of gradient steps after this step, by ``train_freq`` and ``learning_starts``."""
         follows = step > self.settings.learning_starts and step % self.settings.train_freq == 0
         return self.settings.gradient_steps if follows else 0
 
     def finish(self) -> None:
-        """Write the policies of a finished run, and a checkpoint where the run was stopped or is to be extended."""
+        """Write the policies of a finished run, and a checkpoint if the run was stopped or may be extended."""
         if (self.stopped or self.settings.keep_checkpoint) and self._last_checkpoint_step != self.step:
             self.checkpoint()
         if self.stopped:
@@ -214,7 +215,7 @@ class Trainer:
         self._write_policies()
 
     def update_stats(self) -> None:
-        """Add the last step to the episode statistics, unless that is done."""
+        """Add the last step to the episode statistics, if that has not been done."""
         if self._pending_stats is not None:
             self.recent += self.episodes.step(*self._pending_stats)
             self._pending_stats = None
@@ -228,16 +229,16 @@ class Trainer:
             LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *told)
 
     def _seconds(self) -> float:
-        """Spent on this run, including before it was resumed."""
+        """Seconds spent on this run, including before it was resumed."""
         return self.seconds_before + time.perf_counter() - self.clock
 
     def _store(self) -> None:
-        """Put the last step into the replay, unless that is done."""
+        """Store the last step in the replay, if that has not been done."""
         if self._pending_transition is not None:
             self.learner.replay.add(Replay.pack(*self._pending_transition))
             self._pending_transition = None
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- checkpoints, logs and policies -------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Save everything that a resumed run needs to continue bit for bit."""
@@ -263,7 +264,7 @@ class Trainer:
         LOG.debug("%s: checkpoint at step %d", self.run.path, self.step)
 
     def _resume(self) -> NDArray[np.float32]:
-        """Start anew, or load the newest whole checkpoint."""
+        """Start a new run, or load the newest complete checkpoint; returns the observations to act on."""
         checkpoint = self.store.newest()
         if checkpoint is None:
             self.log.rewind(0)
@@ -274,6 +275,9 @@ class Trainer:
         self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
         self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self._last_checkpoint_step = self.step
+        if self.learner.scheduled is not None and self.learner.updates:  # the values of the last update, for the log
+            last = self.step - self.step % self.settings.train_freq
+            self.learner.scheduled.set(1.0 - last / self.settings.steps)
         self.log.rewind(facts["metrics_offset"])
         self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
@@ -281,21 +285,24 @@ class Trainer:
         self.recent = [EpisodeStats(*values) for values in facts["recent"]]
         frozen = facts.get("frozen_by_callback", {})
         self.callbacks.frozen = {int(agent): step for agent, step in frozen.items()}
-        obs = self.pool.restore(host["pool"])
-        exact = self.pool.exact_resume
+        manifest, exact = self.run.manifest, self.pool.exact_resume
+        try:
+            obs = self.pool.restore(host["pool"])
+        except InexactReplayError as error:  # losing an episode is better than losing the run
+            obs, exact = self.pool.start_afresh(len(manifest["resumed"]) + 1), False
+            LOG.warning("%s goes on with fresh episodes, not bit for bit: %s", self.run.path, error)
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
-        event = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
-        manifest = self.run.manifest
-        if source_digest() != manifest.get("source"):
-            event["source"] = source_digest()  # other code goes on than began
+        event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
+        now = {"source": source_digest(), "versions": versions(), "hardware": hardware(self.settings.device)}
+        event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # differs from the run's start
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
     def _load_learner(self, tensors: Mapping[str, Tensor], diagnosed: list[str] | None) -> None:
-        """Load the learner's tensors; diagnostics restart from zero if another version of damper logged other ones.
+        """Load the learner's tensors; diagnostics restart from zero if another version of damper logged different ones.
 
-        ``diagnosed`` are the names of those that were logged; older checkpoints do not have them.
+        ``diagnosed`` are the names of the diagnostics in the checkpoint; older checkpoints do not have them.
         """
         state, diagnostics = self.learner.state(), self.learner.population.diagnostics
         sums = diagnostics.state()
@@ -336,7 +343,7 @@ class Trainer:
             self.callbacks(Training(*facts, self._current_policies, self._freeze))
 
     def _log_to_python(self, line: dict[str, Any]) -> None:
-        """A metrics line for Python's logging; agents that were frozen since the last one."""
+        """Send a metrics line to Python's logging, with a warning for each agent frozen since the last one."""
         path, mean_return = self.run.path, group_mean(line["return"], range(self.learner.n_agents))
         progress = (path, self.step, self.settings.steps, line["steps_per_second"])
         words = "none yet" if mean_return is None else f"{mean_return:.1f}"
@@ -350,7 +357,7 @@ class Trainer:
                 LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *told)
 
     def _frozen_at(self) -> list[int]:
-        """At which update each agent's gradient was not finite; -1 where it was, and for those that callbacks froze."""
+        """The update at which each agent's gradient was not finite; -1 for none, and for agents frozen by callbacks."""
         updates = self.learner.state()["frozen_at"].tolist()
         return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(updates)]
 
@@ -358,14 +365,14 @@ class Trainer:
         return current_policies(self.learner, self.step)
 
     def _freeze(self, agent: int) -> None:
-        """Let an agent learn no more, unless it is frozen already."""
+        """Freeze an agent, unless it is frozen already."""
         active = self.learner.state()["active"]
         if active[agent]:
             active[agent] = False
             self.callbacks.frozen[agent] = self.step
 
     def _write_policies(self) -> None:
-        """One policy file per agent; then the checkpoints are no longer needed, unless they are to be kept."""
+        """Write one policy file per agent, then delete the checkpoints unless they are to be kept."""
         for index, policy in enumerate(self._current_policies()):
             policy.save(self.run.policy_path(index))
         best = self.evaluations.best
@@ -386,5 +393,5 @@ class Trainer:
 
 
 def _saved_as(name: str) -> str:
-    """A learner's tensor by its name in a checkpoint."""
+    """The name of a learner's tensor in a checkpoint."""
     return f"learner.{SAVED_AS.get(name, name)}"

@@ -1,4 +1,4 @@
-"""The networks of P agents: their shapes, their flat parameters, and actors and critics bound to them."""
+"""The networks of P agents: shapes, flat parameters, and actors and critics bound to them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from damper.engine.networks.layout import Layout, Weights, trunk_layers
 from damper.engine.networks.stacked import StackedActor, StackedCritic
 from damper.methods import Method
 
-ALIGNMENT = 32  # numbers: a GPU's 128-byte line in float32
+ALIGNMENT = 32  # numbers; 128 bytes in float32, a GPU's cache line
 
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """What fixes the networks' shapes: a population shares it."""
+    """The sizes that determine the networks' shapes; a population shares them."""
 
     obs_dim: int
     act_dim: int
@@ -29,15 +29,15 @@ class NetworkSizes:
 class AgentNetworks:
     """Actors and twin critics of P agents, with their target and averaged copies.
 
-    ``parameters`` holds all agents' flat parameters by name: ``actor`` and the copies the backbone or the method needs
-    (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and ``critic_target``, ``[P, 2n]``. They are changed
-    in place.
+    ``parameters`` holds all agents' flat parameters by name: ``actor`` and the copies that the backbone or the method
+    needs (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and ``critic_target``, ``[P, 2n]``. They are
+    changed in place.
     """
 
     def __init__(
         self, backbone: str, method: Method, sizes: NetworkSizes, streams: Streams, dtype: torch.dtype
     ) -> None:
-        """Fresh networks, one agent per seed of ``streams``."""
+        """Initialise new networks, one agent per seed of ``streams``."""
         self.sizes, self.n_agents = sizes, len(streams.seeds)
         self.device, self.dtype = streams.device, dtype
         self.actor_layout, self.critic_layout = layouts(backbone, method, sizes)
@@ -52,7 +52,7 @@ class AgentNetworks:
 
     @property
     def target_policy(self) -> str:
-        """Name of the actor whose actions the critics' target values: its target copy where the backbone has one."""
+        """Name of the actor in the critics' target: its target copy if the backbone has one."""
         return "actor_target" if "actor_target" in self.parameters else "actor"
 
     def actor(self, name: str = "actor") -> StackedActor:
@@ -60,7 +60,7 @@ class AgentNetworks:
         return self.bound_actor(self.actor_layout.unflatten(self.parameters[name]))
 
     def bound_actor(self, weights: Weights) -> StackedActor:
-        """The actors with the given weights, and their Polyak average where the method has one."""
+        """The actors with the given weights, and their Polyak average if the method needs one."""
         average, activation = self.parameters.get("actor_average"), self.sizes.activation
         copy = None if average is None else StackedActor(self.actor_layout.unflatten(average), activation)
         return StackedActor(weights, activation, copy)
@@ -79,12 +79,12 @@ class AgentNetworks:
 
 
 def layouts(backbone: str, method: Method, sizes: NetworkSizes) -> tuple[Layout, Layout]:
-    """The actor's and one critic's layers."""
+    """The layouts of the actor and of one critic."""
     heads = BACKBONES[backbone].HEADS + (("prediction",) if method.prediction else ())
     last = sizes.net_arch[-1]
     actor = trunk_layers(sizes.obs_dim, sizes.net_arch) + tuple((head, last, sizes.act_dim) for head in heads)
     critic = (*trunk_layers(sizes.obs_dim + sizes.act_dim, sizes.net_arch), ("q", last, 1))
     made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
     for layout in made:
-        _ = layout.layer_slices  # now, because torch.compile cannot follow a property that is cached at first use
+        _ = layout.layer_slices  # cached now, because torch.compile cannot trace the first use of a cached property
     return made

@@ -1,7 +1,7 @@
-"""Where a network's layers lie in its flat parameters, ``[M, n]`` for M stacked networks.
+"""Layout of a network's layers in its flat parameters, ``[M, n]`` for M stacked networks.
 
-Flat parameters make per-agent dots, norms, optimiser steps and Polyak averages single operations; layers are views into
-them, so nothing is copied to run them.
+With flat parameters, per-agent dots, norms, optimiser steps and Polyak averages are single operations. Layers are views
+into them, so running a network copies nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Weights = dict[str, tuple[Tensor, Tensor]]  # by layer: weights [M, in, out] and
 
 @dataclass(frozen=True)
 class Layout:
-    """Which linear layers a network has, (name, inputs, outputs), and where they lie in flat parameters.
+    """A network's linear layers, (name, inputs, outputs), and their positions in flat parameters.
 
-    Every weight and bias starts at a multiple of ``alignment`` numbers, and so does the next network: matrix kernels
-    are much slower on data that is not. The padding between is zero and stays zero.
+    Every weight, every bias and every network starts at a multiple of ``alignment`` numbers, because matrix kernels are
+    much slower on unaligned data. The padding in between is zero and stays zero.
     """
 
     layers: tuple[tuple[str, int, int], ...]
@@ -50,12 +50,12 @@ class Layout:
 
     @cached_property
     def size(self) -> int:
-        """Numbers per network, padding included."""
+        """Numbers per network, including padding."""
         return sum(self._padded(length) for _, length in self.spans)
 
     @cached_property
     def layer_slices(self) -> tuple[LayerSlice, ...]:
-        """The hidden layers, then all heads as one: they share inputs and sizes, and lie evenly spaced."""
+        """The hidden layers, then all heads as one layer: they have the same inputs and sizes, evenly spaced."""
         places = [
             LayerSlice(
                 inputs, outputs, start, bias, outputs, padding=(self._padding(inputs * outputs), self._padding(outputs))
@@ -85,7 +85,7 @@ class Layout:
         return torch.cat(parts, 1)
 
     def init_params(self, streams: Streams, purpose: str, dtype: torch.dtype) -> Tensor:
-        """Flat parameters ``[P, n]`` drawn as PyTorch's ``nn.Linear``: weights and biases uniform in ±1/√inputs.
+        """Flat parameters ``[P, n]``, initialised like ``nn.Linear``: weights and biases uniform in ±1/√inputs.
 
         Each layer has its own stream, so that an extra head does not change the others.
         """

@@ -1,4 +1,4 @@
-"""P actors, and P pairs of critics, as stacked networks with their weights bound: one set of kernels runs them all."""
+"""P actors, and P pairs of critics, as stacked networks with their weights bound; one set of kernels runs them all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from damper.engine.networks.action_gradients import action_gradients, by_agent, 
 from damper.engine.networks.layout import Weights
 from damper.errors import DamperError
 
-LOG_STD_RANGE = (-20.0, 2.0)  # as SB3's SAC
+LOG_STD_RANGE = (-20.0, 2.0)  # as in SB3's SAC
 MISSING_HEAD_MESSAGES = {
     "log_std": "this loss needs a stochastic actor: use backbone='sac'.",
     "prediction": "this loss needs the actor's second head, which its Loss must ask for: prediction=True.",
@@ -22,7 +22,7 @@ MISSING_HEAD_MESSAGES = {
 
 
 def check_head(name: str, heads: Container[str]) -> None:
-    """Refuse to read a head that the actor does not have."""
+    """Raise for a head that the actor does not have."""
     if name not in heads:
         raise DamperError(MISSING_HEAD_MESSAGES[name])
 
@@ -36,7 +36,7 @@ class StackedActor:
         activation: str,
         average: StackedActor | None = None,
     ) -> None:
-        """``average`` is the Polyak copy that serves ``averaged_prediction``."""
+        """``average`` is the Polyak copy, for ``averaged_prediction``."""
         self.weights, self.activation, self.average = weights, ACTIVATIONS[activation].function, average
         self._features: list[tuple[Tensor, Tensor]] = []
         self._actions: list[tuple[Tensor, Tensor]] = []
@@ -47,7 +47,7 @@ class StackedActor:
         return "log_std" in self.weights
 
     def _shared(self, cache: list[tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
-        # A handful of entries, found by identity: torch.compile follows `is`, but not `id`.
+        # A handful of entries, compared by identity: torch.compile can trace `is`, but not `id`.
         for known, value in cache:
             if known is obs:
                 return value
@@ -62,7 +62,7 @@ class StackedActor:
         return x
 
     def features(self, obs: Tensor) -> Tensor:
-        """The last hidden layer."""
+        """Output of the last hidden layer."""
         return self._shared(self._features, obs, self._trunk)
 
     def __call__(self, obs: Any) -> Tensor:
@@ -76,7 +76,7 @@ class StackedActor:
         return linear(h, self.weights["mu"]), linear(h, self.weights["log_std"]).clamp(*LOG_STD_RANGE)
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head on the last hidden layer, linear: the loss squashes it or not."""
+        """Output of the second head, without activation: the loss squashes it or not."""
         check_head("prediction", self.weights)
         return linear(self.features(obs), self.weights["prediction"])
 
@@ -97,7 +97,7 @@ class StackedCritic:
     """
 
     def __init__(self, weights: Weights, activation: str) -> None:
-        """Weights are stacked over ``2P`` networks."""
+        """``weights`` are stacked over ``2P`` networks."""
         self.weights, self.activation, self._name = weights, ACTIVATIONS[activation].function, activation
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class StackedCritic:
     def action_gradients(
         self, observations: Sequence[Tensor], action: Tensor, v: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        """``∇ₐQ_j`` at each of some observations, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``."""
+        """``∇ₐQ_j`` at each observation, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``."""
         x = repeat_action(observations, action)
         x, v = (rows.unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1) for rows in (x, v))
         return by_agent(*action_gradients(list(self.weights.values()), self._name, x, v), len(observations))

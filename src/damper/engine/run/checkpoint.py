@@ -1,7 +1,7 @@
-"""Checkpoints: complete, verified, never half-written; the replay is appended to, not rewritten.
+"""Checkpoints: complete, verified and atomic; new replay rows are appended, old ones are not rewritten.
 
-A checkpoint is ``step-N.json`` (facts, and the SHA-256 of every file it stands on), written last, beside
-``step-N.safetensors``; replay rows lie in ``rows-A-B.safetensors`` that several checkpoints share.
+A checkpoint is ``step-N.json`` (facts, and the SHA-256 of every file it needs), written last, next to
+``step-N.safetensors``; replay rows are in files ``rows-A-B.safetensors``, which checkpoints share.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from damper.engine.data.replay import Replay
 from damper.engine.run.files import file_sha256, write_json, write_tensors
 from damper.errors import DamperError
 
-MAX_CHECKPOINTS = 2  # the newest, and the one before it in case the newest is damaged
-SEGMENT_BYTES = 2**26  # of rows in one file: they are copied on the device, to the host, and into the file's bytes
+MAX_CHECKPOINTS = 2  # the newest, and the one before in case the newest is damaged
+SEGMENT_BYTES = 2**26  # of rows per file, which are copied on the device, to the host, and into the file's bytes
 
 
 class Checkpoint(NamedTuple):
-    """What was read back: plain facts, tensors by name, and the files that hold the replay's rows."""
+    """A checkpoint as read: plain facts, tensors by name, and the files that hold the replay's rows."""
 
     facts: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -39,12 +39,12 @@ class CheckpointStore:
     """The checkpoints of one run."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder is made when first written to."""
+        """The folder is made when something is first written."""
         self.folder = folder
         self._segments: list[dict[str, Any]] = []
 
     def save(self, step: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], replay: Replay) -> None:
-        """Append the new replay rows, write the tensors, and last the facts that make it a checkpoint."""
+        """Append new replay rows, write the tensors, and last the facts, which complete the checkpoint."""
         self._append(replay)
         name = f"step-{step:012d}"
         sums = {"tensors": write_tensors(self.folder / f"{name}.safetensors", tensors)}
@@ -53,7 +53,7 @@ class CheckpointStore:
         self._tidy(f"{name}.json")
 
     def _append(self, replay: Replay) -> None:
-        """Write the rows that no file holds yet; until the facts name them, nobody reads the new files."""
+        """Write the rows that are in no file yet; the new files are not read until the facts name them."""
         first = max(self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity)
         most = max(1, SEGMENT_BYTES // replay.rows[0].nbytes)
         for start in range(first, replay.stored, most):
@@ -65,7 +65,7 @@ class CheckpointStore:
         self._segments = [s for s in self._segments if s["end"] > replay.stored - replay.capacity]
 
     def _tidy(self, newest: str) -> None:
-        """Keep the two newest checkpoints up to ``newest``; newer files were refused as damaged and are deleted."""
+        """Keep the two newest checkpoints up to ``newest``; delete newer ones, which were refused as damaged."""
         checkpoints = sorted(self.folder.glob("step-*.json"))
         kept = [path for path in checkpoints if path.name <= newest][-MAX_CHECKPOINTS:]
         needed = {path.with_suffix(".safetensors").name for path in kept} | {path.name for path in kept}
@@ -79,9 +79,9 @@ class CheckpointStore:
                 path.unlink(missing_ok=True)
 
     def newest(self, with_rows: bool = True) -> Checkpoint | None:
-        """The newest whole checkpoint; a damaged one is named in a warning and passed over.
+        """The newest intact checkpoint; damaged ones are skipped with a warning.
 
-        ``with_rows=False`` skips the replay, for those who need only policies.
+        ``with_rows=False`` skips the replay, for callers that need only policies.
         """
         paths = sorted(self.folder.glob("step-*.json"), reverse=True)
         for path in paths:
@@ -114,11 +114,11 @@ class CheckpointStore:
             raise DamperError(f"checkpoint {path.stem} is damaged ({error}) and was refused.") from error
 
     def clear(self) -> None:
-        """Remove all checkpoints, of a run that is finished."""
+        """Remove all checkpoints of a finished run."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def fill(self, replay: Replay, checkpoint: Checkpoint) -> None:
-        """Put the rows back where they were in the ring."""
+        """Write the rows back to their positions in the ring."""
         for segment in checkpoint.segments:
             rows = load_file(self.folder / segment["file"])["rows"]
             positions = torch.arange(segment["start"], segment["end"]) % replay.capacity
@@ -128,13 +128,13 @@ class CheckpointStore:
 
 
 def _sum(content: Mapping[str, Any]) -> str:
-    """Of the content as it is read back: JSON has texts for keys, and numbers would sort another way (2 before 10)."""
+    """SHA-256 of the content as read back: JSON keys are strings, which sort differently from numbers."""
     read_back = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True).encode()).hexdigest()
 
 
 def split_arrays(tree: Any, path: str, arrays: dict[str, Tensor]) -> Any:
-    """A nested value with its numpy arrays moved to ``arrays``, leaving their names."""
+    """Replace the numpy arrays in a nested value by their names, and put them into ``arrays``."""
     if isinstance(tree, np.ndarray):
         arrays[path] = torch.from_numpy(np.ascontiguousarray(tree))
         return {"array": path}

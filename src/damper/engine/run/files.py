@@ -1,4 +1,4 @@
-"""Atomic writes: a file is there completely, with its old content, or not at all."""
+"""Atomic writes: a file has its new content completely, or its old content, or does not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from damper.errors import DamperError
 
 
 def write_bytes(path: Path, data: bytes) -> str:
-    """Write through a temporary name, synced, then renamed; returns the content's SHA-256."""
+    """Write to a temporary name, sync and rename; returns the SHA-256 of the content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write_bytes(path: Path, data: bytes) -> str:
 
 
 def disk_error(path: Path, error: OSError) -> DamperError:
-    """A failed write in one sentence."""
+    """An error that explains a failed write in one sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DamperError(
             f"the disk is full: {path} could not be written; what was there before is whole. "
@@ -46,10 +46,10 @@ def disk_error(path: Path, error: OSError) -> DamperError:
 
 
 def check_folder(name: str, folder: Path) -> None:
-    """Refuse, before any work is done for it, a folder that cannot be made or written.
+    """Raise for a folder that cannot be made or written, before any work is done for it.
 
     Args:
-        name: the setting that named it.
+        name: the setting that names the folder.
         folder: the folder, which need not exist yet.
     """
     nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
@@ -60,7 +60,7 @@ def check_folder(name: str, folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder last through a power cut; Windows opens no folders and needs none of it."""
+    """Make a rename in the folder survive a power cut; not needed on Windows, which cannot open folders."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -71,12 +71,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> str:
-    """Indented JSON, written atomically."""
+    """Write indented JSON atomically; returns its SHA-256."""
     return write_bytes(path, (json.dumps(value, indent=1, default=_plain) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """A safetensors file, written atomically."""
+    """Write a safetensors file atomically; returns its SHA-256."""
     flat = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     return write_bytes(path, save(flat, dict(metadata) if metadata else None))
 

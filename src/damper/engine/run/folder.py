@@ -1,4 +1,4 @@
-"""A run's folder: manifest, metrics, checkpoints while it lasts, one policy file per agent when it is done."""
+"""A run's folder: manifest, metrics, checkpoints during training, and one policy file per agent at its end."""
 
 from __future__ import annotations
 
@@ -39,12 +39,15 @@ class Run:
             hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
             raise DamperError(f"{self.path} is no run: it has no manifest.json{hint}.") from error
         except ValueError as error:
-            raise DamperError(f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run.") from error
+            raise DamperError(
+                f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or delete the folder to "
+                "train it anew."
+            ) from error
         return manifest
 
     @property
     def agents(self) -> list[dict[str, Any]]:
-        """One row per agent: seed, and what differs between agents."""
+        """One row per agent: its seed, and its value of every setting that differs between agents."""
         agents: list[dict[str, Any]] = self.manifest["agents"]
         return agents
 
@@ -59,13 +62,13 @@ class Run:
         return any((self.path / "checkpoints").glob("step-*.json"))
 
     def policy_path(self, agent: int, best: bool = False) -> Path:
-        """Path of an agent's last policy, or of its best."""
+        """Path of an agent's last or best policy."""
         return self.path / "policies" / f"{'best' if best else 'agent'}-{agent:04d}.safetensors"
 
     def policy(self, agent: int = 0, best: bool = False) -> Policy:
-        """An agent's policy: its last, or the best that the evaluations during training found (``eval_every``).
+        """An agent's last policy, or the best that evaluations during training found (``eval_every``).
 
-        Of an unfinished run, as it was at the newest checkpoint.
+        For an unfinished run, the policy at the newest checkpoint.
         """
         if not 0 <= agent < len(self.agents):
             raise DamperError(f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given.")
@@ -73,17 +76,26 @@ class Run:
             return self._best(agent)
         if not self.finished:
             return self.policies()[agent]
-        policy = Policy.load(self.policy_path(agent))
+        policy = self._load(agent)
         made_by, info = self.manifest["settings"]["env"], policy.info
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
-            # Before specs were recorded: a callable may have changed the environment whose id it carries.
+            # From before specs were recorded: a callable may have changed the environment whose id it has.
             unknown = replace(spec_from_id(info.env), entry_point=None)
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
         return policy
 
+    def _load(self, agent: int, best: bool = False) -> Policy:
+        try:
+            return Policy.load(self.policy_path(agent, best))
+        except DamperError as error:
+            raise DamperError(
+                f"{self.path} is finished, but this version of damper finds no whole policy in "
+                f"{self.policy_path(agent, best).name}: use a copy of the run, or delete the folder to train it anew."
+            ) from error
+
     def _best(self, agent: int) -> Policy:
-        if self.finished and self.policy_path(agent, best=True).is_file():
-            return Policy.load(self.policy_path(agent, best=True))
+        if self.finished and str(agent) in self.manifest.get("best", {}):
+            return self._load(agent, best=True)
         checkpoint = None if self.finished else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         best_policies = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
         if checkpoint is None or str(agent) not in best_policies:
@@ -106,11 +118,11 @@ class Run:
         return read_metrics(self.path / "metrics.jsonl")
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Evaluations during training, one row each (``eval_every``)."""
+        """Evaluations during training (``eval_every``), one row each."""
         return read_metrics(self.path / "evaluations.jsonl")
 
     def extend(self, steps: int) -> None:
-        """Record a larger budget, so that the run is no longer finished; otherwise change nothing."""
+        """Record a larger budget, so that the run is no longer finished; a smaller one changes nothing."""
         manifest = self.manifest
         settings = manifest["settings"]
         if steps > settings["steps"]:
@@ -123,20 +135,20 @@ class Run:
 
 
 def left_to_train(run: Run, settings: Settings) -> bool:
-    """Whether the run is new or unfinished, or has a checkpoint from which a larger budget can go on."""
+    """Whether the run is new or unfinished, or has a checkpoint from which it can continue to a larger budget."""
     return not run.finished or (run.has_checkpoint and settings.steps > run.manifest["settings"]["steps"])
 
 
 def open_run(path: Path, settings: Settings) -> Run:
-    """The run in this folder: a new one, or the same one to go on with; another one there is refused.
+    """Open the run in this folder, new or to be continued; raise if the folder holds another run.
 
-    Given a larger budget, a run that has a checkpoint is the same one.
+    A run with a checkpoint may be continued with a larger budget.
     """
     run = Run(path)
     record, custom = json.loads(json.dumps(settings.record(), default=str)), settings.custom_code()
     if (path / "manifest.json").exists():
         manifest = run.manifest
-        # A run from before code was recorded is taken at its word.
+        # A run from before code was recorded is assumed to have the same code.
         before, now = (
             complete_record(old) | {f"code of {part}": identified for part, identified in its.items()}
             for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
@@ -151,6 +163,8 @@ def open_run(path: Path, settings: Settings) -> Run:
             if name not in free and now.get(name) != before.get(name):
                 longer = name == "steps" and settings.steps > before["steps"]
                 more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
+                if name.startswith("code of"):
+                    more = " What it uses of its module counts too, also a list or dict that it changes itself."
                 raise DamperError(
                     f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
                     f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it.{more}"
@@ -175,16 +189,31 @@ def open_run(path: Path, settings: Settings) -> Run:
     return run
 
 
+def record_env(run: Run, env_spec: str) -> None:
+    """Note the environment of a new run (``to_json``); one with other arguments than the run has is refused."""
+    recorded = run.manifest.get("env_spec")
+    if recorded is None:
+        run.update_manifest(env_spec=env_spec)
+        return
+    before, now = json.loads(recorded), json.loads(env_spec)
+    for name in ("kwargs", "max_episode_steps", "additional_wrappers"):
+        if before[name] != now[name]:
+            raise DamperError(
+                f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} was "
+                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it was to go on."
+            )
+
+
 def open_finished(path: Path, settings: Settings) -> Run:
-    """A run of which nothing is left to train; one with other settings is refused."""
+    """Open a run with nothing left to train; raise if its settings are different."""
     run = open_run(path, settings)
     if not run.manifest.get("kept_checkpoint"):
-        # Left by a kill between writing the manifest and deleting the checkpoints.
+        # Left if the run was killed between writing the manifest and deleting the checkpoints.
         CheckpointStore(path / "checkpoints").clear()
     return run
 
 
 def _sweep(path: Path, pattern: str) -> None:
-    """Remove what a run killed within a write has left."""
+    """Remove temporary files of a run that was killed during a write."""
     for leftover in path.glob(pattern):
         leftover.unlink()

@@ -1,4 +1,4 @@
-"""One process per run folder."""
+"""A lock that lets only one process train in a run's folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 from damper.engine.run.files import disk_error
 from damper.errors import DamperError
 
-LOCK = ".lock"  # the file inside a run's folder that is locked; it stays there, empty
+LOCK = ".lock"  # the locked file in a run's folder; it stays there, empty
 
 
 class RunLockedError(DamperError):
@@ -20,10 +20,10 @@ class RunLockedError(DamperError):
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold a run's folder for one process alone, made if need be; ``RunLockedError`` if another one has it.
+    """Lock a run's folder for one process, and make it if needed; ``RunLockedError`` if another process has it.
 
-    The system releases it when the process dies, however that happens. A new folder in which no run was begun is
-    removed again.
+    The system releases the lock when the process dies, however that happens. A new folder in which no run was started
+    is removed again.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, timeout=0)

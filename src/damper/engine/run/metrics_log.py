@@ -21,11 +21,11 @@ class MetricsLog:
     """The file ``metrics.jsonl`` of a run."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is written before the first line."""
+        """The file is made when the first line is written."""
         self.path = path
 
     def sync(self) -> int:
-        """Sync the file to disk and return its length in bytes, for a checkpoint to record."""
+        """Sync the file to disk and return its length in bytes, which a checkpoint records."""
         if not self.path.exists():
             return 0
         with open(self.path, "rb") as file:
@@ -33,7 +33,7 @@ class MetricsLog:
         return self.path.stat().st_size
 
     def rewind(self, offset: int) -> None:
-        """Cut the file to this length: a resumed run writes the lines after its checkpoint again."""
+        """Truncate the file to this length, because a resumed run writes the lines after its checkpoint again."""
         if self.path.exists() and self.path.stat().st_size > offset:
             os.truncate(self.path, offset)
 
@@ -47,7 +47,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a metrics file."""
+    """All complete lines of a metrics file."""
     if not path.exists():
         return []
     lines = path.read_text().splitlines(keepends=True)
@@ -67,10 +67,10 @@ def episode_means(episodes: list[EpisodeStats], n_agents: int) -> dict[str, list
 
 
 def _number(value: float) -> float | None:
-    """None for what is not finite: JSON has no other word for it."""
+    """None for a value that is not finite, which JSON cannot express."""
     return value if math.isfinite(value) else None
 
 
 def finite(values: Mapping[str, list[float]]) -> dict[str, list[float | None]]:
-    """Values per agent as a line may hold them."""
+    """Values per agent for a metrics line, with None for those that are not finite."""
     return {name: [_number(value) for value in own] for name, own in values.items()}

@@ -1,4 +1,4 @@
-"""A trained actor as one small file: weights in safetensors, everything needed to use them in its header."""
+"""A trained actor as one small file: weights in safetensors, and all that is needed to use them in its header."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
 
 @dataclass(frozen=True)
 class PolicyInfo:
-    """What a policy file says of itself.
+    """The header of a policy file.
 
-    ``env_spec`` is Gymnasium's ``EnvSpec`` of the environment it was trained in, as JSON; None in files of earlier
-    versions, which know only the id ``env``. ``squash`` tells how the actor's output becomes an action: by tanh and the
-    action's range (TD3, SAC), or cut to the range (PPO's Gaussian). ``normaliser`` has the fields of ``Normaliser``
-    where the actor sees normalised observations. ``backend`` stepped the environments of its training; None where that
-    is not known, as in earlier files.
+    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None in files of earlier versions,
+    which have only the id ``env``. ``squash`` says how the actor's output becomes an action: by tanh and scaling to the
+    action's range (TD3, SAC), or clipped to the range (PPO's Gaussian). ``normaliser`` has the fields of ``Normaliser``
+    if the actor sees normalised observations. ``backend`` stepped the training environments; None if unknown, as in
+    earlier files.
     """
 
     env: str
@@ -56,11 +56,11 @@ class PolicyInfo:
 
 
 class Predictor(ABC):
-    """What acts as Stable-Baselines3's models do, by ``predict``, in the environment's own units."""
+    """Acts like Stable-Baselines3's models, by ``predict``, in the environment's own units."""
 
     @abstractmethod
     def _about(self) -> tuple[int | None, str, str]:
-        """How many numbers an observation has where that is known, the environment's name, and the backbone's."""
+        """Size of an observation (None if unknown), name of the environment, and the backbone."""
 
     @abstractmethod
     def _act(self, obs: NDArray[Any]) -> NDArray[np.float32]:
@@ -68,7 +68,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
-        """The same, drawn from the policy's distribution; None where it is not at hand."""
+        """The same, drawn from the policy's distribution; None if that is not available."""
 
     def predict(
         self,
@@ -77,14 +77,14 @@ class Predictor(ABC):
         episode_start: NDArray[Any] | None = None,
         deterministic: bool = True,
     ) -> tuple[NDArray[np.float32], tuple[NDArray[Any], ...] | None]:
-        """Actions for observations, as Stable-Baselines3's ``predict`` gives them.
+        """Actions for observations, with the arguments of Stable-Baselines3's ``predict``.
 
         Args:
             obs: one observation ``[d]`` or a batch ``[N, d]`` (``[..., d]``), of any real type.
-            state: of a recurrent policy, which none here is: it is given back as it came.
-            episode_start: likewise for recurrent policies; not read.
+            state: for recurrent policies, which there are none of here; returned unchanged.
+            episode_start: for recurrent policies too; not used.
             deterministic: False draws from the policy's distribution, with torch's random numbers (SAC, TQC). TD3's and
-                DDPG's policies have none: they act alike either way. A file without its distribution refuses.
+                DDPG's policies have no distribution and ignore it. A file without its distribution raises an error.
 
         Returns:
             Actions ``[A]`` or ``[N, A]`` (``[..., A]``), within the action space's bounds, and ``state``.
@@ -102,11 +102,11 @@ class Predictor(ABC):
 
 
 def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
-    """Observations ``[..., d]`` as an array; anything else is refused."""
+    """Observations ``[..., d]`` as an array; raises for anything else."""
     try:
         inputs = np.asarray(obs)
         kind = f"{type(obs).__name__} of {inputs.dtype.name}"
-    except (TypeError, ValueError, RuntimeError):  # rows of different lengths; a tensor on a GPU, or with a gradient
+    except (TypeError, ValueError, RuntimeError):  # rows of different lengths; a tensor on a GPU or with a gradient
         inputs, kind = np.empty(0, object), type(obs).__name__
     if inputs.dtype.kind not in "biuf":
         raise DamperError(f"obs must be an array of real numbers, but is a {kind}: give observations of {env}.")
@@ -121,13 +121,13 @@ def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
 class Policy(Predictor):
     """The actor of one agent, in the environment's own units.
 
-    Called with observations ``[..., d]`` it gives its deterministic actions ``[..., A]``; ``predict`` is the same with
-    Stable-Baselines3's arguments. It is ``damper.Policy``; what losses see of an actor in training is
+    Called with observations ``[..., d]`` it returns deterministic actions ``[..., A]``; ``predict`` does the same with
+    Stable-Baselines3's arguments. It is ``damper.Policy``; the actor as losses see it in training is
     ``damper.interface.Policy``.
     """
 
     def __init__(self, info: PolicyInfo, flat_params: torch.Tensor) -> None:
-        """``flat_params``: the actor's parameters, ``[n]``."""
+        """``flat_params`` are the actor's parameters, ``[n]``."""
         self.info, self.flat_params = info, flat_params
         self._low, self._high = (torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high))
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
@@ -135,30 +135,30 @@ class Policy(Predictor):
         self.normaliser = Normaliser.read(info.normaliser) if info.normaliser else None
 
     def __repr__(self) -> str:
-        """Environment, sizes and agent in a line."""
+        """Environment, sizes and agent in one line."""
         info, (observations, actions) = self.info, self.sizes
         agent = f"{info.backbone} {info.method}" + (f", seed {info.seed}" if info.seed >= 0 else "")
         return f"<Policy of {info.env}: {observations} in, {actions} out; {agent}, {info.steps:,} steps>"
 
     @property
     def env_spec(self) -> EnvSpec:
-        """The environment it was trained in, for ``gymnasium.make``."""
+        """The training environment, for ``gymnasium.make``."""
         recorded = self.info.env_spec
         return spec_from_id(self.info.env) if recorded is None else EnvSpec.from_json(recorded)
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many observations go in and how many actions come out."""
+        """Sizes of an observation and of an action."""
         actions = next(outputs for name, _, outputs in self.layout.layers if name == "mu")
         return self.layout.layers[0][1], actions
 
     @property
     def actor(self) -> StackedActor:
-        """Its network, a stack of one: ``[1, N, d]`` to ``[1, N, A]`` in [-1, 1]."""
+        """The network, a stack of one: ``[1, N, d]`` to ``[1, N, A]`` in [-1, 1]."""
         return StackedActor(self.weights, self.info.activation)
 
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
-        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``, or cut."""
+        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``, or clipped."""
         return self.predict(obs)[0]
 
     def _about(self) -> tuple[int, str, str]:
@@ -182,7 +182,7 @@ class Policy(Predictor):
         return torch.as_tensor(self.normalised(obs), dtype=self.flat_params.dtype).unsqueeze(0)
 
     def normalised(self, obs: NDArray[Any]) -> NDArray[Any]:
-        """What its network sees of observations ``[..., d]``."""
+        """Observations ``[..., d]`` as the network sees them."""
         return obs if self.normaliser is None else self.normaliser(obs)
 
     def _unscaled(self, actions: torch.Tensor) -> NDArray[np.float32]:
@@ -190,15 +190,16 @@ class Policy(Predictor):
         return scaled.numpy()
 
     def save(self, path: Path | str) -> None:
-        """Write the file, whole or not at all."""
-        # What earlier versions do not know only where it says something. One entry, since the order of several varies.
+        """Write the file atomically."""
+        # Fields unknown to earlier versions are left out at their defaults. One entry, since the order of several
+        # varies.
         usual = {"squash": True, "normaliser": None, "backend": None}
         info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
         write_tensors(Path(path), {"actor": self.flat_params}, {"damper_policy": json.dumps(info, sort_keys=True)})
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
-        """Read a policy file; anything else is refused."""
+        """Read a policy file; raises for anything else."""
         if not Path(path).is_file():
             raise DamperError(f"{path} must be a policy file, but is none: give a file of a run's policies/.")
         try:
@@ -217,7 +218,7 @@ class Policy(Predictor):
 
 
 def policy_header(spec: Spec, layout: Layout) -> dict[str, Any]:
-    """The parts of a policy's header that the environment and the network decide."""
+    """The fields of a policy's header that follow from the environment and the network."""
     return {
         "env": spec.id,
         "env_spec": to_json(spec.env_spec),

@@ -1,4 +1,4 @@
-"""Progress of training: a live table in a terminal, elsewhere a line every 15 seconds."""
+"""Progress of training: a live table in a terminal, otherwise a line every 15 seconds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 class Progress:
-    """A metrics writer of the trainer; ``close`` leaves the last table standing."""
+    """A metrics writer of the trainer; the last table stays after ``close``."""
 
     def __init__(self, settings: Settings) -> None:
-        """Start drawing; rows are the population's groups."""
+        """Start drawing, with one row per group of agents that differ only in seed."""
         self.settings, self.console = settings, console()
         self.groups = group_by_settings(settings.agents())
         self.latest: dict[str, list[float | None]] = {}

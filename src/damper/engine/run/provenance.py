@@ -1,4 +1,4 @@
-"""Where a result came from: versions of every library and physics engine, hardware, and the code itself."""
+"""Where a result came from: versions of all libraries and physics engines, hardware, and the code itself."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import torch
 
 from damper.version import __version__
 
-DISTRIBUTION = "damper-rl"  # what pip knows the package by; "damper" is somebody else's there
+DISTRIBUTION = "damper-rl"  # the package's name for pip, where "damper" is another project
 PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "box2d", "envpool", "stable-baselines3", "safetensors")
-_HASHED = (".py", ".json")  # files that decide results
+_HASHED = (".py", ".json")  # files that can change results
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what can move a result."""
+    """Installed versions of everything that can change a result."""
     installed = {"python": platform.python_version(), "damper": __version__}
     for package in _PACKAGES:
         try:
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware(device: str) -> dict[str, str | int]:
-    """The machine in words."""
+    """Processor, cores, threads and GPU."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -53,21 +53,21 @@ def hardware(device: str) -> dict[str, str | int]:
 
 
 def code_version() -> dict[str, str | None]:
-    """The code that runs: a digest of its source, its commit, and without one where it was installed from."""
+    """The running code: a digest of its source, its commit and, without a commit, where it was installed from."""
     named = commit()
     return {"source": source_digest(), "commit": named, "origin": None if named else origin()}
 
 
 @functools.cache
 def source_digest() -> str:
-    """The package's digest: two results with the same one come from the same code, with git or without."""
+    """The package's digest: results with the same digest come from the same code, with or without git."""
     return digest_of(PACKAGE)
 
 
 def digest_of(package: Path) -> str:
-    """80 bits of BLAKE2b over the sorted relative paths and the text of what decides results, ``.py`` and ``.json``.
+    """80 bits of BLAKE2b over sorted relative paths and texts of files that can change results (``.py``, ``.json``).
 
-    The same in a checkout, an installation and a bare copy, whatever the line endings.
+    It is the same in a checkout, an installation and a bare copy, with any line endings.
     """
     digest = hashlib.blake2b(digest_size=10)
     files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.suffix in _HASHED}
@@ -78,10 +78,10 @@ def digest_of(package: Path) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this code is run from, marked if the package was changed since.
+    """The commit of the checkout that this code runs from, marked if the package has changed since.
 
-    None where there is none: an installed or vendored copy names no commit of the repository that it happens to lie
-    in. A copy without its history can be told its commit in the environment variable ``DAMPER_COMMIT``.
+    None for an installed or vendored copy, even if it lies inside another git repository. For a copy without its
+    history, set the environment variable ``DAMPER_COMMIT``.
     """
     if given := os.environ.get("DAMPER_COMMIT"):
         return given
@@ -103,23 +103,23 @@ def _git(*arguments: str) -> str:
 
 
 def origin() -> str | None:
-    """Where pip installed this code from, as it writes requirements; None for code that it did not install.
+    """Where pip installed this code from, as a requirement; None if pip did not install it.
 
-    ``name==version`` from an index, ``git+url@commit``, an archive's address with its hash. Of a local folder or file
-    only the name is told: its path means nothing on another machine.
+    ``name==version`` from an index, ``git+url@commit``, or an archive's address with its hash. For a local folder or
+    file only its name is given: its path means nothing on another machine.
     """
     for installed in importlib.metadata.distributions(name=DISTRIBUTION):
         direct_url = json.loads(installed.read_text("direct_url.json") or "{}")
         place = Path(str(installed.locate_file("damper")))
         if direct_url.get("dir_info", {}).get("editable"):
             place = Path(url2pathname(urlsplit(direct_url["url"]).path), "src", "damper")
-        if place.resolve() == PACKAGE:  # else it is another copy than the one that runs
+        if place.resolve() == PACKAGE:  # otherwise it is not the copy that runs
             return _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
     return None
 
 
 def _requirement(direct_url: Mapping[str, Any]) -> str:
-    """An installation's ``direct_url.json`` (PEP 610) as a requirement."""
+    """Turn an installation's ``direct_url.json`` (PEP 610) into a requirement."""
     url, vcs = direct_url["url"], direct_url.get("vcs_info")
     hashes = direct_url.get("archive_info", {}).get("hashes", {})
     if url.startswith("file:"):

@@ -1,4 +1,4 @@
-"""Agents that differ only by seed, as groups: tables show one row for each."""
+"""Groups of agents that differ only in seed, each shown as one row of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 def group_by_settings(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Label -> indices of the agents that share all settings but the seed, in order of first appearance.
 
-    Labels show a number with six digits, or with all where six would not tell its values apart.
+    Labels show numbers with six digits, or with all digits if six would make different values look the same.
     """
     groups: dict[frozenset[tuple[str, Any]], list[int]] = {}
     for index, agent in enumerate(agents):
@@ -34,6 +34,6 @@ def _shown(value: Any, exact: bool = False) -> str:
 
 
 def group_mean(values: Sequence[float | None], members: Sequence[int]) -> float | None:
-    """Mean over the members that have a value."""
+    """Mean over the members that have a value; None if none has."""
     known = [value for index in members if (value := values[index]) is not None]
     return sum(known) / len(known) if known else None

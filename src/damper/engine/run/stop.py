@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as requests to stop after the next step, with everything saved."""
+"""Handle Ctrl-C and SIGTERM as requests to stop after the next step, with everything saved."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Stopped(KeyboardInterrupt):
-    """Training was asked to stop, and did so with everything saved; its message says where it goes on."""
+    """Training was stopped by a signal, with everything saved; the message says where it can be resumed."""
 
     def __init__(self, message: str, number: int = signal.SIGINT) -> None:
-        """``number`` is the signal's."""
+        """``number`` is the number of the signal."""
         super().__init__(message, number)
         self.message, self.number = message, number
 
@@ -21,14 +21,14 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Within its ``with`` block, the first SIGINT or SIGTERM is only noted in ``received``.
+    """Inside its ``with`` block, the first SIGINT or SIGTERM is only stored in ``received``.
 
-    A second has its usual effect. Signals that the process ignores stay ignored. Outside the main thread, which alone
-    gets signals, nothing is done.
+    A second one has its usual effect. Signals that the process ignores stay ignored. Outside the main thread, the only
+    one that receives signals, it does nothing.
     """
 
     def __init__(self) -> None:
-        """Nothing was received yet."""
+        """Nothing has been received yet."""
         self.received: int | None = None
         self._before: dict[int, Any] = {}
 
@@ -45,7 +45,7 @@ class StopSignals:
         self._restore()
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Note the first signal."""
+        """Store the first signal, and restore the handlers from before."""
         self.received = number
         self._restore()
 

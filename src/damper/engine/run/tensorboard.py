@@ -1,4 +1,4 @@
-"""Training metrics for TensorBoard: one TensorBoard run per group of agents that differ by seed only."""
+"""Training metrics for TensorBoard: one TensorBoard run per group of agents that differ only in seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from damper.errors import MissingExtraError
 
 
 def find_writer() -> Any:
-    """Torch's ``SummaryWriter``, if TensorBoard is installed."""
+    """Torch's ``SummaryWriter``; raises if TensorBoard is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -23,7 +23,7 @@ class TensorBoard:
     """A metrics writer of the trainer that writes each group's means under ``folder``."""
 
     def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
-        """Needs the ``tensorboard`` extra. What was written after ``step``, where a run goes on, is purged."""
+        """Needs the ``tensorboard`` extra. Entries after ``step``, from which a run resumes, are purged."""
         writer = find_writer()
         self.groups = group_by_settings(settings.agents())
         self.writers = {
@@ -43,7 +43,7 @@ class TensorBoard:
             writer.flush()
 
     def evaluated(self, line: dict[str, Any]) -> None:
-        """Write one line of the evaluations."""
+        """Write one line of evaluations."""
         self._write("eval", line)
 
     def _write(self, kind: str, line: dict[str, Any]) -> None:

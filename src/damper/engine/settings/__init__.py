@@ -1,4 +1,4 @@
-"""The settings of a run: the dataclass, how they are completed, and their checks."""
+"""The settings of a run: the dataclass, completing settings, and checking them."""
 
 from __future__ import annotations
 

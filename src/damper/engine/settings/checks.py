@@ -1,4 +1,4 @@
-"""Checks of a run's settings: what cannot be trained is refused in one sentence."""
+"""Checks of a run's settings: one sentence for what cannot be trained."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "backend": ("gymnasium", "envpool"),
     "graph": (True, False, None),
 }
-_MAY_BE_ZERO = ("learning_starts", "checkpoint_every", "eval_every")  # the other whole numbers are at least 1
+_MAY_BE_ZERO = ("learning_starts", "checkpoint_every", "eval_every")  # all other integers must be at least 1
 NO_CUSTOM_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
 
 
 def check_settings(settings: Settings) -> Settings:
-    """Refuse what cannot be trained, in one sentence; the same settings, the device by its name."""
+    """Raise for what cannot be trained; return the settings with the device's normalised name."""
     values = {f.name: getattr(settings, f.name) for f in fields(settings)}
     for name, value in values.items():
         if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
@@ -78,14 +78,14 @@ def check_settings(settings: Settings) -> Settings:
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if not isinstance(value, int | float) or not low <= value <= high:
+    if not is_number(value) or not low <= value <= high:
         others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule as linear:0.001:0"}
         more = others.get(name, "")
         raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
 
 
 def _check_integer(name: str, value: Any, low: int) -> None:
-    if not isinstance(value, int) or value < low:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
 
 
@@ -113,11 +113,11 @@ def _check_env_kwargs(settings: Settings) -> None:
 
 
 def _check_method(settings: Settings, n_agents: int) -> None:
-    """Refuse settings of the method that its losses or its rule cannot take.
+    """Raise for settings that the method's losses or its rule do not accept.
 
     Args:
         settings: with one agent for every point of a schedule.
-        n_agents: how many there really are.
+        n_agents: the true number of agents.
     """
     method = find_method(settings.method)
     defaults = method.settings()
@@ -131,7 +131,7 @@ def _check_method(settings: Settings, n_agents: int) -> None:
                 check_number(name, one)
     if not settings.agents():
         raise DamperError("a setting given as a list must have at least one value, but an empty list was given.")
-    # The losses' checks and the rule's own: both are run for what they refuse, and what they return is dropped.
+    # Run the checks of the losses and of the rule; their results are not needed.
     method_kwargs = settings.method_kwargs(torch.device("cpu"), torch.float64)
     if method.rule:
         if not method.is_shipped and n_agents > 1:
@@ -141,13 +141,13 @@ def _check_method(settings: Settings, n_agents: int) -> None:
 
 
 def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
-    """Refuse a rule of the user's own that mixes agents: what one of two gets must not depend on the other."""
+    """Raise if a custom rule mixes agents: the result for one of two agents must not depend on the other."""
     own = {name: value[[0, -1]] if isinstance(value, torch.Tensor) else value for name, value in settings.items()}
     shape = (4, 2, 2, 5)  # steps, the two gradients, agents, parameters
     gradients = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def answers(first: int, second: int) -> torch.Tensor:
-        """``[steps, 2, n]`` for these two of the agents, by the same random numbers in every call."""
+        """Combined gradients ``[steps, 2, n]`` of these two agents, with the same random numbers in every call."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             kwargs = {k: v[[first, second]] if isinstance(v, torch.Tensor) else v for k, v in own.items()}
@@ -166,13 +166,13 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
     except (RuntimeError, IndexError) as error:
         raise DamperError(f"{must} fails for two agents ({str(error).splitlines()[0]}): {fix}") from error
     same = partial(torch.allclose, rtol=1e-4, atol=1e-4, equal_nan=True)
-    # Where two equal calls differ, it draws random numbers of its own, and nothing can be told.
+    # If two equal calls differ, the rule draws its own random numbers, and this test says nothing.
     if same(together, again) and not same(together, alone):
         raise DamperError(f"{must} what one agent gets depends on another's gradients: {fix}")
 
 
 def _with_schedules_sampled(settings: Settings) -> Settings:
-    """The settings with one agent for every point of each agent's schedules, so that checks see all their values."""
+    """Settings with one agent per point of each agent's schedules, so that checks see all scheduled values."""
     scheduled = settings.scheduled()
     if not scheduled:
         return settings

@@ -1,4 +1,4 @@
-"""The names of devices that the engine can train on."""
+"""The devices that the engine can train on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from damper.errors import DamperError
 
 
 def find_device(device: str | int | torch.device = "auto") -> str:
-    """The name of a device of this machine; "auto" is a GPU where there is one."""
+    """The name of a device of this machine; "auto" is a GPU if there is one, else the CPU."""
     name = _fastest_device() if device == "auto" else device_name(device)
     count = torch.cuda.device_count()
     if name != "cpu" and (torch.device(name).index or 0) >= count:
@@ -20,7 +20,7 @@ def find_device(device: str | int | torch.device = "auto") -> str:
 
 
 def device_name(device: str | int | torch.device) -> str:
-    """The device's name, if the engine can train on its kind."""
+    """The device's name; raises unless it is a CPU or a CUDA device."""
     try:
         kind = torch.device(device)
     except (RuntimeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Settings by other names: Stable-Baselines3's, and those that a manifest or a call of before may have."""
+"""Other names of settings: Stable-Baselines3's, and old ones in manifests and calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from damper.protocols import protocol_name
 def accept_sb3_names(
     seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
 ) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
-    """Seeds, steps and the other settings, where Stable-Baselines3's ``seed`` and ``total_timesteps`` may be given.
+    """Seeds, steps and the other settings; Stable-Baselines3's ``seed`` and ``total_timesteps`` are accepted too.
 
     Args:
         seeds: as given, or None.
@@ -41,7 +41,7 @@ def accept_sb3_names(
 
 
 def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their current names: ``backend`` was ``envs``; ``overlap``, which was removed, is dropped if off."""
+    """Rename settings to their current names: ``envs`` to ``backend``; the removed ``overlap`` is dropped if off."""
     if "envs" in settings and "backend" in settings:
         raise DamperError("backend must be given by one name, but envs, its old one, was given too: leave that out.")
     removed = {"overlap"} if settings.get("overlap") is False else set()
@@ -49,7 +49,7 @@ def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest's settings, with defaults for settings that are newer than the manifest."""
+    """A manifest's settings, with defaults for settings that were added later."""
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     known = find_method(record["method"]).settings(record["method_settings"])
     record = {**current_names(record), "protocol": protocol_name(record.get("protocol"))}

@@ -1,4 +1,4 @@
-"""Complete settings from what was given: presets, the protocol's, defaults, and what this machine does best."""
+"""Complete settings: given values, presets, the protocol, defaults, and what runs fastest on this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
 from damper.rules import RULES
 from damper.tasks import TASKS, find_task, task_name
 
-METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that exchange a part of the method
+METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that replace a part of the method
 DEFAULT_SEEDS = (0,)
 SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
-MIN_UPDATES_TO_COMPILE = 100_000  # updates; each is about half a millisecond faster
+MIN_UPDATES_TO_COMPILE = 100_000  # compiled, each is about half a millisecond faster
 
 
 def resolve(
@@ -39,9 +39,9 @@ def resolve(
     trained_here: bool = True,
     **given: Any,
 ) -> Settings:
-    """Complete settings: what was given, over the method's preset for the task, over the protocol's, over defaults.
+    """Complete settings, by precedence: given values, the method's preset for the task, the protocol, defaults.
 
-    ``trained_here=False`` is for plans and other machines' runs: their device may be one that this machine lacks.
+    ``trained_here=False`` is for plans and other machines' runs, whose device this machine may lack.
     """
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
     seeds = DEFAULT_SEEDS if named is None else named
@@ -90,7 +90,7 @@ def resolve(
 
 
 def population_settings(agents: Sequence[Settings]) -> Settings:
-    """One population's settings from those of its agents, one seed each.
+    """Settings of one population from those of its agents, which have one seed each.
 
     Agents may differ in seed, in numbers of their method, and in methods that share their losses.
     """
@@ -115,7 +115,7 @@ def population_settings(agents: Sequence[Settings]) -> Settings:
 
 
 def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
-    """A number means that many of the protocol's seeds, or 0, 1, ... without one."""
+    """Seeds as given; a number means that many of the protocol's seeds, or 0, 1, ... without a protocol."""
     if isinstance(seeds, int | Integral):  # NumPy's too
         count = operator.index(seeds)
         if isinstance(seeds, bool) or count < 1:
@@ -130,7 +130,7 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
 
 
 def _check_names(given: Iterable[str], method: Method) -> None:
-    """Refuse names that are neither a setting of the run nor one of the method."""
+    """Raise for names that are settings neither of the run nor of the method."""
     names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
     for name in given:
         if name not in names and name not in method.settings():
@@ -139,7 +139,7 @@ def _check_names(given: Iterable[str], method: Method) -> None:
 
 
 def _rule_name(rule: Callable[..., Any]) -> str:
-    """The name that a run's files can tell of a rule given as a function: it must be registered."""
+    """The registered name of a rule given as a function, since a run's files identify rules by name."""
     if (known := next((name for name, other in RULES.items() if other is rule), None)) is not None:
         return known
     name = getattr(rule, "__name__", "mine")
@@ -150,7 +150,7 @@ def _rule_name(rule: Callable[..., Any]) -> str:
 
 
 def _registered(method: str | Method) -> Method:
-    """The method that a run's files can name: an object must be the one that its name stands for."""
+    """The method, which must be registered under its name, since a run's files identify methods by name."""
     chosen = find_method(method)
     if callable(chosen.rule):
         _rule_name(chosen.rule)
@@ -167,12 +167,12 @@ def _registered(method: str | Method) -> Method:
 
 
 def _as_integer(value: Any) -> Any:
-    """A float that is a whole number (1e6) as an integer; anything else as it is."""
+    """Turn a float that is a whole number (1e6) into an integer; return anything else as is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, a list of one as its value, numpy's and torch's as Python's; net_arch stays a tuple."""
+    """Turn lists into tuples, lists of one into their value, and arrays into Python numbers; net_arch stays a tuple."""
     out = {}
     for name, value in values.items():
         value = value.tolist() if hasattr(value, "tolist") else value
@@ -185,7 +185,7 @@ def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _envpool_has(task: str) -> bool:
-    """Whether EnvPool is installed here, with this task."""
+    """Whether EnvPool is installed and has this task."""
     try:
         import envpool
     except ImportError:
@@ -194,7 +194,7 @@ def _envpool_has(task: str) -> bool:
 
 
 def _pays_to_compile(settings: Settings) -> bool:
-    """Whether a run on a GPU has enough updates to win back the time that compiling takes."""
+    """Whether a run on a GPU has enough updates to make up for the time that compiling takes."""
     updates = (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
     able = any(map(shutil.which, ("cc", "gcc", "clang")))  # Triton builds its launchers with a C compiler
     return settings.device.startswith("cuda") and updates >= MIN_UPDATES_TO_COMPILE and able

@@ -24,12 +24,12 @@ EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoi
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run; those in ``PER_AGENT`` and the method's own may be tuples, one population member each.
+    """All settings of a run; tuples for those in ``PER_AGENT`` and the method's own make a population of their product.
 
     ``learning_rate`` and the method's numbers may follow the run's progress (``damper.schedules``).
 
-    Where the agents are no product of lists, ``table`` has a row for each: its seed and its value of whatever differs,
-    "method" too where methods share their losses (``methods.per_agent``).
+    For agents that are not such a product, ``table`` has one row per agent: its seed and its value of every setting
+    that differs, including "method" where methods share their losses (``methods.per_agent``).
 
     Names are Stable-Baselines3's where it has one. ``env_kwargs`` are the environment's own arguments. Every
     ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes, and its best one is
@@ -67,7 +67,7 @@ class Settings:
     tf32: bool = False
     log_every: int = 1000
     checkpoint_every: int = 20_000
-    # From here on, settings that came after the first version; a new one goes to the end.
+    # Settings added after the first version start here; append new ones at the end (see ``train.default_name``).
     keep_checkpoint: bool = False
     table: tuple[Mapping[str, Any], ...] = ()
     env_kwargs: Mapping[str, Any] | None = None
@@ -76,20 +76,20 @@ class Settings:
     norm_obs: bool = False
 
     def __post_init__(self) -> None:
-        """Functions and texts that stand for schedules become schedules."""
+        """Turn functions and texts that describe schedules into schedules."""
         object.__setattr__(self, "learning_rate", as_schedule("learning_rate", self.learning_rate))
         object.__setattr__(self, "method_settings", _with_schedules(self.method_settings))
         object.__setattr__(self, "table", tuple(map(_with_schedules, self.table)))
 
     @property
     def unused_settings(self) -> list[str]:
-        """Settings away from their defaults that only the other backbone reads."""
+        """Settings that differ from their defaults but are read only by the other backbone."""
         others = (name for backbone, names in BACKBONE_ONLY.items() if backbone != self.backbone for name in names)
         return [name for name in others if getattr(self, name) != getattr(Settings, name)]
 
     @property
     def env_id(self) -> str:
-        """The environment's name for people."""
+        """The environment's id, or the name of the callable that makes it."""
         return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
 
     def agents(self) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ class Settings:
         ]
 
     def per_agent_hparams(self) -> dict[str, torch.Tensor]:
-        """The backbone's numbers as ``[P]`` tensors."""
+        """The backbone's numbers (``PER_AGENT``) as ``[P]`` tensors, schedules at their first value."""
         agents = self.agents()
         numbers = {name: getattr(self, name) for name in PER_AGENT}
         if numbers["ent_coef"] == "auto":
@@ -113,7 +113,7 @@ class Settings:
         return {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()}
 
     def scheduled(self) -> dict[str, list[Any]]:
-        """Each agent's value of every setting that any of them has a schedule for."""
+        """One value per agent of every setting for which at least one agent has a schedule."""
         agents, method_settings = self.agents(), find_method(self.method).settings(self.method_settings)
         shared = {"learning_rate": self.learning_rate, **method_settings}
         columns = {name: [agent.get(name, value) for agent in agents] for name, value in shared.items()}
@@ -122,9 +122,9 @@ class Settings:
     def method_kwargs(
         self, device: torch.device, dtype: torch.dtype, scheduled: Mapping[str, torch.Tensor] | None = None
     ) -> dict[str, dict[str, Any]]:
-        """The method's settings by part; what differs between agents, or will change, as ``[P]`` tensors.
+        """The method's settings by part; those that differ between agents or follow a schedule as ``[P]`` tensors.
 
-        ``scheduled`` are tensors for what follows a schedule; by default they hold its first value.
+        ``scheduled`` has the tensors of settings that follow a schedule; by default they are made with the first value.
         """
         agents, method = self.agents(), find_method(self.method)
         values, defaults = dict(self.method_settings), method.settings()
@@ -139,17 +139,17 @@ class Settings:
 
     @property
     def custom_functions(self) -> dict[str, Callable[..., Any]]:
-        """The user's code that the settings name, by part: the environment's maker, the losses and the rule."""
+        """The user's functions that the settings name, by part: environment, losses and rule."""
         method = find_method(self.method)
         own = {} if isinstance(self.env, str) else {"env": self.env}
         return own if method.is_shipped else own | method.functions
 
     def custom_code(self) -> dict[str, str]:
-        """Module, name and digest of each of these functions, for the manifest."""
+        """Module, name and digest of each of ``custom_functions``, for the manifest."""
         return {part: identify(function) for part, function in self.custom_functions.items()}
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for the manifest; the method's settings with defaults for those that nobody gave."""
+        """The settings as plain data for the manifest, including the method's defaults."""
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         method_settings = find_method(self.method).settings(self.method_settings)
         table = [dict(row) for row in self.table]
@@ -157,7 +157,7 @@ class Settings:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value may differ between agents: a number, and no flag."""
+    """Whether a value may differ between agents: a number, but not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

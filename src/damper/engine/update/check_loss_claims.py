@@ -1,4 +1,4 @@
-"""Check losses before they are compiled: that they return one value per agent, and read no more than they claim."""
+"""Check losses before compiling them: they must return one value per agent, and read no more than they claim."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "actio
 
 
 def check_loss_claims(backbone: str, population: Population) -> None:
-    """Compare the gradients by shared forward passes with autograd's, for one small agent in float64 on the CPU.
+    """Compare the gradients of shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
     The claims are ``Loss.reads_outputs_only`` and ``Loss.reads_action_gradients_only`` of the population's losses; the
-    small agent has the first one's settings.
+    small agent has the settings of the first agent.
     """
     method, sizes = population.method, population.networks.sizes
     claims = {network: _claim(loss) for network, loss in (("critic", method.critic), ("actor", method.actor))}
@@ -57,9 +57,9 @@ def check_loss_claims(backbone: str, population: Population) -> None:
 
 
 def check_own_losses(population: Population, streams: Streams) -> None:
-    """Call the user's own losses once on some random batch of the population, as they will be called compiled.
+    """Call the user's own losses once on a random batch of the population, with the arguments they will get compiled.
 
-    Eagerly, a mistake in one is told in a sentence; inside a trace it would be one of torch's errors.
+    Called eagerly, a mistake gets one clear sentence; inside a trace it would be one of torch's errors.
     """
     networks, method = population.networks, population.method
     batch, noise = _draw_batch(population, streams)
@@ -81,7 +81,7 @@ def _first(value: Any) -> Any:
 
 
 def _draw_batch(agent: Population, streams: Streams) -> tuple[Batch, dict[str, Tensor]]:
-    """Any batch, and the noise that the losses ask for."""
+    """A random batch, and the noise that the losses need."""
     sizes, dtype = agent.networks.sizes, agent.dtype
     obs, move, before = (streams.normal(name, 0, (ROWS, sizes.obs_dim), dtype) for name in ("obs", "move", "before"))
     action = streams.uniform("given", 0, (ROWS, sizes.act_dim), dtype)

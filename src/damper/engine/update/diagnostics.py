@@ -1,9 +1,9 @@
 """Diagnostics of updates for the metrics log: their names by group, and sums per agent between two log lines.
 
-Another diagnostic is one more name in a group here, and one more value ``[P]`` by that name in a step's logs: those of
-a loss come from ``engine/gradients/objectives.py``, those of a gradient or a parameter change are added in
-``engine/update/population.py``: ``step_critic`` and ``step_actor``. One of a rule is a field of
-``damper.rules.GradientReport``; it is in ``RULE`` by itself.
+To add one, put its name into a group here and its value ``[P]`` under that name into a step's logs: for a loss in
+``engine/gradients/objectives.py``, for a gradient or a parameter change in ``engine/update/population.py``:
+``step_critic`` and ``step_actor``. A diagnostic of a rule is a field of ``damper.rules.GradientReport``, and ``RULE``
+then has it too.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from torch import Tensor
 from damper.methods import Method
 from damper.rules import GradientReport
 
-CRITIC = ("critic_loss",)  # of every critic step
-ACTOR = ("actor_loss",)  # of every actor step
-AUXILIARY = ("auxiliary_loss",)  # of actor steps of methods with a loss on the actor
-RULE = tuple(name for name in GradientReport._fields if name != "state")  # and of those with a rule
+CRITIC = ("critic_loss",)  # at every critic step
+ACTOR = ("actor_loss",)  # at every actor step
+AUXILIARY = ("auxiliary_loss",)  # at actor steps, for methods with an actor loss
+RULE = tuple(name for name in GradientReport._fields if name != "state")  # and for those that have a rule too
 
 
 class Diagnostics:
     """Sums of updates' logs on the device, read by ``pop_means``.
 
     Attributes:
-        sums: ``[names, P]``, a row for every name of every group; a method without a rule leaves the last ones zero.
-        counts: ``[2]``: critic steps and actor steps that were added.
+        sums: ``[names, P]``, one row per name of every group; a method without a rule leaves the last rows zero.
+        counts: ``[2]``, the critic steps and actor steps that were added.
     """
 
     def __init__(self, method: Method, n_agents: int, device: torch.device) -> None:
-        """All zero."""
+        """All sums and counts start at zero."""
         rows = len((*CRITIC, *ACTOR, *AUXILIARY, *RULE))
         self.sums = torch.zeros(rows, n_agents, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.float64, device=device)
@@ -39,11 +39,11 @@ class Diagnostics:
 
     @property
     def names(self) -> list[str]:
-        """What the rows of ``sums`` that are added to stand for."""
+        """Names of the rows of ``sums`` that are used."""
         return [*CRITIC, *self.actor_names]
 
     def state(self) -> dict[str, Tensor]:
-        """Its tensors by their names in a checkpoint."""
+        """The tensors by their names in a checkpoint."""
         return {"diagnostics": self.sums, "diagnosed": self.counts}
 
     def add_critic(self, logs: Mapping[str, Tensor]) -> None:
@@ -51,7 +51,7 @@ class Diagnostics:
         self._add(0, CRITIC, slice(len(CRITIC)), logs)
 
     def add_actor(self, logs: Mapping[str, Tensor]) -> None:
-        """The same for an actor step."""
+        """Add an actor step's logs, likewise."""
         self._add(1, self.actor_names, slice(len(CRITIC), len(CRITIC) + len(self.actor_names)), logs)
 
     def _add(self, kind: int, names: tuple[str, ...], rows: slice, logs: Mapping[str, Tensor]) -> None:

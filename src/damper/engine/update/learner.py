@@ -1,4 +1,4 @@
-"""A population that learns on its device: replay sampling, noise and update without host round trips."""
+"""A population that learns on its device: replay sampling, noise and update, without host round trips."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from damper.methods import find_method
 
 
 class Learner:
-    """A population with its replay and random streams; every number it needs is on the device."""
+    """A population with its replay and random streams, all on the device."""
 
     def __init__(self, settings: Settings, spec: Spec) -> None:
-        """Fresh agents for the environment described by ``spec``."""
+        """Make new agents for the environment described by ``spec``."""
         self.settings, self.spec = settings, spec
         self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
         if self.device.type == "cuda" and self.device.index is not None:
-            torch.cuda.set_device(self.device)  # streams, events and graphs are the current device's
+            torch.cuda.set_device(self.device)  # streams, events and graphs belong to the current device
         self.method = find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.n_agents = len(self.streams.seeds)
@@ -48,7 +48,7 @@ class Learner:
         method_kwargs = settings.method_kwargs(self.device, self.dtype, follows)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
         networks = AgentNetworks(settings.backbone, self.method, sizes, self.streams, self.dtype)
-        # How updates run is chosen here alone; everything else asks the backend's properties.
+        # This is the only place that chooses how updates run; other code reads the backend's attributes.
         backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
         self.population = Population(
             backbone=settings.backbone,
@@ -66,13 +66,13 @@ class Learner:
         self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
         self.obs_rms = RunningMeanStd(self.n_agents, spec.obs_dim, self.device) if settings.norm_obs else None
         self.updates = 0
-        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=self.device)  # steps of each
+        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=self.device)  # steps of each agent
         self._prepare()
 
     def _prepare(self) -> None:
-        """Compile and capture what ``update`` runs."""
+        """Set up the functions that ``update`` runs, compiled and as CUDA graphs where the settings say so."""
         layer_ops.check_capability(self.device)
-        # Keys are hashed on the host, which neither torch.compile nor a CUDA graph can follow.
+        # Compute the keys now: they are hashed on the host, which neither torch.compile nor a CUDA graph can capture.
         for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION_NOISE):
             self.streams.key(purpose)
         # Compiled separately from the update: Inductor would otherwise recompute the batch wherever it is read.
@@ -83,38 +83,38 @@ class Learner:
         self.replay.capture(self.graphed)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function through ``torch.compile``, where that is asked for."""
+        """Compile a function with ``torch.compile`` if the settings ask for it."""
         if not self.population.gradient_backend.traceable:
             return function
-        # A learner's sizes never change; with dynamic shapes left on, a second learner's would become variables.
+        # A learner's sizes never change; with dynamic shapes, those of a second learner would become variables.
         return torch.compile(_with_fresh_code_object(function), fullgraph=True, dynamic=False)
 
     def graphed(
         self, function: Callable[[], Any], changed: Callable[[], Mapping[str, Tensor]] | None = None
     ) -> Callable[[], Any]:
-        """A function of fixed tensors as a CUDA graph, by default on a GPU.
+        """Run a function on fixed tensors as a CUDA graph, by default if the device is a GPU.
 
-        ``changed`` are the tensors that it changes, the population's if nothing is given.
+        ``changed`` returns the tensors that the function changes, by default those of the population.
         """
         graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
         return Graphed(function, changed or self.population.state) if graph else function
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that acting or learning changes, except the replay's rows."""
+        """All tensors that acting or learning changes, except the replay's rows."""
         return {**self.population.state(), **self.acting_state()}
 
     def acting_state(self) -> dict[str, Tensor]:
-        """Every tensor that acting changes."""
+        """All tensors that acting changes."""
         return {"acted": self.acted, **(self.obs_rms.state() if self.obs_rms else {})}
 
     def normalise(self, obs: Tensor) -> Tensor:
-        """What the networks see of observations ``[P, ..., d]``."""
+        """Observations ``[P, ..., d]`` as the networks see them."""
         return self.obs_rms.normalise(obs) if self.obs_rms else obs
 
     # --- learning -----------------------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """One gradient step of every agent on its own batch."""
+        """Take one gradient step of every agent on its own batch."""
         if self.scheduled is not None:
             self.scheduled.set(1.0 - self.replay.steps_counted / self.settings.steps)
         self.updates += 1
@@ -122,7 +122,7 @@ class Learner:
         self._sample_and_update[not delayed]()
 
     def newest_sampled(self, steps: int, update: int) -> bool:
-        """Whether any agent's batch for the given update, with so many steps stored, holds the newest of them.
+        """Whether, with ``steps`` steps stored, any agent's batch of this update contains the newest one.
 
         Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
         """
@@ -131,7 +131,7 @@ class Learner:
         return bool((drawn == (steps - 1) % capacity).any())
 
     def update_ahead(self) -> None:
-        """``update`` while the environments still step; only where the batch does not hold that step."""
+        """``update`` while the environments still step; only allowed if the batch does not contain that step."""
         self.replay.count_next_step()
         self.update()
 
@@ -145,7 +145,7 @@ class Learner:
         return sample_and_update
 
     def make_update(self, with_actor: bool) -> Update:
-        """An update, compiled where that is asked for."""
+        """Make an update, compiled if the settings ask for it."""
         return make_update(self.population, with_actor, self.compiled, self._with_progress)
 
     def _with_progress(self, batch: Batch) -> Batch:
@@ -153,25 +153,25 @@ class Learner:
         return batch._replace(progress=progress, action_scale=self._action_scale)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
-        """The fields of a batch and the noise for the next update."""
+        """The fields of a batch and the noise, for the next update."""
         count = self.population.state()["updates"]
         size, previous = self.settings.batch_size, self.method.previous_obs
         batch = self.replay.sample(self.streams, count, size, previous)
         if self.obs_rms:
             seen = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
             batch = batch._replace(**{name: self.normalise(getattr(batch, name)) for name in seen})
-        # Plain, so that a compiled function need not give a named tuple back (torch 2.13 would).
+        # A plain tuple, so that compiled functions need not return a named one (torch 2.13 can).
         return tuple(batch), self.noise(count, size)
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
-        """Every draw of one update."""
+        """All draws of one update."""
         return self.population.noise(self.streams, count, batch_size)
 
 
 def _with_fresh_code_object(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Copy ``function`` with a fresh code object.
+    """Copy ``function`` with a new code object.
 
-    Dynamo caches by code object, eight versions of each: a process may make more learners than that.
+    Dynamo caches by code object, up to eight versions of each, and a process may make more learners than that.
     """
     if isinstance(function, MethodType):
         return MethodType(_with_fresh_code_object(function.__func__), function.__self__)

@@ -1,4 +1,4 @@
-"""Adam and Polyak averaging on flat parameters ``[P, n]``, in place; agents that are not active stay untouched."""
+"""Adam and Polyak averaging on flat parameters ``[P, n]``, in place; inactive agents stay untouched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Adam:
 
     ``decay_m`` and ``decay_v`` are ``β₁ᵗ`` and ``β₂ᵗ`` per agent, updated by one product each step: Inductor would
     recompute a power in every block of parameters, which costs more than the rest of the step. PyTorch's fused kernel
-    reads ``t`` instead; either way all three move, so that a checkpoint goes on where steps are taken the other way.
+    reads ``t`` instead. All three are always updated, so that a checkpoint can be resumed with either kind of step.
     """
 
     m: Tensor
@@ -31,20 +31,20 @@ class Adam:
 
     @classmethod
     def like(cls, parameters: Tensor, agent_by_agent: bool = False) -> Adam:
-        """Fresh moments for parameters ``[P, n]``; ``agent_by_agent`` steps each with PyTorch's fused kernel (CPU)."""
+        """New moments for parameters ``[P, n]``; ``agent_by_agent`` steps each by PyTorch's fused kernel (CPU)."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": parameters.device}
-        # One per agent also because PyTorch 2.13 forgets what compiled code does in place to a single float64 on a CPU.
+        # Per agent also because PyTorch 2.13 loses in-place changes of compiled code to a single float64 on a CPU.
         decay_m, decay_v = (torch.ones(len(parameters), **exact) for _ in BETAS)
         m, v = (torch.zeros_like(parameters) for _ in BETAS)
         return cls(m, v, torch.zeros((), **exact), decay_m, decay_v, agent_by_agent)
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that a step changes besides the parameters, by name."""
+        """All tensors that a step changes besides the parameters, by name."""
         tensors = (field.name for field in fields(self) if field.name != "agent_by_agent")
         return {name: getattr(self, name) for name in tensors}
 
     def step(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
-        """Move the agents where ``active`` ``[P]`` is true; the others' parameters and moments stay."""
+        """Update the agents for which ``active`` ``[P]`` is true; the parameters and moments of others stay."""
         self.t += 1
         self.decay_m.mul_(BETAS[0])
         self.decay_v.mul_(BETAS[1])
@@ -54,9 +54,9 @@ class Adam:
             self._step_at_once(parameters, gradient, learning_rate, active)
 
     def _step_at_once(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
-        """All agents in one operation, without a host sync: inactive agents have gradient and step size 0."""
+        """Step all agents in one operation, without a host sync: inactive agents have gradient and step size 0."""
         beta_1, beta_2 = BETAS
-        # The moments' corrections are numbers per agent: they need no pass over the parameters.
+        # The bias corrections are one number per agent and need no pass over the parameters.
         on, root = active.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
         size = learning_rate * root / (1.0 - self.decay_m).to(parameters.dtype)
         numbers = active, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on
@@ -67,7 +67,7 @@ class Adam:
         parameters.addcmul_(self.m / self.v.sqrt().add_(least), size)
 
     def _step_by_agent(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
-        """Each active agent with PyTorch's fused kernel, which passes through memory once: faster on a CPU."""
+        """Step each active agent with PyTorch's fused kernel, which passes through memory once: faster on a CPU."""
         t, (beta_1, beta_2) = self.t.float(), BETAS
         for agent, (is_active, rate) in enumerate(zip(active.tolist(), learning_rate.tolist(), strict=True)):
             if is_active:
@@ -77,5 +77,5 @@ class Adam:
 
 
 def polyak(target: Tensor, online: Tensor, tau: Tensor, active: Tensor) -> None:
-    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; where ``active`` ``[P]`` is false, θ' stays."""
+    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; θ' stays where ``active`` ``[P]`` is false."""
     target.lerp_(torch.where(active.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1))

@@ -1,8 +1,8 @@
 """P agents of one backbone and one method as stacked tensors, and their update.
 
-Whatever differs between agents is a ``[P]`` tensor. Losses come back as ``[P]`` and are summed before differentiation,
-so each agent gets exactly its own gradient. The update runs eagerly, compiled, or inside a CUDA graph; it reads values
-of tensors only where its gradient backend is ``agent_by_agent``.
+Whatever differs between agents is a ``[P]`` tensor. Losses are ``[P]`` and are summed before differentiation, so each
+agent gets exactly its own gradient. The update runs eagerly, compiled, or inside a CUDA graph; it reads tensor values
+only if its gradient backend is ``agent_by_agent``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from damper.rules import apply_reported, apply_rows, find, initial_state, state_
 
 
 class Population:
-    """The parameters of P agents and the functions that change them.
+    """The parameters of P agents and the functions that change them, in place.
 
-    All updates are in place. ``diagnostics`` are the sums behind the log.
+    ``diagnostics`` holds the sums for the log.
     """
 
     def __init__(
@@ -40,22 +40,22 @@ class Population:
         method_kwargs: Mapping[str, dict[str, Any]],
         automatic_entropy: bool = False,
     ) -> None:
-        """Fresh optimisers and diagnostics for networks that were just made.
+        """Make new optimisers and diagnostics for newly made networks.
 
         Args:
             backbone: "td3" or "sac".
             method: which smoothness losses and rule.
-            gradient_backend: computes the gradients of its ``networks``, which are the population's.
+            gradient_backend: computes gradients of its ``networks``, which are the population's.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
             method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
-            automatic_entropy: SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
+            automatic_entropy: for SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
         """
         self.backbone, self.method = BACKBONES[backbone], method
         self.rule = find(method.rule) if method.rule else None
         self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
         self.n_agents, self.device, self.dtype = self.networks.n_agents, self.networks.device, self.networks.dtype
-        # `.to` gives back what is there already: tensors of `Scheduled`, which graphs read, are written in place.
+        # `.to` returns the same tensor if nothing changes, so `Scheduled` can write those that graphs read in place.
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
@@ -79,15 +79,15 @@ class Population:
         state |= {f"memory.{i}": value for i, value in enumerate(state_tensors(self._rule_state))}
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that an update changes, by its name in a checkpoint."""
+        """All tensors that an update changes, by their names in a checkpoint."""
         return self._state
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
-        """Every draw of the count-th update."""
+        """All draws of update number ``count``."""
         return self.draw(self.noise_kinds, streams, count, batch_size)
 
     def draw(self, kinds: Mapping[str, Noise], streams: Streams, count: Tensor | int, rows: int) -> dict[str, Tensor]:
-        """The count-th draw of each of these streams, ``[P, rows, ·]``."""
+        """Draw number ``count`` of each of these streams, ``[P, rows, ·]``."""
         sizes = {"obs": (self.networks.sizes.obs_dim,), "action": (self.networks.sizes.act_dim,), None: ()}
         return {
             name: getattr(streams, noise.kind)(name, count, (rows, *sizes[noise.like]), self.dtype)
@@ -102,7 +102,7 @@ class Population:
     # --- the update ---------------------------------------------------------------------------------------------
 
     def update_temperature(self, log_prob: Tensor | None) -> None:
-        """SAC's last step, where its temperature is learned, after all that reads the temperature."""
+        """SAC's last step if the temperature is learned, after everything that reads the temperature."""
         if log_prob is not None:
             target_entropy = -float(self.networks.sizes.act_dim)
             self._step("log_ent_coef", sac.temperature_gradient(log_prob, target_entropy).unsqueeze(1))
@@ -116,22 +116,22 @@ class Population:
         return self.gradient_backend.critic_smoothness(self._objectives(batch, noise))
 
     def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool) -> None:
-        """The critics' optimiser step, which every update begins with: it also counts the update.
+        """The critics' optimiser step, which begins every update and counts it.
 
-        Where the actors step too (``with_actor``), the critics' target networks move here; where they do not, the
-        actors' average does, which otherwise follows the actors' step (``step_actor``).
+        If the actors step too (``with_actor``), the critics' target networks move here. If they do not, the actors'
+        average moves here; otherwise it moves after the actors' step (``step_actor``).
         """
         self._state["updates"] += 1
         self._step("critic", gradient)
         self.diagnostics.add_critic(logs)
         if with_actor:
-            # Here, where it fuses with the step that writes the new parameters; the actors do not read the target.
+            # Here it fuses with the step that writes the new parameters; the actors do not read the target.
             self.polyak_update("critic", "critic_target", self.hparams["tau"])
         else:
             self.update_actor_average()
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
-        """The actors' step and their copies', after the critics'; ``log π`` of their actions for a temperature."""
+        """The actors' step and their copies', after the critics'; returns ``log π`` if the temperature is learned."""
         gradients, logs = self.gradient_backend.actor(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
@@ -146,16 +146,16 @@ class Population:
         return Objectives(self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams())
 
     def update_actor_average(self) -> None:
-        """The average of actors with a second head moves at every update."""
+        """Move the average of actors with a second head, at every update."""
         if "actor_average" in self._state:
             self.polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
 
     def polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
-        """Move a copy towards what it copies: every target and average moves here."""
+        """Move a copy, target or average, towards the parameters that it follows."""
         polyak(self._state[copy], self._state[name], rate, self._state["active"])
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
-        """The rule's gradient; its state moves on in place."""
+        """Apply the rule, and update its state in place."""
         assert self.rule is not None
         (g_R, g_T), kwargs = gradients, self.method_kwargs["rule"]
         quick = apply_rows(self.rule, g_R, g_T, **kwargs) if self.gradient_backend.agent_by_agent else None
@@ -167,9 +167,9 @@ class Population:
         return combined
 
     def _step(self, name: str, gradient: Tensor) -> None:
-        """An optimiser step for the agents whose gradient is finite; the others are frozen from here on.
+        """Take an optimiser step for agents with a finite gradient; freeze the others from here on.
 
-        Its squares must be finite too: an infinite second moment would hold the agent still without a word.
+        Its norm must be finite too: an infinite second moment would silently stop the agent from learning.
         """
         state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())

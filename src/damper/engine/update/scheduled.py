@@ -1,4 +1,4 @@
-"""Settings that follow a run's progress: numbers on the device that the host sets before an update."""
+"""Settings that follow a schedule: tensors on the device that the host sets before an update."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from damper.schedules import value_at
 
 
 class Scheduled:
-    """``[P]`` tensors by the settings' names, changed in place, because CUDA graphs and compiled code read them."""
+    """Tensors ``[P]`` by setting name, changed in place because CUDA graphs and compiled code read them."""
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype) -> None:
         """``columns``: for each setting, every agent's schedule or number (``Settings.scheduled``)."""
         self._columns = columns
-        self.values: dict[str, list[float]] = {}  # those of the last ``set``, for the log
+        self.values: dict[str, list[float]] = {}  # of the last ``set``, for the log
         shape = len(columns), len(next(iter(columns.values())))
         self._staged = Upload(shape, device, dtype)
         self._device_values = torch.zeros(*shape, device=device, dtype=dtype)

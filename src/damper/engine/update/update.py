@@ -1,6 +1,6 @@
 """One update of a population: the critics' step, then the actors', then the temperature's.
 
-This is the composition that trains; tests of parity, isolation and NaN run it too.
+This is the code that trains; the tests of parity, isolation and NaN run it too.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def make_update(
     compiler: Compiler = lambda function: function,
     add_context: Callable[[Batch], Batch] = lambda batch: batch,
 ) -> Update:
-    """A gradient step of every agent on a batch ``[P, B, ·]`` with the noise that the losses asked for.
+    """Make the update: a gradient step of every agent on a batch ``[P, B, ·]`` with the noise of its losses.
 
     Critics, actors and temperature are compiled as separate functions. In one function, Inductor would write the
     critics' new parameters twice (into a buffer for the actors, then in place), and would recompute the actors' log
     probabilities inside the temperature's sum.
 
     Args:
-        population: whose parameters change.
+        population: the population whose parameters change.
         with_actor: whether actors and target networks move too: with SAC at every update, with TD3 at every
             ``policy_delay``-th.
-        compiler: ``torch.compile`` or the like, applied to each part; the default runs eagerly.
+        compiler: ``torch.compile`` or similar, applied to each part; the default runs eagerly.
         add_context: adds to a batch what is not sampled (progress, action scale), inside the compiled functions.
     """
 
@@ -65,7 +65,7 @@ def make_update(
 def _critic_on_two_streams(
     population: Population, with_actor: bool, compiler: Compiler, add_context: Callable[[Batch], Batch]
 ) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
-    """The smoothness loss's gradient is computed on a side stream, beside that of the critics' own loss."""
+    """Compute the smoothness loss's gradient on a side stream, concurrently with that of the critics' own loss."""
 
     def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
         return population.critic_smoothness(add_context(batch), noise)
@@ -83,12 +83,12 @@ def _critic_on_two_streams(
     def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
         if side is not None:
             side.wait_stream(torch.cuda.current_stream(side.device))
-        with torch.cuda.stream(side):  # None: where there are no streams, in order
+        with torch.cuda.stream(side):  # None, without CUDA: both run in order
             other: CriticGradient = find_smoothness(batch, noise)
         result: CriticGradient = find_rest(batch, noise)
         if side is not None:
             torch.cuda.current_stream(side.device).wait_stream(side)
-        take_step(result[:2], other[:2])  # without activations, each of which would be one more input
+        take_step(result[:2], other[:2])  # without the saved activations, which would be additional inputs
         return result.saved_activations
 
     return critic

@@ -48,12 +48,12 @@ METADATA: dict[str, dict[str, None]] = {
 }
 
 
-def import_matplotlib() -> Any:
-    """Matplotlib, or the sentence that says how to get it."""
+def import_matplotlib(extra: str = "plot") -> Any:
+    """Matplotlib, or the sentence that says which extra brings it and whatever else the caller needs."""
     try:
         import matplotlib
     except ImportError as error:
-        raise MissingExtraError('figures need matplotlib: pip install "damper-rl[plot]".') from error
+        raise MissingExtraError(f'figures need matplotlib: pip install "damper-rl[{extra}]".') from error
     return matplotlib
 
 

@@ -43,7 +43,7 @@ def check_video(path: Path) -> None:
     """Refuse what cannot be written, before anything runs."""
     if path.suffix not in ENDINGS:
         raise DamperError(f"video must end in {' or '.join(ENDINGS)}, but {str(path)!r} was given.")
-    import_matplotlib()
+    import_matplotlib("video")
     if path.suffix == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from damper.errors import DamperError
+from damper.errors import MissingExtraError
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
@@ -113,18 +113,16 @@ def welch_interval(value: float, errors: Sequence[tuple[float, float]], level: f
 
 def _student(value: float, variance: float, freedom: float, level: float) -> Interval:
     """``value ± t · √variance``."""
-    half = float(_scipy("special").stdtrit(freedom, (1 + level) / 2)) * variance**0.5
+    half = float(import_scipy("special").stdtrit(freedom, (1 + level) / 2)) * variance**0.5
     return Interval(value - half, value + half)
 
 
-def _scipy(part: str) -> ModuleType:
+def import_scipy(part: str) -> ModuleType:
     """A part of scipy, which only the report needs."""
     try:
         return importlib.import_module(f"scipy.{part}")
     except ImportError as error:
-        raise DamperError(
-            "intervals must have scipy, but it is not installed: pip install 'damper-rl[report]'."
-        ) from error
+        raise MissingExtraError('intervals need scipy: pip install "damper-rl[report]".') from error
 
 
 def superiority(ours: Array, theirs: Array) -> float:
@@ -144,14 +142,14 @@ def probability_of_improvement(ours: Scores, theirs: Scores, level: float = LEVE
     if min(map(min, sizes)) < 2:
         return None
     value = float(np.mean([superiority(ours[task], theirs[task]) for task in ours]))
-    z = float(_scipy("special").ndtri((1 + level) / 2))
+    z = float(import_scipy("special").ndtri((1 + level) / 2))
 
     def outside(p: float) -> float:
         shape = (1 - p) / (2 - p) + p / (1 + p)
         variance = sum(p * (1 - p) * (1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes) / len(sizes) ** 2
         return float((value - p) ** 2 - z**2 * variance)
 
-    root, near = _scipy("optimize").brentq, 1e-9  # at the value itself is no root but where it is 0 or 1
+    root, near = import_scipy("optimize").brentq, 1e-9  # at the value itself is no root but where it is 0 or 1
     low = root(outside, 0.0, value - near) if value > near else 0.0
     high = root(outside, value + near, 1.0) if value < 1 - near else 1.0
     return value, Interval(float(low), float(high))

@@ -98,9 +98,12 @@ class SmoothMixin:
         check_inputs(self._method, self._settings, self)
         self._check_buffer()
         self._has_modes = differs_in_eval_mode(self._actor)  # saved in zips under this name
-        # A separate generator, so that SB3's random numbers do not change.
-        self._generator = torch.Generator(self.device)
-        self._generator.manual_seed(self._generator.seed() if self.seed is None else self.seed)
+        # A separate generator, so that SB3's random numbers do not change. Without a seed it is seeded from a copy of
+        # torch's global state.
+        copy = torch.Generator()
+        copy.set_state(torch.get_rng_state())
+        seed = int(torch.randint(2**62, (), generator=copy)) if self.seed is None else self.seed
+        self._generator = torch.Generator(self.device).manual_seed(seed)
         rule_settings = self._settings["rule"]
         self.method_state = MethodState(
             self._method, self.policy, self._actor_parameters(), rule_settings, self._generator

@@ -100,8 +100,8 @@ class GaussianPolicy(SB3Policy):
         return found
 
     def _sample(self, obs: Any) -> Any:
-        # A custom actor with its own sampling uses that.
-        if type(self.actor).action_log_prob is not SacActor.action_log_prob:
+        # A custom actor with its own sampling uses that, and so does a compiled one, whose class is not SB3's.
+        if getattr(type(self.actor), "action_log_prob", None) is not SacActor.action_log_prob:
             return self.actor.action_log_prob(obs)
         mean, log_std, others = self.parameters(obs)
         if not torch.is_grad_enabled():  # the actor keeps the distribution, which must not keep the graph alive
@@ -155,7 +155,7 @@ class OnPolicyActor(SB3Policy):
 def _is_own(policy: Any) -> bool:
     """Whether a policy's class has SB3's own methods for making the distribution."""
     names, kind = ("get_distribution", "_get_action_dist_from_latent"), type(policy)
-    return all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
+    return all(getattr(kind, name, None) is getattr(ActorCriticPolicy, name) for name in names)
 
 
 def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -165,7 +165,10 @@ def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter
     with eval_mode(policy), torch.enable_grad():
         distribution = policy.get_distribution(blank)
         outputs = distribution.log_prob(distribution.mode()).sum(), policy.predict_values(blank).sum()
-    acting, valued = (torch.autograd.grad(output, parameters, allow_unused=True) for output in outputs)
+    acting, valued = (
+        torch.autograd.grad(output, parameters, allow_unused=True) if output.requires_grad else [None] * len(parameters)
+        for output in outputs
+    )
     uses = list(zip(parameters, acting, valued, strict=True))
     own = [parameter for parameter, acts, values in uses if acts is not None and values is None]
     return own, [parameter for parameter, acts, values in uses if acts is not None and values is not None]

@@ -122,6 +122,8 @@ class OffPolicyMixin(SmoothMixin):
         parameters = state.trainable_parameters(self.actor)
         log.add(actor_loss=actor_loss)
         self.actor.optimizer.zero_grad()  # before differentiating, so that new gradients reuse the memory
+        if not parameters:  # the whole actor is frozen, while the critics learn
+            return
         if method.actor:
             # With dropout or batch normalisation, the policy in eval mode is the one that must be smooth.
             acting = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
