@@ -98,8 +98,7 @@ def backward_auxiliary(
             with PPO's value function. The norm of their primary gradient is no scale for the auxiliary one, so they
             take the factor that the rule found on ``parameters``; the added part is capped at the norm of their primary
             gradient and does not oppose it.
-        process_group: the processes over which to average the auxiliary gradient; the primary one must be averaged
-            already.
+        process_group: the processes over which to average the auxiliary gradient; the primary one already must be.
         **settings: the rule's own settings.
     """
     keep_all = has_memory(rule)
@@ -135,7 +134,7 @@ def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -
     """Within the context, call ``function`` at the end of every ``loss.backward()`` that reaches one of the parameters.
 
     For somebody else's training loop, which clips the gradients before the optimizer's hooks see them. The function may
-    differentiate too; ``loss.backward()`` raises what it raises.
+    differentiate too; its exceptions are raised by ``loss.backward()``.
     """
     waiting = False
 

@@ -54,10 +54,7 @@ def floor(
 
 
 def operations(learner: Learner) -> float:
-    """Floating-point operations of an iteration's matrix products, counted while it runs.
-
-    For TD3 the mean over iterations with and without an actor update.
-    """
+    """Floating-point operations of an iteration's matrix products, counted while it runs; for TD3 the mean."""
     counts = []
     for with_actor in (True,) if learner.settings.backbone == "sac" else (False, True):
         with FlopCounterMode(display=False) as counter:

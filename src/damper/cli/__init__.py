@@ -93,8 +93,7 @@ def _run_command(name: str, arguments: tuple[str, ...]) -> None:
 def _check_env(env: str, backend: str | None) -> None:
     """Raise for an id that Gymnasium does not know, before importing torch, which takes seconds.
 
-    EnvPool's ids are not checked here. In ``module:Id-v0`` the module is imported instead: it may register the methods
-    that other options name.
+    EnvPool's ids are not checked. The module of ``module:Id-v0`` is imported: it may register methods.
     """
     if backend != "envpool" or ":" in env:
         from damper.engine.envs.gymnasium_pool import check_registered, import_module_of

@@ -75,7 +75,7 @@ def _check(options: Bench) -> None:
 
 
 def _say_what_is_left_out(options: Bench, part: str) -> None:
-    """Of what a measurement compares with, what is not installed."""
+    """Name the libraries that a measurement compares with and that are not installed."""
     if part in ("update", "peers", "sb3") and not peers.has_sb3():
         say(f'{part} without Stable-Baselines3, which is not installed: pip install "damper-rl[sb3]".', "yellow")
     if part == "peers" and options.device == "cpu" and not peers.has_sbx():

@@ -64,7 +64,7 @@ class Evaluation:
         return rows
 
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Mean, spread over seeds and pooled spread by group and measure (standard deviations; NaN for one value)."""
+        """Mean, spread over seeds and pooled spread by group and measure (sample deviations; NaN for one value)."""
         records = self.records()
         names = [name for name, value in self.episodes[0][0].record().items() if isinstance(value, float)]
         out = {}

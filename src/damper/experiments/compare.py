@@ -97,7 +97,7 @@ def compare(
     if not methods:
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
     methods = (methods,) if isinstance(methods, str) else methods
-    evaluation_seeds(episodes)  # refused before anything is trained
+    evaluation_seeds(episodes)  # raises before anything is trained
     import_module_of(env)  # before methods are looked up: it may register some
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds

@@ -120,7 +120,7 @@ class AgentSpec:
 
 def expand_request(request: Request) -> list[AgentSpec]:
     """All agents of a request without duplicates, in the order of the experiments."""
-    evaluation_seeds(request.episodes)  # refused before anything is trained
+    evaluation_seeds(request.episodes)  # raises before anything is trained
     for task in request.tasks:
         import_module_of(task)  # it may register methods
     found: dict[str, AgentSpec] = {}

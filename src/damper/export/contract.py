@@ -1,4 +1,4 @@
-"""What whoever runs an exported policy must know, as JSON."""
+"""The contract of an exported policy, as JSON: what a program that runs it must know."""
 
 from __future__ import annotations
 

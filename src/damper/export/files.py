@@ -47,7 +47,7 @@ def check_target(path: Path, force: bool = False) -> None:
 
 
 def contract_path(path: Path) -> Path:
-    """Where the contract of a policy file lies: ``policy.onnx.json`` beside ``policy.onnx``."""
+    """The path of a policy file's contract: ``policy.onnx.json`` beside ``policy.onnx``."""
     return path.with_name(f"{path.name}.json")
 
 
@@ -121,7 +121,7 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
     runtime = _extra("onnxruntime")
     try:
         session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exceptions share no base but this
+    except Exception as error:  # onnxruntime's exceptions have no other common base
         raise DamperError(f"{path} is damaged or no ONNX file: {error}") from error
     name, batch, size = _onnx_input(session, path)
 

@@ -26,7 +26,7 @@ def load(
     Args:
         path: its path; a zip with or without its ending.
         agent: which agent of a run; "best" is the only one, or of several the one with the highest mean return in the
-            run's own evaluation (``damper evaluate RUN``), without which it is refused.
+            run's own evaluation (``damper evaluate RUN``), which must exist.
         env: the environment, if a zip does not record its action bounds.
         vecnormalize: for a zip, SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file contains.

@@ -34,7 +34,7 @@ def roll_out(
         act: the policy, from observations ``[N, d]`` to actions ``[N, A]``.
         env: the environment, if known.
         episodes: how many; 0 for none.
-        bounds: the policy's own range of actions, for a warning where the environment's is another.
+        bounds: the policy's own range of actions, for a warning if the environment's differs.
     """
     if env is None or episodes == 0 or sizes_of(env) is None:
         return None

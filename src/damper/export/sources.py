@@ -31,7 +31,7 @@ EXPORTED = (".onnx", ".pt", ".pt2")
 
 @dataclass(frozen=True)
 class Source(Predictor):
-    """A policy in the environment's own units, wherever it comes from; ``predict`` as Stable-Baselines3's models.
+    """A policy from any source, in the environment's own units, with Stable-Baselines3's ``predict``.
 
     Attributes:
         act: observations ``[N, d]`` to actions ``[N, A]``, as the original computes them.
@@ -42,7 +42,7 @@ class Source(Predictor):
         high: the actions' upper bounds.
         obs_ranges: the observations' bounds, if the model has them.
         normaliser: statistics that ``act`` and ``network`` apply.
-        smoothness: measures of an evaluation beside it, or those that an exported file carries.
+        smoothness: measures of the run's own evaluation, or those in an exported file.
         sizes: d and A where they are known.
         refusal: why a model can only act, not be exported.
         draw: like ``act``, but sampled from the policy's distribution; None if that is not available.
@@ -127,7 +127,7 @@ def find_source(path: str | Path) -> Run | Policy | Path:
     path = find_path(path)
     if path.is_dir():
         return Run(path)
-    if not path.exists():  # before its reader asks for an extra
+    if not path.exists():  # before a reader asks for an extra
         raise DamperError(
             f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file."
         )
@@ -140,7 +140,7 @@ def is_model(source: Any) -> bool:
 
 
 def best_agent(run: Run, env: EnvSpec | None = None) -> int:
-    """The agent with the highest mean return in the run's own evaluation; the only agent needs none.
+    """The agent with the highest mean return in the run's own evaluation, which a single agent does not need.
 
     Args:
         run: a run that ``damper evaluate`` has evaluated.
@@ -161,7 +161,7 @@ def best_agent(run: Run, env: EnvSpec | None = None) -> int:
 
 
 def chosen_agent(run: Run, agent: int | str, env: EnvSpec | None = None) -> int:
-    """The number of an agent that was given as a number or as "best"."""
+    """The index of an agent given as a number or as "best"."""
     if isinstance(agent, int | Integral):
         return operator.index(agent)
     if agent != "best":

@@ -76,7 +76,7 @@ def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
 
 
 def facts(source: Any, actor: Any) -> dict[str, Any]:
-    """What is known of its training."""
+    """Facts about the actor's training."""
     algorithm = getattr(source, "alg", source)
     method = getattr(algorithm, "method", None)
     facts = {"backbone": "ppo", "method": method.name if method else "plain", "obs_groups": list(actor.obs_groups)}

@@ -39,10 +39,7 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
 
 
 def broadcastable(name: str, value: Setting, like: Tensor) -> Setting:
-    """Move a tensor to the device and dtype of the per-agent numbers ``like``; raise unless it broadcasts to them.
-
-    Floats are returned as they are.
-    """
+    """Return a float as it is; move a tensor to the device and dtype of ``like``, ``[...]``, if it broadcasts to it."""
     if not isinstance(value, Tensor):
         return value
     try:

@@ -142,7 +142,7 @@ def env_spec(model: Any) -> EnvSpec:
         recorded = getattr(model, "env_spec", None)
         return EnvSpec.from_json(recorded) if recorded else spec_from_id(getattr(model, "env_id", UNKNOWN))
     specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
-    # Compared as they are recorded: two lambdas of one line are two objects, and arrays do not compare to one truth.
+    # Compared as JSON: copies of a lambda are different objects, and comparing arrays gives no single truth value.
     spec = specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)  # several environments at once
     while isinstance(env, VecEnvWrapper):
         if type(env) not in _TRANSPARENT:
@@ -152,7 +152,7 @@ def env_spec(model: Any) -> EnvSpec:
 
 
 def _specs(env: VecEnv) -> list[EnvSpec | None]:
-    """The environments' specs; a None where nothing tells them."""
+    """The environments' specs; ``[None]`` if they have none or cannot send it from another process."""
     asked: Any = _UnpicklableSpec
     stays = isinstance(env.unwrapped, SubprocVecEnv) and any(env.env_is_wrapped(asked))
     return [None] if stays or not env.has_attr("spec") else env.get_attr("spec")
@@ -168,9 +168,9 @@ class _AsksTheEnv(type):
 
 
 class _UnpicklableSpec(metaclass=_AsksTheEnv):
-    """Stands for a wrapper in SB3's ``env_is_wrapped``: whether an environment's spec, as one with a lambda, stays.
+    """A pseudo wrapper for ``env_is_wrapped``, which asks each environment whether its spec cannot be pickled.
 
-    The process of an environment of ``SubprocVecEnv`` dies of a reply that cannot be pickled, and the training with it.
+    A lambda in it, for example, would end the environment's process in ``SubprocVecEnv``, and the training with it.
     """
 
 

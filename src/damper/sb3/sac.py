@@ -21,14 +21,14 @@ from damper.sb3.common.mixin import init_arguments
 from damper.sb3.common.networks import GaussianPolicy, SB3Critic
 from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
-_NO_NOISE: Any = {"target": None, "policy": None}  # SB3's actor draws by itself
+_NO_NOISE: Any = {"target": None, "policy": None}  # SB3's actor draws its own noise
 
 
 class SACMixin(OffPolicyMixin):
     """The update of SAC; TQC's differs in target and losses."""
 
     backbone = sac
-    # SB3's own, as far as they are used here.
+    # Attributes of SB3's classes that are used here.
     tau: float
     use_sde: bool
     ent_coef_optimizer: Any

@@ -50,7 +50,7 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
 
     @torch.no_grad()
     def _target(self, inputs: UpdateInputs) -> Tensor:
-        # Drawn at its scale, as SB3 does: scaling a standard normal may round differently.
+        # Drawn with its standard deviation, as in SB3: scaling a standard normal may round differently.
         noise = {"target": inputs.sb3_batch.action.clone().normal_(0, self.target_policy_noise)}
         hparams: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
         hparams["gamma"] = inputs.gamma

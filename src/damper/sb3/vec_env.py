@@ -18,9 +18,8 @@ from damper.engine.envs.spec import INT32_MAX
 class EnvPoolVecEnv(VecEnv):
     """``n_envs`` environments of EnvPool, stepped together, as a VecEnv of Stable-Baselines3.
 
-    Where an episode ends, the observation is the first of the next episode, and ``infos`` hold
-    ``terminal_observation`` and ``TimeLimit.truncated``. ``seed`` sets the seeds, and a model calls it with its own;
-    otherwise they are drawn.
+    Where an episode ends, the observation is the first of the next, and ``infos`` hold ``terminal_observation`` and
+    ``TimeLimit.truncated``. ``seed``, which a model calls with its own, sets the seeds; otherwise they are drawn.
 
     Args:
         env: one of EnvPool's ids, such as "Hopper-v5".

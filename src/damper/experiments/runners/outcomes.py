@@ -18,8 +18,7 @@ def keep_records(outcomes: Iterable[tuple[Job, Result]], store: Store, count: in
     """Store each population's records as it ends, and raise the failures when all are done.
 
     Args:
-        outcomes: populations as they end, each with a function that returns its records (None if another process is
-            training it) or raises.
+        outcomes: populations as they end, each with a function that returns its records (None: trained elsewhere).
         store: where records go.
         count: number of populations.
         progress: print how each one ended.

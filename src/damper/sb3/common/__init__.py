@@ -1,1 +1,1 @@
-"""What the classes share, as in ``stable_baselines3.common``: the mixins, networks as losses see them, state, log."""
+"""Shared by the classes, as in ``stable_baselines3.common``: the mixins, networks as losses see them, state, log."""

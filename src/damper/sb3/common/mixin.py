@@ -54,7 +54,7 @@ class SmoothMixin:
 
     method: str | Method
     _default_eta = 1.0
-    # SB3's own, as far as they are used here.
+    # Attributes of SB3's classes that are used here.
     device: torch.device
     seed: int | None
     action_space: Any

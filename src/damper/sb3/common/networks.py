@@ -72,7 +72,7 @@ class SB3Policy:
 
     @torch.no_grad()
     def averaged_prediction(self, obs: Any) -> Tensor:
-        """The same of the Polyak average of actor and head, without gradient."""
+        """``prediction`` of the Polyak average of actor and head, without gradient."""
         assert self.state is not None
         prediction: Tensor = self.state.average_head(hidden(self.state.average, obs))
         return prediction
@@ -84,7 +84,7 @@ class GaussianPolicy(SB3Policy):
     stochastic = True
 
     def parameters(self, obs: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Mean before the tanh, logarithm of the deviation, and what gSDE needs beside them."""
+        """Mean before the tanh, log standard deviation, and what else gSDE needs."""
         found: tuple[Tensor, Tensor, dict[str, Tensor]]
         found = self._cached("parameters", obs, self.actor.get_action_dist_params)
         return found
@@ -119,7 +119,7 @@ class GaussianPolicy(SB3Policy):
 class OnPolicyActor(SB3Policy):
     """The actor inside PPO's policy: the distribution's mode, in the policy's own units.
 
-    Those are the environment's where the Gaussian is not squashed, so that the mode may lie outside of its bounds.
+    Without squashing those are the environment's units, and the mode may lie outside the action space's bounds.
     """
 
     stochastic = True
@@ -182,7 +182,7 @@ class SB3Critic:
         self.critic = critic
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """``Q_j(s, a)``, ``[n_critics, B]``; of an action ``[n_critics, B, A]`` each critic gets its own part."""
+        """``Q_j(s, a)``, ``[n_critics, B]``; an action ``[n_critics, B, A]`` gives each critic its own copy."""
         values = self.critic(obs, action) if action.ndim == 2 else self._each(obs, action)
         return torch.stack([value.squeeze(-1) for value in values], -2)
 

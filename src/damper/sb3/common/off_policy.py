@@ -40,7 +40,7 @@ class OffPolicyMixin(SmoothMixin):
     """Mixin before an SB3 off-policy class: only ``train`` is not SB3's any more."""
 
     backbone: ModuleType
-    # SB3's own, as far as they are used here.
+    # Attributes of SB3's classes that are used here.
     gamma: float
     actor: Any
     critic: Any
