@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -437,3 +438,12 @@ def test_usual_names_are_read_too(tmp_path):
     call("train", "Pendulum-v1", "--total-timesteps", "55", "--seed", "7", "--out", tmp_path / "run", *TINY)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["settings"]["steps"] == 55 and manifest["agents"] == [{"seed": 7}]
+
+
+def test_a_warning_is_one_sentence(tmp_path):
+    record = tmp_path / "results" / "pave" / "Pendulum" / "td3-plain-0-0000.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    command = [sys.executable, "-m", "damper", "reproduce", "--list", "--results", str(tmp_path / "results")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert told.startswith(f"damper: {record} is no whole record") and told.count("\n") == 1

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from damper.errors import DamperError, MissingExtraError, did_you_mean
 from damper.version import __version__
@@ -41,7 +44,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if not sys.flags.safe_path:
             sys.path.append(_working_directory())  # "myenvs:Mass-v0" finds myenvs.py there, also from the script
-        _run(*(sys.argv[1:] if arguments is None else arguments))
+        with _warnings_without_source():
+            _run(*(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except DamperError as error:
         _stop(str(error), 2)
@@ -54,6 +58,22 @@ def main(arguments: list[str] | None = None) -> None:
         if error.filename is None:
             raise
         _stop(f"{error.filename}: {error.strerror}.", 2)
+
+
+@contextmanager
+def _warnings_without_source() -> Iterator[None]:
+    """Print our own warnings as one sentence, without the line of code; other packages' stay as Python prints them."""
+    usual, package = warnings.formatwarning, os.path.dirname(os.path.dirname(__file__))
+
+    def format_warning(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> str:
+        ours = filename.startswith(package + os.sep)
+        return f"damper: {message}\n" if ours else usual(message, category, filename, *place)
+
+    warnings.formatwarning = format_warning  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _working_directory() -> str:

@@ -295,7 +295,7 @@ class Trainer:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
         event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
         now = {"source": source_digest(), "versions": versions(), "hardware": hardware(self.settings.device)}
-        event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # differs from the run's start
+        event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # changed since the start
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
