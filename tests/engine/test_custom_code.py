@@ -14,12 +14,13 @@ import gymnasium
 import pytest
 
 import damper
-from damper.engine.custom_code import has_stable_name, identify, is_shipped
+from damper.engine.custom_code import has_stable_name, identify, is_shipped, registered_env
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.experiments.compare import _default_folder as compare_folder
 from damper.experiments.compare import compare
+from damper.experiments.paper_experiments import Request, expand_request
 from damper.experiments.population_plan import Job
 from damper.interface import Loss
 from damper.methods import METHODS, Method, find_method
@@ -173,6 +174,51 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
         DamperError, match=r"other settings: code of actor was 'mine:quiet.* uses of its module counts too"
     ):
         tiny.train(out, "damper+quiet", steps=60)
+
+
+ENV = """
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+
+
+class Mine(PendulumEnv):
+    def step(self, action):
+        obs, reward, *others = super().step(action)
+        return obs, 2.0 * reward, *others
+"""
+
+
+def test_an_edited_environment_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known to Gymnasium by an id, which stays the same."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    folders, identities, out = [], [], tmp_path / "run"
+    for text in (ENV, ENV.replace("2.0", "3.0")):
+        gymnasium.registry.pop("Mine-v0", None)
+        gymnasium.register("Mine-v0", entry_point=module(tmp_path, text).Mine, max_episode_steps=50)
+        folders.append(default_folder(resolve("Mine-v0", steps=60)))
+        (agent,) = expand_request(Request(("td3-table",), ("Mine-v0",), ("plain",), seeds=1, steps=60))
+        identities.append(agent.digest)
+        if len(folders) == 1:
+            run = damper.train("Mine-v0", out=out, **QUICK)
+            manifest = run.manifest
+            assert manifest["custom_code"]["env"].startswith("mine:Mine ")
+            del manifest["custom_code"]["env"]  # as earlier versions left it
+            (out / "manifest.json").write_text(json.dumps(manifest))
+            assert damper.train("Mine-v0", out=out, **QUICK) == run
+            run.update_manifest(custom_code=resolve("Mine-v0", steps=60).custom_code())
+    assert len(set(folders)) == len(set(identities)) == 2
+    with pytest.raises(DamperError, match=r"other settings: code of env was 'mine:Mine"):
+        damper.train("Mine-v0", out=out, **QUICK)
+
+
+def test_environments_of_packages_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Pendulum-v1", "gymnasium.envs.classic_control:Pendulum-v1", "Unheard-v0", "nowhere:Of-v0"):
+        assert registered_env(name) is None
+    installed = gymnasium.envs.registration.EnvSpec(
+        "Packed-v0", entry_point="stable_baselines3.common.envs:BitFlippingEnv"
+    )
+    monkeypatch.setitem(gymnasium.registry, "Packed-v0", installed)
+    assert registered_env("Packed-v0") is None
 
 
 def test_a_name_registered_anew_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

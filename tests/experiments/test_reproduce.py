@@ -324,18 +324,6 @@ def test_the_list_and_mistakes_on_the_command_line(
         reproduce(tiny("update-time"), tmp_path)
 
 
-def test_records_of_an_environment_that_may_have_been_edited_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["reproduce", "td3-table", "--tasks", "gymnasium.envs.classic_control:Pendulum-v1", "--methods", "plain"]
-    words += ["--seeds", "1", "--steps", "60", "--episodes", "1", "--net-arch", "8", "--batch-size", "8"]
-    words += ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "runs")]
-    main(words)
-    assert "by name alone" not in capsys.readouterr().out
-    main(words)
-    assert "classic_control:Pendulum-v1 by name alone: where its code has been edited since" in capsys.readouterr().out
-
-
 def test_a_manifest_gives_the_identity_that_was_asked_for(done: Path) -> None:
     (run,) = (Run(path.parent) for path in done.rglob("manifest.json"))
     agents = expand_request(tiny())

@@ -58,12 +58,6 @@ def run(options: Reproduce) -> None:
             + (" (another process is training them)" if outcome.left else "")
             + f"; next: damper report --results {quoted(options.results)}"
         )
-        if outcome.there and (own := [task for task in options.tasks if ":" in task]):
-            say(
-                f"Records know {' and '.join(own)} by name alone: where its code has been edited since, give other "
-                "--results and --out folders.",
-                "yellow",
-            )
 
 
 def chosen(request: Request) -> str:

@@ -6,12 +6,16 @@ import dis
 import functools
 import hashlib
 import inspect
+import sysconfig
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
 from types import CodeType, MethodType
 from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import load_env_creator
 
 PLAIN = (str, int, float, bool, type(None))
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -34,6 +38,30 @@ def has_stable_name(function: Callable[..., Any]) -> bool:
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
         return False
     return "<" not in getattr(function, "__qualname__", "<object>")
+
+
+def registered_env(env_id: str) -> Callable[..., Any] | None:
+    """The user's own class or function that Gymnasium makes an environment from; its module has been imported.
+
+    None for environments of installed packages, and for those without a stable name.
+    """
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    entry = spec and spec.entry_point
+    if entry is None or str(entry).startswith("gymnasium."):
+        return None
+    try:
+        creator: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    except (ImportError, AttributeError):  # reported where the environment is made
+        return None
+    return None if _is_installed(creator) or not has_stable_name(creator) else creator
+
+
+def _is_installed(part: Any) -> bool:
+    try:
+        file = inspect.getfile(inspect.unwrap(part))
+    except TypeError:  # an interactive session has no files
+        return False
+    return file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
 
 
 def identify(function: Callable[..., Any]) -> str:

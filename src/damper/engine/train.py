@@ -89,9 +89,7 @@ def run_settings(
     if not left_to_train(Run(out), settings):
         run = open_finished(out, settings)
         if progress:
-            edited = isinstance(settings.env, str) and ":" in settings.env  # its code is no setting
-            hint = f" If {settings.env} has been edited since, give another out folder." if edited else ""
-            say(f"{quoted(out)} was finished before: nothing is trained.{hint}")
+            say(f"{quoted(out)} was finished before: nothing is trained.")
         return run
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -148,10 +149,9 @@ def open_run(path: Path, settings: Settings) -> Run:
     record, custom = json.loads(json.dumps(settings.record(), default=str)), settings.custom_code()
     if (path / "manifest.json").exists():
         manifest = run.manifest
-        # A run from before code was recorded is assumed to have the same code.
         before, now = (
             complete_record(old) | {f"code of {part}": identified for part, identified in its.items()}
-            for old, its in ((manifest["settings"], manifest.get("custom_code", custom)), (record, custom))
+            for old, its in ((manifest["settings"], recorded_code(manifest, settings)), (record, custom))
         )
         if before.get("overlap"):
             raise DamperError(
@@ -187,6 +187,15 @@ def open_run(path: Path, settings: Settings) -> Run:
     }
     write_json(path / "manifest.json", facts)
     return run
+
+
+def recorded_code(manifest: Mapping[str, Any], settings: Settings) -> dict[str, str]:
+    """The user's own code in a run; code that an earlier version did not record is assumed to be the code of now."""
+    now = settings.custom_code()
+    if "custom_code" not in manifest:
+        return now
+    added = {"env": now["env"]} if isinstance(settings.env, str) and "env" in now else {}
+    return {**added, **manifest["custom_code"]}
 
 
 def record_env(run: Run, env_spec: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from damper.engine.custom_code import identify
+from damper.engine.custom_code import identify, registered_env
 from damper.methods import find_method
 from damper.schedules import Schedule, as_schedule, value_at
 
@@ -141,7 +141,8 @@ class Settings:
     def custom_functions(self) -> dict[str, Callable[..., Any]]:
         """The user's functions that the settings name, by part: environment, losses and rule."""
         method = find_method(self.method)
-        own = {} if isinstance(self.env, str) else {"env": self.env}
+        env = registered_env(self.env) if isinstance(self.env, str) else self.env
+        own = {} if env is None else {"env": env}
         return own if method.is_shipped else own | method.functions
 
     def custom_code(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from damper.engine.run.folder import Run
+from damper.engine.run.folder import Run, recorded_code
 from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.run.provenance import versions
 from damper.engine.settings import EXECUTION, Settings, complete_record
@@ -70,7 +70,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     evaluation = evaluate(run, env, episodes, backend=settings.backend, env_threads=settings.env_threads)
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
-    code = _custom_code(manifest, settings)
+    code = recorded_code(manifest, settings)
     for index, row in enumerate(run.agents):
         agent_identity = identity(manifest["settings"], row, first["physics"], episodes, code)
         agent = by_digest.get(digest(agent_identity))
@@ -105,17 +105,12 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
         return None  # nothing is missing, or the run is of a later version of the engine
     episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
-    code = _custom_code(manifest, _settings(record, some.settings))
+    code = recorded_code(manifest, _settings(record, some.settings))
     digests = [digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]]
     mine = tuple(left[found] for found in digests if found in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
     return Job(_settings(record, mine[0].settings), mine)
-
-
-def _custom_code(manifest: Mapping[str, Any], now: Settings) -> Mapping[str, str]:
-    """The user's own code in a run; for a run that did not record it, the code of now, as in ``open_run``."""
-    return manifest["custom_code"] if "custom_code" in manifest else now.custom_code()
 
 
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
