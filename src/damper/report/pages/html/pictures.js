@@ -6,7 +6,7 @@ function frontSection() {
   const backbone = state.backbone, tasks = tasksOf(backbone);
   const everyone = unique(tasks.flatMap((t) => shown(backbone, t).map((c) => c.method))).map((m) => cellsOf((c) => c.method === m && c.published && c.backbone === backbone)[0]);
   return section("fronts", "Return against smoothness",
-    "Small points are seeds, large ones means; up and left is better, and sm below 0.01 stands at the edge. The line joins the means that no other method beats in both; a method most of whose agents hold one constant action is not counted. Hollow points are the paper's means.",
+    "Small points are seeds, large points means, hollow points the paper's means. Up and left is better; sm below 0.01 is drawn at the edge. The line joins the means that no other method beats in both measures; methods most of whose agents hold one constant action are left out of it.",
     legend(everyone), el("div", { class: "grid" }, tasks.map((t) => frontChart(t, visible(shown(backbone, t))))));
 }
 
@@ -51,7 +51,7 @@ function curveSection() {
   const cells = shown(state.backbone, state.task);
   const panels = state.curve.split(",").map((name) => chart({ ...curveChart(name, visible(cells)), title: CURVES[name], y: { label: CURVES[name], log: name === "sm" || name === "change" }, height: 260 }));
   return section("curves", `Learning curves: ${state.task}, ${state.backbone.toUpperCase()}`,
-    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds; shades are their range, of plain and DAMPER where there are more than three: click methods away to see others'.",
+    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds, shades their range. With more than three methods only plain and DAMPER have shades: click methods away to see those of others.",
     el("div", { class: "controls" }, segments("Show", "curve", [["return,sm", "return and sm"], ["change,length", "|Δa| and length"]])),
     legend(cells), el("div", { class: "grid two" }, panels));
 }
@@ -99,7 +99,7 @@ function variation(rows) {
 
 function traceSection() {
   const traced = tracedCells(), title = `Actions: ${state.task}, ${state.backbone.toUpperCase()}`;
-  const what = "The first evaluation episode of one training seed: the action as sent, the amplitude spectrum of its motion, and how far the action moves per step, ‖aₜ − aₜ₋₁‖.";
+  const what = "The first evaluation episode of one training seed: the action sent to the environment, the amplitude spectrum of its motion, and how far it moves per step, ‖aₜ − aₜ₋₁‖.";
   if (!traced.length) return section("traces", title, what, nothing("No action trace on record for this task and backbone."));
   const options = traced.map((c) => [c.method, c.label]), dims = traceDimensions();
   const chosen = unique([state.first, state.second]).map((m) => traced.find((c) => c.method === m)).filter(Boolean)
@@ -125,7 +125,7 @@ const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine:
 
 function gradientSection() {
   const cells = shown(state.backbone, state.task).filter((c) => Object.keys(GRADIENTS).some((name) => c.curve[name]));
-  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Means over the updates between two points and over seeds, for methods whose two gradients were recorded.";
+  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Methods whose two gradients were recorded. Each point is a mean over seeds and over the updates since the point before.";
   if (!cells.length) return section("gradients", title, what, nothing("No method here has its two gradients on record."));
   const panels = Object.entries(GRADIENTS).map(([name, [words, label]]) => chart({ ...curveChart(name, visible(cells)), title: words, y: { label, log: name === "norm_ratio" }, height: 200 }));
   return section("gradients", title, what, legend(cells), el("div", { class: "grid two" }, panels));
