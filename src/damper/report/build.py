@@ -130,7 +130,7 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         f"## {setup.title}\n",
         f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
     ]
-    parts.append(f"Kept separate: {'; '.join(others)}.\n" if others else "No other setup is on record.\n")
+    parts.append(f"Other setups, shown apart: {'; '.join(others)}.\n" if others else "No other setup is on record.\n")
     parts += _claims(setup) if setup in main_setups(every) else []
     for backbone in BACKBONES:
         if tables := [*rt.main_tables(setup, [backbone]), *rt.ablation_tables(setup, [backbone])]:

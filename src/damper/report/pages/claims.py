@@ -111,7 +111,7 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
     if rows:
         yield "Claims with a verdict (–: not enough data; [all claims and comparisons](results/tables.md)):\n"
         header = ["claim", *shown, "comparison behind the first verdict"]
-        yield markdown_table(header, [*rows, ["**all claims**", *map(_tally, shown.values()), ""]])
+        yield markdown_table(header, rows)
 
 
 def _by(verdict: Verdict) -> str:

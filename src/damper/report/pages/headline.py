@@ -1,4 +1,4 @@
-"""DAMPER beside plain on every task and backbone, straight from the records: in short, and with all numbers."""
+"""DAMPER against plain on every task and backbone, straight from the records: in short, and with all numbers."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ function traceSection() {
   const traces = chosen.map((o) => chart({ title: o.c.label, series: [line(o, window(o), { step: true })], x: { label: "step" }, y: { label: `action ${d + 1}`, domain }, levels, height: 170, byX: true }));
   const shared = { byX: true, height: 220 };
   return section("traces", title, what,
-    el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("beside", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
+    el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("compared with", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
       dims.length > 1 ? selectControl("dimension", "dimension", dims.map((v) => [v, String(Number(v) + 1)])) : null, segments("Steps", "window", [["200", "first 200"], ["all", "all"]])),
     el("div", { class: "grid two" }, traces,
       chart({ title: "Spectrum", series: chosen.map((o) => line(o, remember(o.rows[d], () => spectrum(o.rows[d])).map(([f, a]) => [f, Math.max(a / range, 1e-4)]), {})), x: { label: "cycles per step" }, y: { label: "share of range", log: true, domain: [1e-4, 1] }, ...shared }),
