@@ -192,13 +192,15 @@ def test_a_return_of_zero_has_no_change_and_equal_ones_are_within_nothing() -> N
 
 def test_sentences_at_one_and_none() -> None:
     (alone,) = [record(agent) for agent in hopper("plain")][:1]
-    assert "\n1 agent is on record; none diverged. Of the 84 cells " in findings(setups([alone]), ())
+    said = findings(setups([alone]), ())
+    assert "\n1 agent is on record; none diverged. Of the 84 cells " in said and "shown apart" not in said
     assert "## DAMPER against plain, `pave`\n\nNothing to compare yet.\n\n## " in findings(setups([alone]), ())
     said = details(setups([replace(alone, curve={"step": []})]))
     assert "## Returns against the paper's" not in said and "## Last policies" not in said
     pair = [record(agents[0], change) for agents, change in ((hopper("plain"), 0.5), (hopper("damper"), 0.01))]
-    first = findings(setups(pair), ()).splitlines()[0]
-    assert " in 1 of 1 task–backbone pair; " in first and "not shown" not in first, "one seed has no interval"
+    said = findings(setups(pair), ())
+    assert " in 1 of 1 task–backbone pair; " in said.splitlines()[0]
+    assert "A lower mean |Δa|" not in said, "one seed has no interval"
     assert "One seed. Below" in headline(setups(pair))
     sums = [record(agent) for agent in [*hopper("damper"), *hopper("unconditional-sum", "projection-ablation")]]
     assert "(the unconditional sum), no policy ended in one constant action: none of 5 agents on" in findings(

@@ -121,7 +121,7 @@ function traceSection() {
 
 // --- gradients ----------------------------------------------------------------------------------------------------
 
-const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the primary one's", "ratio"], weight: ["Weight given to the temporal direction", "weight"] };
+const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the actor's", "ratio"], weight: ["Weight w of the temporal direction", "w"] };
 
 function gradientSection() {
   const cells = shown(state.backbone, state.task).filter((c) => Object.keys(GRADIENTS).some((name) => c.curve[name]));
