@@ -54,6 +54,12 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def joined(parts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def duration(seconds: float) -> str:
     """A duration in hours and minutes, at least one minute."""
     minutes = max(1, round(seconds / 60))

@@ -99,7 +99,7 @@ def test_what_is_printed(setup: Setup) -> None:
 def test_the_headline(setup: Setup) -> None:
     lines = headline([setup]).splitlines()
     head, _, *rows = (line.strip("| ").split(" | ") for line in lines if line.startswith("|"))
-    assert head[1:] == ["action change per step", "return", "verdict", "η", "with η = 1"]
+    assert head[1:] == ["action change per step", "return", "verdict", "η", "verdict at η = 1"]
     for task, row in zip(TASKS, rows, strict=True):
         assert row[0] == f"{task}, TD3"
         for place, measure in ((1, "mean_change"), (2, "return")):
@@ -130,9 +130,7 @@ def test_the_headline_says_what_is_left_where_no_eta_is_chosen() -> None:
     lunar, hopper = (line.strip("| ").split(" | ") for line in said.splitlines() if ", TD3" in line)
     assert lunar[4] == "0.8" and lunar[3].startswith("smoother") and lunar[5].startswith("less smooth, return")
     assert hopper[4:] == ["1", "the same"]
-    assert (
-        "With η = 1 everywhere" in said and "action change, over 2 pairs of task and backbone, is higher in 2" in said
-    )
+    assert "at η = 1, DAMPER's action change is higher in 2 of 2 task–backbone pairs; its return " in said
     without = [record for record in records if record.identity["method_settings"].get("eta") in (None, 0.8)]
     said = headline(setups(without))
     assert "not yet trained" in said and "nothing is on record yet." in said
@@ -246,7 +244,7 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
     ]
     said, every = findings(setups(records), ()).split("## What η did")[1], details(setups(records))
     (row,) = (line for line in said.splitlines() if line.startswith("| `pave` Hopper, TD3 |"))
-    assert row.split(" | ")[2] == "−50 % [−50, −50]" and "Changes from η = 0 to 1 with 95 % intervals" in said
+    assert row.split(" | ")[2] == "−50 % [−50, −50]" and "Change from η = 0 to η = 1 with its 95 % interval" in said
     row = next(line for line in every.splitlines() if "Hopper, TD3, sm |" in line and "to" in line)
     assert [cell.split("<br>")[0] for cell in row.split(" | ")[1:]] == [f"{1 - eta / 2:.3f}" for eta in ETAS]
     held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in records[:2]]
@@ -254,7 +252,10 @@ def test_what_eta_did_is_told_once_a_sweep_is_complete() -> None:
     assert note not in every and note in details(setups([*held, *records[2:]])).split("The sweep over eta")[1]
     assert eta_rows(setups([*held, *records[2:]])[0])[0][1] == "1.000, constant action, 2 of 5"
     without = [r for r in records if (r.identity["task"], r.identity["method_settings"]["eta"]) != ("Hopper", 0.4)]
-    left = findings(setups(without), ()).split("## What η did")[1] + details(setups(without)).split("## Beside")[0]
+    left = (
+        findings(setups(without), ()).split("## What η did")[1]
+        + details(setups(without)).split("## Returns against")[0]
+    )
     assert "| `pave` Walker, TD3 |" in left and "Walker, TD3, sm |" in left and "Hopper" not in left
 
 
@@ -266,8 +267,8 @@ def test_policies_with_one_constant_action_are_named() -> None:
     for i, changed in {-4: reacts_once, -3: single_actions, -2: still, -1: still}.items():
         records[i] = replace(records[i], episodes={**records[i].episodes, **changed})
     said = findings(setups(records), ())
-    assert "**2 agents hold one action throughout an episode" in said
-    assert "**1 agent holds one action throughout an episode" in findings(setups(records[:-1]), ())
+    assert "**2 agents hold one action throughout every evaluation episode" in said
+    assert "**1 agent holds one action throughout every evaluation episode" in findings(setups(records[:-1]), ())
     row = "| `pave` Hopper, TD3, DAMPER, η = 1 as in the paper | 2 of 5 | 7.00 | 30.0 | 0.45 |"
     assert row in said, "their return, how soon their episodes end, plain's return"
     place = "docs/results.md#policies-with-one-constant-action"
@@ -291,10 +292,12 @@ def constant(agents: int) -> Setup:
 
 def test_smoothness_of_one_constant_action_is_not_counted() -> None:
     some, most = constant(2), constant(3)
-    assert "backbone, is lower in 1;" in headline([some]) and "; constant action, 2 of 5 |" in headline([some])
+    assert "is lower in 1 of 1 task–backbone pair;" in headline([some]) and "; constant action, 2 of 5 |" in headline(
+        [some]
+    )
     told = headline([most])
-    over = "action change, over 1 pair of task and backbone, is not counted in 1"
-    assert f"{over}, where most agents hold one constant action;" in told
+    counts = "action change is not counted in 1 of 1 task–backbone pair"
+    assert f"{counts} (most agents there hold one constant action);" in told
     assert " %; constant action, 3 of 5 | 1 | the same |" in told and "smooth" not in told.split("Protocol")[0]
     row = next(line for line in told.splitlines() if line.startswith("| Hopper"))
     assert row.split(" | ")[1] == "1.0020 → 0.2014<br>constant action, 3 of 5", "no change in per cent"
@@ -350,19 +353,20 @@ def test_a_decided_claim_stands_with_the_comparison_that_decided_it_and_an_open_
     assert "large sm reductions" in decided and "TD3 Hopper sm: DAMPER 3, TD3 4 (large: " in decided
     assert "SAC Ant and Walker" not in decided
     open_ones = sum(verdict.verdict == "not enough data" for verdict in verdicts(low))
-    assert f"{open_ones} of {len(verdicts(low))} claims about trained policies wait for records" in waiting
+    assert f"{open_ones} of the {len(verdicts(low))} claims about trained policies still lack records" in waiting
 
 
 def test_the_findings_begin_with_what_the_tables_below_them_say() -> None:
     lower = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 1.1) + np.arange(5)[:, None] / 1e3)
     said = findings([lower], ())
-    over = "over 2 pairs of task and backbone"
-    assert f"DAMPER's mean |Δa|, {over}, is lower in 2; its return is lower in 2." in said
+    assert "DAMPER's mean |Δa| is lower in 2 of 2 task–backbone pairs; its return is lower in 2." in said
     assert headline([lower]).count("smoother, return lower by 10 % at most") == 2
     close = world(lambda method, *_: np.full((5, 10), 1.0 if method == "damper" else 2.0) + np.arange(5)[:, None])
-    assert "1 leans against, " in findings([close], ())
-    assert "none is decided beyond the noise, under any protocol. By `pave`: 1 " in findings([close], ())
-    assert "decided beyond the noise: `pave`: 1 failed; `pave` with η = 1: 1 failed." in findings([lower], ())
+    assert "leans against 1, " in findings([close], ())
+    assert "None of the 19 claims about trained policies is decided beyond the noise, under any" in findings(
+        [close], ()
+    )
+    assert "decided beyond the noise: 1 fails under `pave`; 1 fails under `pave` with η = 1." in findings([lower], ())
 
 
 def test_the_same_method_is_compared_between_the_protocols() -> None:
@@ -385,7 +389,9 @@ def test_the_same_method_is_compared_between_the_protocols() -> None:
     held = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in records[:2]]
     noted = f"{pave}<br><small>constant action, 2 of 5</small>"
     assert noted not in every and noted in details(setups([*held, *records[2:]]))
-    assert "differs beyond the noise in 1 of 3 comparisons. In return: Pendulum, TD3 (" in findings(setups(records), ())
+    assert "beyond the noise in 1 of 3 comparisons. The return differs for Pendulum, TD3 (" in findings(
+        setups(records), ()
+    )
 
 
 def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_else() -> None:
@@ -398,7 +404,7 @@ def test_units_and_precision_are_compared_between_cells_that_differ_in_nothing_e
     said = details(setups(records))
     row = next(line for line in said.splitlines() if "Pendulum, TD3 PEGrad, return |" in line).split(" | ")
     assert [cell.split("<br>")[0] for cell in row[1:3]] == ["42.0", "12.00"]
-    assert row[3] == "**30.0 [27.7, 32.3]** |" and "TF32 beside" not in said
+    assert row[3] == "**30.0 [27.7, 32.3]** |" and "TF32 against" not in said
 
 
 def test_units_are_not_compared_between_cells_of_another_eta() -> None:
@@ -422,7 +428,7 @@ def test_precision_is_not_compared_between_versions_of_a_simulator(version: str,
         for agent in agents_of("td3-table", tasks=("LunarLander",), methods=("plain",), settings={"tf32": tf32})[tf32:]:
             identity = {**agent.identity, "physics": {"gymnasium": "1.2.0", **({"box2d": "2.3"} if tf32 else {})}}
             records.append(replace(invented(agent), identity=identity))
-    assert ("## TF32 beside float32" in details(setups(records))) == compared
+    assert ("## TF32 against float32" in details(setups(records))) == compared
 
 
 def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_seeds() -> None:
@@ -431,7 +437,7 @@ def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_see
         seeds = (10.0 if method == "plain" else 1000.0) * np.array([[-1.0], [-1.0], [0.0], [1.0], [1.0]])
         return 3000.0 + seeds + np.arange(10.0)
 
-    said = details([world(scores)]).split("## Beside the paper's returns")[1]
+    said = details([world(scores)]).split("## Returns against the paper's")[1]
     rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| `") and "Hopper" in line][:2]
     # The std of 0..9 / √10; the scale · 1 / √5; the paper's 150 and 599 / √5.
     assert [row[4:] for row in rows] == [["±1", "±4", "±67 |"], ["±1", "±447", "±268 |"]]
@@ -441,7 +447,7 @@ def test_a_distance_from_the_paper_stands_beside_the_errors_of_starts_and_of_see
     gap, half = 3004.5 - 3604, t * variance**0.5
     assert rows[0][3] == f"**{gap:.0f} [{gap - half:.0f}, {gap + half:.0f}]**".replace("-", "−") and t > 2.7
     assert rows[1][3].startswith("−74 [−1"), "3078 in the paper"
-    assert "excludes zero for 3 of 4 means, in bold; for 3 if the paper's means had no error." in said
+    assert "excludes zero for 3 of 4 means, in bold; if the paper's means had no error, it would for 3." in said
 
 
 def test_the_end_of_training_is_the_last_tenth_of_the_steps() -> None:

@@ -140,7 +140,7 @@ def test_the_results_page_begins_with_its_findings_and_is_short() -> None:
     assert first.startswith("Findings") and "\n1. " in first
     names = [section.splitlines()[0].split(",")[0] for section in rest]
     assert names == [
-        "DAMPER beside plain",
+        "DAMPER against plain",
         "Policies with one constant action",
         "The paper's claims",
         "What η did",

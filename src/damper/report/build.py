@@ -10,11 +10,11 @@ from damper.experiments.paper import title
 from damper.experiments.paper_experiments import BACKBONES, ETAS, ONE_ETA
 from damper.experiments.store import Store
 from damper.experiments.timings import Timing, read_timings
-from damper.report.claims.comparisons import MIN_SEEDS
+from damper.report.claims.comparisons import MIN_SEEDS, VERDICTS
 from damper.report.claims.verdicts import time_verdicts, verdicts
 from damper.report.figures.results import draw_result_figures
 from damper.report.pages.below_paper import returns_section
-from damper.report.pages.claims import caution, claims_table, comparisons_list, legend
+from damper.report.pages.claims import MEANINGS, caution, claims_table, comparisons_list
 from damper.report.pages.details import details
 from damper.report.pages.findings import choosing_eta, findings
 from damper.report.pages.headline import headline
@@ -96,22 +96,26 @@ def _embed(paths: Sequence[Path], out: Path) -> str:
 
 
 def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
+    verdict_list = "\n".join(f"- *{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
     head = (
-        "# Tables\n\nWritten by `damper report` from the records; do not edit. Each entry is the mean "
-        "and, in brackets, two standard deviations: of the seeds' means; of all episodes. Then the median and every "
-        "seed, and below it what the paper prints. Bold is the best mean of a column, however small its lead, among "
-        "cells of five seeds or more; a cell with agents that hold [one constant "
-        "action](../statistics.md#constant-actions) says so and is never the best in smoothness. *n* is given where a "
-        "cell does not have five seeds; † marks a diverged seed. Lower sm, mean |Δa| and roughness are smoother. How "
-        "intervals and verdicts are made: [statistics](../statistics.md).\n\n"
-        f"Claims: {legend()} {caution('../statistics.md#verdicts')}\n"
+        "# Tables\n\nWritten by `damper report` from the records; do not edit.\n\n"
+        "- An entry is the mean with two standard deviations in brackets: of the seeds' means; of all episodes. Below "
+        "it are the median and every seed, then what the paper prints.\n"
+        "- Bold is the best mean of a column among cells of five seeds or more, however small its lead.\n"
+        "- A cell with agents that hold [one constant action](../statistics.md#constant-actions) says so and is never "
+        "the best in smoothness.\n"
+        "- *n* is the number of seeds where it is not five; † marks a diverged seed.\n"
+        "- Lower sm, mean |Δa| and roughness are smoother.\n\n"
+        "The verdict on a claim of the paper is that of its worst comparison ([how intervals and verdicts are "
+        f"made](../statistics.md)):\n\n{verdict_list}\n\n{caution('../statistics.md#verdicts')}\n"
     )
     if not found:
         return head + "\nNo records yet.\n"
     parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
     if timings:
         parts.append(
-            "## Update times\n\nMilliseconds per update; × is times plain, with the middle nine tenths of rounds.\n"
+            "## Update times\n\nMilliseconds per update, and how many times plain's that is, with the range of the "
+            "middle nine tenths of the rounds.\n"
         )
         parts += [f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}" for t in rt.cost_tables(timings)]
         timed = time_verdicts(timings)
@@ -126,7 +130,7 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
         f"## {setup.title}\n",
         f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
     ]
-    parts.append(f"Kept apart: {'; '.join(others)}.\n" if others else "No other setup is on record.\n")
+    parts.append(f"Other setups, shown apart: {'; '.join(others)}.\n" if others else "No other setup is on record.\n")
     parts += _claims(setup) if setup in main_setups(every) else []
     for backbone in BACKBONES:
         if tables := [*rt.main_tables(setup, [backbone]), *rt.ablation_tables(setup, [backbone])]:
@@ -134,25 +138,30 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
             code = f"<small>Code of the {backbone.upper()} agents: {versions}.</small>\n"
             parts += [*map(markdown_results, tables), code]
     if rows := rt.sweep_rows(setup):
-        parts.append("**TD3, fixed weights**\n\n" + markdown_table(rt.SWEEP_HEADER, rows))
+        caption = "**TD3, fixed weights**: the smoothest λ (of how many on record), DAMPER, and the paper's smoothest λ"
+        parts.append(f"{caption}\n\n{markdown_table(rt.SWEEP_HEADER, rows)}")
     if rows := rt.eta_rows(setup):
         parts.append("**TD3, mean sm over η**\n\n" + markdown_table(["task", *(f"η={eta:g}" for eta in ETAS)], rows))
     if rows := rt.other_rows(setup):
         caption = "**Other methods and settings**, means with 95 % intervals"
         parts.append(f"{caption}\n\n{markdown_table(rt.OTHER_HEADER, rows)}")
     if rows := _aggregate_rows(setup):
-        header = ["method", "backbone", "measure", "tasks", "P(DAMPER better)", "change against plain (IQM)"]
-        caption = "**Over tasks, with 95 % intervals**; P: that a seed of DAMPER beats one of the row's method"
+        header = ["method", "backbone", "measure", "tasks", "P(DAMPER better)", "change from plain (IQM)"]
+        caption = (
+            "**Over tasks, with 95 % intervals**: the probability that a DAMPER seed beats a seed of the row's method, "
+            "averaged over tasks, and the interquartile mean of the method's change from plain"
+        )
         parts.append(f"{caption}\n\n{markdown_table(header, rows)}")
     return "\n".join([*parts, pictures])
 
 
 def _claims(setup: Setup) -> list[str]:
     """The claims, and the comparisons behind them."""
-    judged = {"the paper's η": verdicts(setup), f"η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
+    ours = verdicts(setup)
+    judged = {"verdict with the paper's η": ours, f"verdict with η = {ONE_ETA:g}": verdicts(setup, ONE_ETA)}
     if not any(verdict.known for own in judged.values() for verdict in own):
-        return [f"No comparison of a claim has {MIN_SEEDS} seeds on both sides.\n"]
-    return [claims_table(judged), comparisons_list(judged["the paper's η"])]
+        return [f"No claim has a comparison with {MIN_SEEDS} seeds on both sides.\n"]
+    return [claims_table(judged), "The comparisons that are known, with the paper's η:\n", comparisons_list(ours)]
 
 
 def _aggregate_rows(setup: Setup) -> list[list[str]]:

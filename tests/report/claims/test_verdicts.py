@@ -235,7 +235,10 @@ def test_conflict_that_is_frequent_is_told_from_chance() -> None:
     (setup,) = setups(records)
     found = verdict(verdicts(setup), "gradient-regime")
     assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, "0.4 is frequent all the same"
-    told = "would conflict in 0.5 of the updates: beyond the noise more do on TD3 Hopper, SAC Hopper, not on TD3 Walker"
+    told = (
+        "would conflict in 0.5 of the updates. More do, beyond the noise, on TD3 Hopper, SAC Hopper; this is not shown "
+        "on TD3 Walker"
+    )
     judged = {"a": [found], "b": [found]}
     assert told in found.note and claims_table(judged).count(told) == 1, "once per row"
     plain = agents_of("td3-table", methods=("plain",))
@@ -251,14 +254,12 @@ def test_the_gradients_of_plain_s_own_training_stand_beside_the_claim() -> None:
         records.append(replace(invented(agent), curve=curve))
     note = verdict(verdicts(setups(records)[0]), "gradient-regime").note
     assert note.endswith(
-        "Along plain's own training (2 pairs of task and backbone) 0.17 to 0.55 of the updates conflict and n_T/n_R is "
-        "0.25 to 1.50, above 1 on TD3 Hopper"
+        "In plain's own training (2 task–backbone pairs), 0.17 to 0.55 of the updates conflict and n_T/n_R is 0.25 to "
+        "1.50, above 1 on TD3 Hopper"
     )
     few = [r for r in records if r.identity["method"] != "plain" or r.identity["task"] == "Walker"]
     note = verdict(verdicts(setups(few)[0]), "gradient-regime").note
-    assert note.endswith(
-        "(1 pair of task and backbone) 0.17 of the updates conflict and n_T/n_R is 0.25, above 1 on none"
-    )
+    assert note.endswith("(1 task–backbone pair), 0.17 of the updates conflict and n_T/n_R is 0.25, above 1 on none")
 
 
 def test_the_collapse_is_told_whatever_the_smoothness() -> None:
@@ -272,7 +273,7 @@ def test_the_collapse_is_told_whatever_the_smoothness() -> None:
 
     note = verdict(verdicts(world(change, agents)), "sum-collapses").note
     # The paper's sum loses 90 %; nine tenths of that leave 19 %.
-    assert note == "The collapse itself: 4 of 5 agents earn less than 19 % of DAMPER's mean return"
+    assert note == "Return alone: 4 of 5 agents earn less than 19 % of DAMPER's mean return"
     assert verdict(verdicts(world(agents=agents[:5])), "sum-collapses").note == ""
 
 
@@ -306,8 +307,8 @@ def test_what_no_experiment_trains_is_not_waited_for() -> None:
     (check,) = verdict(found, "sum-close").checks
     assert check.text == "no experiment trains these ablations with η = 1 on every task"
     section = "".join(claims_section(main_setups([world(agents=[*EVERY, *agents_of("one-eta")])]), ()))
-    assert "Under `pave` no claim about trained policies waits for records;" in section
-    assert "About time there are others: 2 not enough data" in section, "nothing was timed"
+    assert "Under `pave`, none of the 19 claims about trained policies still lacks records." in section
+    assert "The 2 claims about [update times](results/tables.md#update-times): not enough data 2." in section
     assert " | not judged | " in section and " (and 14 more) |" in section, "one comparison stands for all"
 
 
@@ -355,7 +356,7 @@ def test_numbers_stand_in_the_text(as_printed: list[Verdict]) -> None:
     first = verdict(as_printed, "td3-lunar-both").checks[1]
     assert "DAMPER 0.313, TD3 1.815" in first.text and "gap −1.502 [" in first.text
     large = verdict(as_printed, "td3-hopper-walker-tradeoff").checks
-    assert "large: the paper's is 92 % lower, 83 % counts" in large[0].text
-    assert "large: the paper's is 82 % lower, 74 % counts" in large[2].text
-    assert "collapses: the paper's is 90 % lower, 81 % counts" in verdict(as_printed, "sum-collapses").checks[0].text
-    assert "8.1 % lower, 7.3 % counts" in verdict(as_printed, "scalarization-margins").checks[0].text
+    assert "large: 92 % lower in the paper, 83 % counts" in large[0].text
+    assert "large: 82 % lower in the paper, 74 % counts" in large[2].text
+    assert "collapses: 90 % lower in the paper, 81 % counts" in verdict(as_printed, "sum-collapses").checks[0].text
+    assert "8.1 % lower in the paper, 7.3 % counts" in verdict(as_printed, "scalarization-margins").checks[0].text

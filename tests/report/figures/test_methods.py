@@ -54,9 +54,8 @@ def test_each_page_shows_its_picture_and_names_the_records(fresh: dict[str, Path
         assert f"](../figures/methods/{method}.svg)" in page
         _, _, records = compared(setups(Store(ROOT / "results")), method)[0]
         seed = records["plain"].identity["seed"]
-        assert f"training seed {seed} in `results/{records['plain'].identity['protocol']}/Pendulum`" in " ".join(
-            page.split()
-        )
+        folder = f"results/{records['plain'].identity['protocol']}/Pendulum"
+        assert f"training seed {seed} in `{folder}`" in " ".join(page.split())
 
 
 def test_without_records_there_is_one_sentence(tmp_path: Path) -> None:

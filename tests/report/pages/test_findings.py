@@ -45,10 +45,10 @@ def test_the_findings_name_the_pairs_that_are_not_smoother_and_those_that_earn_l
         agents = agents_of("td3-table", tasks=(task,), methods=("damper",))
         records += [record(agent, change, total) for agent in agents]
     first, second, third = findings(setups(records), ()).splitlines()[:3]
-    counts = "DAMPER's mean |Δa|, over 2 pairs of task and backbone, is "
-    assert first.startswith(f"1. **DAMPER beside plain, `pave`.** {counts}")
-    smoother, lower = second.split("Not smoother beyond the noise: ")[1], third.split("A lower return: ")[1]
-    smoother, other = smoother.split(" Another answer by sm: ")
+    counts = "DAMPER's mean |Δa| is lower in 1 of 2 task–backbone pairs and undecided in 1; its return is "
+    assert first.startswith(f"1. **DAMPER against plain, `pave`.** {counts}")
+    smoother, lower = second.split("A lower mean |Δa| is not shown for ")[1], third.split("The return is lower for ")[1]
+    smoother, other = smoother.split(" `sm` gives another verdict for ")
     assert other.startswith("Hopper, TD3 (0.0 % [0.0, 0.0])") and "Walker" not in other
     assert smoother.startswith("Walker, TD3 (") and "Hopper" not in smoother
     assert lower.startswith("Walker, TD3 (−49 % [") and "Hopper" not in lower
@@ -58,10 +58,10 @@ def test_of_many_pairs_a_finding_gives_the_number_and_the_table_that_has_them() 
     agents = agents_of("td3-table", tasks=("Pendulum", "Ant", "Hopper", "Walker"), methods=("plain", "damper"))
     records = [record(agent, total=50.0 if agent.identity["method"] == "damper" else 100.0) for agent in agents]
     said = findings(setups(records), ())
-    assert "**Costs.** A lower return: [4 pairs](#damper-beside-plain-pave)." in said
-    assert "\n## DAMPER beside plain, `pave`\n" in said
+    assert "**Costs.** The return is lower for [4 pairs](#damper-against-plain-pave)." in said
+    assert "\n## DAMPER against plain, `pave`\n" in said
     three = [record for record in records if record.identity["task"] != "Ant"]
-    assert "A lower return: Pendulum, TD3 (−49 % [" in findings(setups(three), ())
+    assert "The return is lower for Pendulum, TD3 (−49 % [" in findings(setups(three), ())
 
 
 def test_shorter_episodes_are_named_with_the_early_ends_behind_them() -> None:
@@ -76,12 +76,13 @@ def test_shorter_episodes_are_named_with_the_early_ends_behind_them() -> None:
         ends = {"length": [long] * 10, "terminated": [ours and i < 3 for i in range(10)]}
         records.append(replace(own, episodes={**own.episodes, **ends}))
     (costs,) = (line for line in findings(setups(records), ()).splitlines() if "**Costs.**" in line)
-    ant, hopper = costs.split("Shorter episodes, beyond the noise or by more than 10 %: ")[1].split("); ")
-    assert ant == "Ant, TD3 (−8.0 % [−8.0, −8.0]; ended early: 0 of 50, then 15 of 50"
+    ant, hopper = costs.split("beyond the noise or by more than 10 % in the mean, for ")[1].split(") and ")
+    early = "ended early: 0 of 50 with plain, 15 of 50 with DAMPER"
+    assert ant == f"Ant, TD3 (−8.0 % [−8.0, −8.0]; {early}"
     # Hopper's mean is 870 with a squared error of 150: the logarithm of 0.87 ± 2.776 · √150 / 870.
-    assert hopper == "Hopper, TD3 (−13 % [−16, −10]; ended early: 0 of 50, then 15 of 50)."
+    assert hopper == f"Hopper, TD3 (−13 % [−16, −10]; {early})."
     assert "LunarLander" not in costs, "there a shorter episode can be an earlier landing"
-    table = findings(setups(records), ()).split("## DAMPER beside plain")[1].replace("\u00a0", " ")
+    table = findings(setups(records), ()).split("## DAMPER against plain")[1].replace("\u00a0", " ")
     rows = {line.split(",")[0]: line.split(" | ")[-1] for line in table.splitlines() if ", TD3 | " in line}
     assert rows["| Walker"] == "1000 |" and rows["| LunarLander"] == "1000 → 920.0 |"
 
@@ -92,12 +93,12 @@ def test_the_findings_say_what_one_eta_does_and_how_often_one_action_is_left() -
     records += [record(agent, 0.00001, 50.0) for agent in hopper("damper", "eta-sweep", eta=1)]
     records += [record(agent, 0.00001, 4.0) for agent in hopper("unconditional-sum", "projection-ablation")]
     said, advice = findings(setups(records), ()), choosing_eta(setups(records))
-    counts = "DAMPER's mean |Δa|, over 1 pair of task and backbone, is not counted in 1, where most agents hold one"
-    assert f"**One η.** With η = 1 everywhere {counts} constant action; its return is lower in 1." in said
+    counts = "DAMPER's mean |Δa| is not counted in 1 of 1 task–backbone pair (most agents there hold one constant"
+    assert f"**One η.** With η = 1 everywhere, {counts} action); its return is lower in 1." in said
     place = "#policies-with-one-constant-action"
     assert f"5 of the 5 agents trained with η = 1 ended in [one constant action]({place}).\n" in said
     assert "\n## Policies with one constant action\n" in said
-    assert "5 of 5 agents on Hopper, TD3 (mean return 6.00, DAMPER's 52.0)" in said
+    assert "5 of 5 agents on Hopper, TD3 (mean return 6.00, with DAMPER 52.0)" in said
     (row,) = (line for line in advice.splitlines() if line.startswith("| Hopper, TD3 |"))
     changes = [cell.split(" [")[0] for cell in row.strip("| ").split(" | ")[1:]]
     assert changes == ["−50 %", "constant action, 5 of 5", "0.0 %", "−49 %"]
@@ -129,9 +130,13 @@ def test_a_return_below_the_paper_s_stands_with_what_can_be_its_cause() -> None:
     """On Hopper the paper has 3078."""
     low = [record(agent, total=2000.0, late=3000.0) for agent in hopper("damper")]
     said = returns_section(main_setups(setups(low)))
-    assert said.startswith("*Distance*: with its 95 % interval") and "not corrected" in said and "*`" not in said
+    assert (
+        said.startswith("*Difference*: from the paper's mean, with its 95 % interval")
+        and "not corrected" in said
+        and "*`" not in said
+    )
     head, _, row = (line.strip("| ").split(" | ") for line in said.splitlines()[-3:])
-    assert head == ["cell", "return", "the paper's", "distance", "seeds", "end of training", "other η"]
+    assert head == ["cell", "return", "paper", "difference", "each seed", "end of training", "other η"]
     # The paper's error is 599 / √5 with four degrees of freedom, the seeds' √½: 1076 ± 2.776 · 267.9.
     seeds = "2000; 2001; 2002; 2003; 2004"
     assert row == ["Hopper, TD3", "2002", "3078", "**−1076 [−1820, −332]**", seeds, "3000", "–"]
@@ -187,18 +192,18 @@ def test_a_return_of_zero_has_no_change_and_equal_ones_are_within_nothing() -> N
 
 def test_sentences_at_one_and_none() -> None:
     (alone,) = [record(agent) for agent in hopper("plain")][:1]
-    assert "On record is 1 agent." in findings(setups([alone]), ()) and "Kept apart" not in findings(
-        setups([alone]), ()
-    )
-    assert "## DAMPER beside plain, `pave`\n\nNothing to compare yet.\n\n## " in findings(setups([alone]), ())
+    said = findings(setups([alone]), ())
+    assert "\n1 agent is on record; none diverged. Of the 84 cells " in said and "shown apart" not in said
+    assert "## DAMPER against plain, `pave`\n\nNothing to compare yet.\n\n## " in findings(setups([alone]), ())
     said = details(setups([replace(alone, curve={"step": []})]))
-    assert "## Beside the paper's returns" not in said and "## Last policies" not in said
+    assert "## Returns against the paper's" not in said and "## Last policies" not in said
     pair = [record(agents[0], change) for agents, change in ((hopper("plain"), 0.5), (hopper("damper"), 0.01))]
-    first = findings(setups(pair), ()).splitlines()[0]
-    assert ", over 1 pair of task and backbone, " in first and "Not smoother" not in first, "one seed has no interval"
-    assert "One seed. Bold" in headline(setups(pair))
+    said = findings(setups(pair), ())
+    assert " in 1 of 1 task–backbone pair; " in said.splitlines()[0]
+    assert "A lower mean |Δa|" not in said, "one seed has no interval"
+    assert "One seed. Below" in headline(setups(pair))
     sums = [record(agent) for agent in [*hopper("damper"), *hopper("unconditional-sum", "projection-ablation")]]
-    assert "(unconditional sum) no policy ended in one constant action: none of 5 agents on" in findings(
+    assert "(the unconditional sum), no policy ended in one constant action: none of 5 agents on" in findings(
         setups(sums), ()
     )
 
@@ -214,20 +219,22 @@ def test_protocols_that_agree_are_said_to_and_many_places_are_behind_a_link() ->
 
     agree = both(10.0)
     assert "differs beyond the noise in none of 36 comparisons." in agree
-    assert "In none of 36 [comparisons of the same method]" in agree and "In return" not in agree
-    assert "In return: [12 of them](results/details.md#the-same-method-under-both-protocols).\n" in both(40.0)
+    assert "In none of 36 [comparisons of the same method]" in agree and "The return differs" not in agree
+    assert "The return differs for [12 of them](results/details.md#the-same-method-under-both-protocols).\n" in both(
+        40.0
+    )
 
 
 def test_a_complete_table_is_called_complete() -> None:
     agents = agents_of("td3-table", "sac-table")
-    assert "two main tables all 84 under `pave` have five" in findings(setups([record(agent) for agent in agents]), ())
+    assert "two main tables, all 84 under `pave` have five" in findings(setups([record(agent) for agent in agents]), ())
 
 
 def test_the_readme_says_how_many_seeds_a_row_has() -> None:
     agents = agents_of("td3-table", tasks=("Reacher", "Hopper", "Walker"), methods=("plain", "damper"))
     records = [record(a) for a in agents if a.identity["task"] != "Walker" or a.rank < (3 if "eta" in str(a) else 4)]
     said = headline(setups(records))
-    assert "Means of 5 seeds, unless a row says n." in said and said.count("n = ") == 1
+    assert "Means of 5 seeds, unless a row gives another n." in said and said.count("n = ") == 1
     assert "| Walker, TD3<br><small>n = 3/4</small> |" in said
 
 
@@ -236,15 +243,15 @@ def test_what_is_missing_is_listed_with_its_time_on_the_machine_of_the_records()
     names = tuple(name for name, experiment in EXPERIMENTS.items() if experiment.trained)
     agents = expand_request(Request(names, settings=settings, trained_here=False))
     have = [agent for agent in agents if agent.identity["method"] not in ("scalarization", "pegrad")]
-    assert missing(setups([invented(agent) for agent in have[:5]])).startswith("No record is of a GPU yet")
+    assert missing(setups([invented(agent) for agent in have[:5]])).startswith("No record is from a GPU yet")
     said = missing(setups([invented(agent, run=GPU, hardware=H200) for agent in have]))
-    assert "one NVIDIA H200 with 16 cores" in said and f"no more than {AGENT_STEPS_PER_SECOND:,} agents' steps" in said
+    assert "one NVIDIA H200 with 16 cores" in said and f"no more than {AGENT_STEPS_PER_SECOND:,} agent steps" in said
     rows = {
         line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:]
         for line in said.splitlines()
         if "`pave`" in line
     }
-    assert rows.keys() == {f"`pave` {name}" for name in ("`pegrad`", "`scalarization-sweep`", "**together**")}
+    assert rows.keys() == {f"`pave` {name}" for name in ("`pegrad`", "`scalarization-sweep`", "**all together**")}
     assert rows["`pave` `pegrad`"] == ["15 of 30", "LunarLander 5, Hopper 5, Walker 5", duration(1000)]
     sweep = sum(
         100 * agent.identity["training"]["steps"] for agent in agents_of("td3-table", methods=("damper",), seeds=1)

@@ -37,10 +37,12 @@ def test_return_over_tasks_is_told_per_backbone_with_the_number_of_tasks() -> No
     records += world({"plain": (100.0, 0.5), "damper": (90.0, 0.1)}, "Hopper", backbone="sac")
     said = return_over_tasks(one(records))
     # Five equal seeds win half of their pairs; five lower ones none, of one task [0, 36] (Newcombe 2006).
-    assert said.startswith("Over the tasks together a DAMPER seed earns more than a plain one in 50 % [")
-    assert "] of pairs with TD3 (2 tasks) and in 0 % [0, 36] of pairs with SAC (1 task); the inter" in said
+    assert said.startswith(
+        "The probability that a DAMPER seed earns more than a plain seed, averaged over the tasks, is "
+    )
+    assert " is 50 % [" in said and "] with TD3 (2 tasks) and 0 % [0, 36] with SAC (1 task). The inter" in said
     # 90.0 to 90.4 less 100.2, the middle three of them: −10 / 100.2.
-    assert "interquartile mean of return's change is −10 % [−10, −10] with SAC." in said
+    assert "interquartile mean of the change in return is −10 % [−10, −10] with SAC." in said
     assert said in headline([one(records)]) and said in findings([one(records)], ()).splitlines()[0]
 
 
@@ -54,11 +56,14 @@ def test_the_other_methods_are_sorted_by_what_their_intervals_say() -> None:
     level = {"damper": (50.0, 0.1), "caps": (40.0, 0.1), "asap": (60.0, 0.3), "pave": (50.0, 0.3)}
     records = world(level, "Hopper", "Walker")
     said = beside_the_others(one(records))
-    assert "TD3 (2 tasks): mean |Δa| better than ASAP and PAVE, undecided beside CAPS; " in said
-    assert "return better than CAPS, worse than ASAP, undecided beside PAVE." in said and "SAC" not in said
+    smooth = "its mean |Δa| is better than that of ASAP and PAVE, and undecided against CAPS; "
+    earned = "its return is better than that of CAPS, and worse than that of ASAP, and undecided against PAVE."
+    assert f"With TD3 (2 tasks) {smooth}{earned}" in said and "SAC" not in said
     assert f". {said}" in findings([one(records + world({"plain": (50.0, 1.0)}, "Hopper"))], ())
     every = {"damper": (50.0, 0.1), **dict.fromkeys(RIVALS, (50.0, 0.3))}
     told = beside_the_others(one(world(every, "Hopper")))
-    assert "TD3 (1 task): mean |Δa| better than all five; return undecided beside all five." in told
+    assert (
+        "With TD3 (1 task) its mean |Δa| is better than that of all five; its return is undecided against all" in told
+    )
     fewer = [r for r in records if (r.identity["method"], r.identity["task"]) != ("pave", "Walker")]
-    assert "TD3 (1 to 2 tasks): " in beside_the_others(one(fewer))
+    assert "With TD3 (1 to 2 tasks) its " in beside_the_others(one(fewer))

@@ -156,7 +156,7 @@ def test_too_few_seeds_have_no_best_and_no_claims() -> None:
     assert best_of(setup.cells, "return") == []
     section = _section(setup, [setup], "")
     assert "| claim |" not in section and "not enough data" not in section
-    assert "No comparison of a claim has 5 seeds on both sides." in section
+    assert "No claim has a comparison with 5 seeds on both sides." in section
     (whole,) = setups(records)
     assert "| claim |" in _section(whole, [whole], "")
     (other,) = setups([replace(record, deviations={"steps": 5}) for record in records])

@@ -154,7 +154,7 @@ def compare_means(
     turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
     verdict = judge(sign * gap, turned, concession)
     text = f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
-    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))} ") + with_bounds(gap, interval)
+    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))}: ") + with_bounds(gap, interval)
     if constant := [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]:
         return Check(f"{text}; {', '.join(constant)}", CONSTANT)
     return Check(text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict)

@@ -107,7 +107,7 @@ def _reduction(e: Evidence, task: str, measure: str, ours: str, theirs: str, wor
     x, y = (printed("td3", method, task, measure) for method in (ours, theirs))
     assert x is not None and y is not None
     size = 1 - x.mean / y.mean
-    words = f"{word}: the paper's is {percent(size)} lower, {percent(REACHED_SHARE * size)} counts"
+    words = f"{word}: {percent(size)} lower in the paper, {percent(REACHED_SHARE * size)} counts"
     return _pair(e, "td3", task, measure, ours, theirs, "lower", by=REACHED_SHARE * size, words=words)
 
 
@@ -153,8 +153,8 @@ def _conflict_by_chance(e: Evidence) -> str:
     if not more and not others:
         return ""
     return (
-        f"Unrelated directions would conflict in {CHANCE_CONFLICT:g} of the updates: beyond the noise more do on "
-        f"{', '.join(more) or 'no task'}" + (f", not on {', '.join(others)}" if others else "")
+        f"Unrelated directions would conflict in {CHANCE_CONFLICT:g} of the updates. More do, beyond the noise, on "
+        f"{', '.join(more) or 'no task'}" + (f"; this is not shown on {', '.join(others)}" if others else "")
     )
 
 
@@ -172,8 +172,8 @@ def _plains_gradients(e: Evidence) -> str:
     shares, ratios = zip(*found.values(), strict=True)
     strong = [subject for subject, (_, ratio) in found.items() if ratio > WEAK_RATIO]
     return (
-        f"Along plain's own training ({counted(len(found), 'pair')} of task and backbone) {_range(shares)} of the "
-        f"updates conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on {', '.join(strong) or 'none'}"
+        f"In plain's own training ({counted(len(found), 'task–backbone pair')}), {_range(shares)} of the updates "
+        f"conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on {', '.join(strong) or 'none'}"
     )
 
 
@@ -203,10 +203,7 @@ def _collapsed(e: Evidence) -> str:
         return ""
     left = 1 - REACHED_SHARE * (1 - x.mean / y.mean)
     count = int((ours.values < left * damper.mean).sum())
-    return (
-        f"The collapse itself: {count} of {len(ours.values)} agents earn less than {percent(left)} of DAMPER's mean "
-        "return"
-    )
+    return f"Return alone: {count} of {len(ours.values)} agents earn less than {percent(left)} of DAMPER's mean return"
 
 
 def _sum_close(e: Evidence) -> Checks:
@@ -242,11 +239,11 @@ def _eta(e: Evidence) -> Checks:
         if task == "Walker":
             bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
             for eta in (0.4, 0.8):
-                yield compare_means(f"{subject}, a bump at 0.6", bump[0.6], bump[eta], "higher", concession=True)
+                yield compare_means(f"{subject}, a bump at η = 0.6", bump[0.6], bump[eta], "higher", concession=True)
         else:
             for former, later in pairwise(sides):
                 yield compare_means(subject, later, former, "lower")
-        yield extreme(f"{subject}, lowest at 1", sides[-1], sides[:-1], "lower")
+        yield extreme(f"{subject}, lowest at η = 1", sides[-1], sides[:-1], "lower")
 
 
 # --- fixed weights ------------------------------------------------------------------------------------------------
@@ -319,7 +316,7 @@ def _margins(e: Evidence) -> Checks:
         theirs = printed("td3", baseline, task, "smoothness")
         assert theirs is not None
         size = 1 - named[task] / theirs.mean
-        words = f"the paper's is {percent(size, 1)} lower, {percent(REACHED_SHARE * size, 1)} counts"
+        words = f"{percent(size, 1)} lower in the paper, {percent(REACHED_SHARE * size, 1)} counts"
         rivals = [e.side("td3", task, rival, "smoothness") for rival in RIVALS]
         ours, subject = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), subject_of("td3", task, "smoothness")
         yield extreme(subject, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)

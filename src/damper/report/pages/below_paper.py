@@ -1,4 +1,4 @@
-"""Where DAMPER earns less than in the paper: which causes the records make unlikely, and which they do not."""
+"""Where DAMPER earns less than in the paper, and what the records say about possible causes."""
 
 from __future__ import annotations
 
@@ -99,12 +99,13 @@ def returns_section(main: Sequence[Setup]) -> str:
     if not rows:
         return "No mean return is that far below the paper's.\n"
     others = [f"`{setup.protocol}`" for setup in main[1:]]
-    header = ["cell", "return", "the paper's", "distance", "seeds", "end of training", "other η", *others]
+    header = ["cell", "return", "paper", "difference", "each seed", "end of training", "other η", *others]
     protocols = f" *{', '.join(others)}*: that protocol's return, bold where higher beyond the noise." if others else ""
     return (
-        "*Distance*: with its 95 % interval ([how](results/details.md#beside-the-papers-returns)), bold where it "
-        "excludes zero, not corrected for having picked the lowest cells. *End of training*: the last tenth of the "
-        f"steps, with exploration. *Other η*: the range of the mean returns on record.{protocols}\n\n"
+        "*Difference*: from the paper's mean, with its 95 % interval "
+        "([how](results/details.md#returns-against-the-papers)), bold where that excludes zero; not corrected for "
+        "having picked the lowest cells. *End of training*: mean training return in the last tenth of the steps, with "
+        f"exploration. *Other η*: range of the mean returns on record with another η.{protocols}\n\n"
         + markdown_table(header, rows)
     )
 

@@ -22,6 +22,7 @@ from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.statistics.cells import Setup
 from damper.report.statistics.numbers import percent
 from damper.report.tables.markup import markdown_table
+from damper.terminal import counted
 
 UNKNOWN = (OPEN, NOT_JUDGED)
 
@@ -30,40 +31,37 @@ def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator
     """The claims that have a verdict, with what decided it, and how many wait for records."""
     judged = judge_all(main)
     yield "## The paper's claims\n"
+    timed = time_verdicts(timings)
     yield (
-        f"{_waiting(*next(iter(judged.items())))} About time there are others: {_tally(time_verdicts(timings))} "
-        "([update times](results/tables.md#update-times)). What *holds* or *fails* is decided beyond the noise; a "
-        "claim that *leans*, for or against, is not, and five seeds seldom decide one ([all words, and why]"
-        "(statistics.md#verdicts)).\n"
+        f"{_waiting(*next(iter(judged.items())))} A claim that *holds* or *fails* is decided beyond the noise; one "
+        "that *leans*, for or against, is not, and five seeds seldom decide one ([all verdicts, and why]"
+        f"(statistics.md#verdicts)). The {len(timed)} claims about [update times](results/tables.md#update-times): "
+        f"{_tally(timed)}.\n"
     )
     yield from _decided(judged)
 
 
 MEANINGS = {
-    HOLDS: "every gap has the claimed sign, every interval excludes zero",
-    BETTER: "the paper concedes a weakness, and the mean is on the good side, if only within the noise",
-    LEANS: "the means agree with the claim, an interval includes zero",
-    LEANS_AGAINST: "a mean contradicts it, the interval still allows it",
-    CONSTANT: "it compares smoothness or how weak a gradient is, and most agents of one side hold one action",
-    FAILS: "a mean contradicts it, and the interval does not allow it",
+    HOLDS: "every mean is on the claimed side, and every interval excludes zero",
+    BETTER: "the paper concedes a weakness, but the mean is on the good side, if only within the noise",
+    LEANS: "the means agree with the claim, but an interval includes zero",
+    LEANS_AGAINST: "a mean contradicts the claim, but its interval still allows it",
+    CONSTANT: "it compares smoothness, or how weak a gradient is, and most agents of one side hold one action",
+    FAILS: "a mean contradicts the claim, and its interval does not allow it",
     OPEN: "a comparison lacks five seeds, and none has failed",
-    NOT_JUDGED: "it takes agents that no experiment trains",
+    NOT_JUDGED: "it needs agents that no experiment trains",
 }
 
 
-def legend() -> str:
-    """What the words mean."""
-    return " ".join(f"*{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
-
-
 def caution(link: str = "") -> str:
-    """How much a word is worth; ``link``: to the page that tells more."""
+    """How much a verdict is worth; ``link``: to the page that tells more."""
     more = f" ([by how much]({link}))" if link else ""
     return (
-        f"Each interval has {percent(claim_level(), 1)}. If seeds were normal, then with 95 % confidence every claim "
-        "marked *holds* in a column is true; with lopsided cells, or where some seeds fail, the confidence is "
-        f"less{more}. With five seeds such an interval is about twice as wide as at 95 %, and would decide an effect "
-        "of two standard deviations in about one case of five: a lean is no evidence."
+        f"Each interval has {percent(claim_level(), 1)} confidence. If seeds were normally distributed, all claims "
+        "marked *holds* in a column would be true together with 95 % confidence; where the seeds' distribution is "
+        f"skewed or some seeds fail, the confidence is lower{more}. With five seeds such an interval is about twice as "
+        "wide as at 95 %, and decides an effect of two standard deviations in about one case of five. So a lean is no "
+        "evidence."
     )
 
 
@@ -80,30 +78,25 @@ def settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
     """How many claims have a verdict beyond the noise, for each way of judging: each is corrected alone."""
     parts, some = [], False
     for name, own in judged.items():
-        counts = {
-            "held": sum(verdict.verdict == HOLDS for verdict in own),
-            "failed": sum(verdict.verdict == FAILS for verdict in own),
-        }
-        decided = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
-        parts.append(f"{name}: {decided or 'none'}")
+        words = [verdict.verdict for verdict in own]
+        counts = {"hold": words.count(HOLDS), "fail": words.count(FAILS)}
+        decided = " and ".join(counted(count, f"{word}s", word) for word, count in counts.items() if count)
+        parts.append(f"{decided or 'none'} under {name}")
         some = some or bool(decided)
     claims, first = len(next(iter(judged.values()))), next(iter(judged))
     if not some:
         return (
-            f"Of {claims} claims about trained policies none is decided beyond the noise, under any protocol. "
-            f"By {first}: {_tally(judged[first])}."
+            f"None of the {claims} claims about trained policies is decided beyond the noise, under any protocol. "
+            f"Under {first}: {_tally(judged[first])}."
         )
-    return f"Of {claims} claims about trained policies, decided beyond the noise: {'; '.join(parts)}."
+    return f"Of the {claims} claims about trained policies, decided beyond the noise: {'; '.join(parts)}."
 
 
 def _waiting(name: str, judged: Sequence[Verdict]) -> str:
     """How many claims wait for records."""
     waiting = sum(verdict.verdict == OPEN for verdict in judged)
-    some = f"{waiting} of {len(judged)} claims about trained policies wait{'s' * (waiting == 1)}"
-    return (
-        f"Under {name} {some if waiting else 'no claim about trained policies waits'} for records; "
-        "[the tables](results/tables.md) have what is known of each."
-    )
+    some = f"{waiting or 'none'} of the {len(judged)} claims about trained policies still lack{'s' * (waiting < 2)}"
+    return f"Under {name}, {some} records."
 
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
@@ -116,9 +109,9 @@ def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
             words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
             rows.append([first.text, *words, _by(first) + _note(first)])
     if rows:
-        yield "Claims with a verdict, and what decided the first one of the row ([all](results/tables.md)):\n"
-        header = ["claim", *shown, "deciding comparison"]
-        yield markdown_table(header, [*rows, ["**all**", *map(_tally, shown.values()), ""]])
+        yield "Claims with a verdict (–: not enough data; [all claims and comparisons](results/tables.md)):\n"
+        header = ["claim", *shown, "comparison behind the first verdict"]
+        yield markdown_table(header, rows)
 
 
 def _by(verdict: Verdict) -> str:
@@ -134,7 +127,7 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
         [claim.text + _note(claim), *(verdict_text(own[i]) for own in judged.values())]
         for i, claim in enumerate(claims)
     ]
-    return markdown_table(["claim", *judged], [*rows, ["**together**", *map(_tally, judged.values())]])
+    return markdown_table(["claim", *judged], [*rows, ["**all claims**", *map(_tally, judged.values())]])
 
 
 def _tally(judged: Sequence[Verdict]) -> str:
@@ -150,7 +143,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 def _so_far(verdict: Verdict) -> str:
     known = _counts(check.verdict for check in verdict.known)
-    return f" (so far, of {len(verdict.checks)} comparisons: {known})" if known else ""
+    return f" (so far, of {counted(len(verdict.checks), 'comparison')}: {known})" if known else ""
 
 
 def _note(verdict: Verdict) -> str:
@@ -161,7 +154,7 @@ def _note(verdict: Verdict) -> str:
 def _counts(words: Iterable[str]) -> str:
     """How many there are of each word."""
     found = list(words)
-    return ", ".join(f"{found.count(word)} {word}" for word in VERDICTS if word in found)
+    return ", ".join(f"{word} {found.count(word)}" for word in VERDICTS if word in found)
 
 
 def comparisons_list(judged: Sequence[Verdict]) -> str:

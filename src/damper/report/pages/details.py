@@ -20,8 +20,8 @@ from damper.terminal import counted
 
 HEAD = """# Further comparisons
 
-Written by `damper report` from the records; do not edit. What the [results](../results.md) rest on, and
-the comparisons that are too long for them.
+Comparisons behind the [results](../results.md) that are too long for that page. Written by `damper report` from the
+records; do not edit.
 """
 
 
@@ -61,7 +61,7 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
         for measure in COMPARED
     ]
     if rows:
-        yield "## The sweep over eta\n\nMeans of the seeds with 95 % intervals, and medians.\n"
+        yield "## The sweep over eta\n\nMeans over the seeds with 95 % intervals, and medians.\n"
         yield markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
 
 
@@ -85,7 +85,7 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
                 twin = a.find(cell.backbone, cell.task, cell.method)
                 gaps += gaps_between(twin, cell, f"`{a.protocol}` {cell.name}") if twin else []
     if gaps:
-        yield f"## TF32 beside float32\n\nThe same agents trained both ways. {tell_apart(gaps)}\n"
+        yield f"## TF32 against float32\n\nThe same agents trained both ways. {tell_apart(gaps)}\n"
         yield markdown_table(["cell", "TF32", "float32", "difference"], [gap.row for gap in gaps])
 
 
@@ -101,8 +101,9 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
                         gaps += gaps_between(cell, twin, f"`{setup.protocol}` {cell.place} {twin.label}")
     if gaps:
         yield (
-            "## Units of the temporal loss\n\nIts actions in the environment's units, and in the policy's, [−1, 1], "
-            f"as everywhere else here ([why it matters](../methods/temporal.md#units)). {tell_apart(gaps)}\n"
+            "## Units of the temporal loss\n\nThe loss computed on actions in the environment's units, and in the "
+            "policy's, [−1, 1], which all other records use ([why it matters](../methods/temporal.md#units)). "
+            f"{tell_apart(gaps)}\n"
         )
         yield markdown_table(["cell", "environment's", "policy's", "difference"], [gap.row for gap in gaps])
 
@@ -123,14 +124,15 @@ def _starts(main: Sequence[Setup]) -> Iterator[str]:
     if not rows:
         return
     yield (
-        f"## Beside the paper's returns\n\nThe 95 % interval of the distance (Student's t) excludes zero for {far} of "
-        f"{counted(len(rows), 'mean')}, in bold; for {without} if the paper's means had no error. By chance 1 in 20 "
-        "would, and the others are not shown to agree. The standard errors: the choice of ten starts, that of the "
-        "seeds, and the paper's own, which is its printed deviation over √5, as of the five seeds that its caption "
-        "names. The numbers look pooled over episodes; then that is too large. All other intervals are conditional "
-        "on the ten fixed starts, which every policy here sees.\n\n"
+        "## Returns against the paper's\n\nThe 95 % interval of the difference (Student's t) excludes zero for "
+        f"{far or 'none'} of {counted(len(rows), 'mean')}, in bold; if the paper's means had no error, it would for "
+        f"{without or 'none'}. By chance it would for 1 of 20; where it includes zero, agreement is not shown. The "
+        "interval combines three standard errors: from the choice of the ten starts, from that of the seeds, and the "
+        "paper's own. The last is the paper's printed standard deviation over √5, because its caption names five "
+        "seeds; the printed deviations look pooled over episodes, and then this error is too large. All other "
+        "intervals are conditional on the ten fixed starts, which every policy here sees.\n\n"
         + markdown_table(
-            ["cell", "return", "the paper's", "distance", "error: starts", "error: seeds", "error: the paper's"], rows
+            ["cell", "return", "paper", "difference", "error: starts", "error: seeds", "error: paper"], rows
         )
     )
 
@@ -153,11 +155,11 @@ def _end_of_training(main: Sequence[Setup]) -> Iterator[str]:
     if not rows:
         return
     yield (
-        "## Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. Beside it: the mean "
-        "return of the training episodes in the last tenth of the steps, with exploration, of many policies. Where one "
-        "seed falls far below its own training, its last policy is no fair sample of it; where both are low, it "
-        "learned little. Seeds in brackets.\n\n"
-        + markdown_table(["cell", "evaluated: mean (seeds)", "end of training: mean (seeds)"], rows)
+        "## Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. The second column "
+        "has the mean return of the training episodes in the last tenth of the steps, with exploration and of many "
+        "policies. Where a seed is evaluated far below its own training, its last policy is not a fair sample; where "
+        "both are low, it learned little.\n\n"
+        + markdown_table(["cell", "evaluated: mean (each seed)", "end of training: mean (each seed)"], rows)
     )
 
 

@@ -28,7 +28,7 @@ from damper.report.statistics.change import LOWER, change
 from damper.report.statistics.numbers import number, percent
 from damper.report.tables.markup import markdown_table
 from damper.tasks import PAPER_TASKS
-from damper.terminal import counted
+from damper.terminal import counted, joined
 
 FAR_SHORTER = 0.1  # of plain's episodes' length
 MOST_NAMED = 3  # places in one sentence
@@ -67,8 +67,8 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
 
 def _smoother(setup: Setup) -> str:
     """How many pairs DAMPER makes smoother, and what that does to return."""
-    counts = counts_of_signs(setup)
-    return f"**DAMPER beside plain, `{setup.protocol}`.** {counts} {return_over_tasks(setup)}".strip() if counts else ""
+    counts, name = counts_of_signs(setup), f"**DAMPER against plain, `{setup.protocol}`.**"
+    return f"{name} {counts} {return_over_tasks(setup)}".strip() if counts else ""
 
 
 def _less_smooth(setup: Setup) -> str:
@@ -80,7 +80,7 @@ def _less_smooth(setup: Setup) -> str:
             less.append(f"{ours.place} ({moved})")
         if moved.sign != smooth.sign:
             disagree.append(f"{ours.place} ({smooth})")
-    told = _listed(setup, {"Not smoother beyond the noise": less, "Another answer by sm": disagree})
+    told = _listed(setup, {"A lower mean |Δa| is not shown": less, "`sm` gives another verdict": disagree})
     return f"**Exceptions.** {told}" if told else ""
 
 
@@ -93,22 +93,21 @@ def _costs(setup: Setup) -> str:
         if ours.task in ENDS_EARLY:
             lasted, far = change(plain, ours, "length"), (1 - FAR_SHORTER) * plain.mean("length")
             if lasted.sign == LOWER or ours.mean("length") < far:
-                shorter.append(
-                    f"{ours.place} ({lasted}; ended early: {_ended_early(plain)}, then {_ended_early(ours)})"
-                )
-    episodes = f"Shorter episodes, beyond the noise or by more than {percent(FAR_SHORTER)}"
-    told = _listed(setup, {"A lower return": lower, episodes: shorter})
+                early = f"ended early: {_ended_early(plain)} with plain, {_ended_early(ours)} with DAMPER"
+                shorter.append(f"{ours.place} ({lasted}; {early})")
+    episodes = f"Episodes are shorter, beyond the noise or by more than {percent(FAR_SHORTER)} in the mean,"
+    told = _listed(setup, {"The return is lower": lower, episodes: shorter})
     return f"**Costs.** {told}" if told else ""
 
 
 def _listed(setup: Setup, places: Mapping[str, Sequence[str]]) -> str:
     """A sentence for each list that has something; of a long one the table below has the places."""
-    table = f"#damper-beside-plain-{setup.protocol}"
-    few = {
-        word: "; ".join(own) if len(own) <= MOST_NAMED else f"[{len(own)} pairs]({table})"
-        for word, own in places.items()
-    }
-    return " ".join(f"{word}: {where}." for word, where in few.items() if where)
+    table = f"#damper-against-plain-{setup.protocol}"
+    return " ".join(
+        f"{words} for {joined(own) if len(own) <= MOST_NAMED else f'[{len(own)} pairs]({table})'}."
+        for words, own in places.items()
+        if own
+    )
 
 
 def _ended_early(cell: Cell) -> str:
@@ -119,7 +118,7 @@ def _ended_early(cell: Cell) -> str:
 def _one_eta(setup: Setup) -> str:
     """What is left where η is not chosen, and how often it ends in one action."""
     counts, still = counts_of_signs(setup, ONE_ETA), constant_at_one(setup, "#policies-with-one-constant-action")
-    told = [f"With η = {ONE_ETA:g} everywhere {counts}" if counts else "", still]
+    told = [f"With η = {ONE_ETA:g} everywhere, {counts}" if counts else "", still]
     return f"**One η.** {' '.join(filter(None, told))}" if any(told) else ""
 
 
@@ -132,10 +131,10 @@ def _without_projection(setup: Setup) -> str:
             own, theirs = (number(cell.mean("return"), "return") for cell in (without, ours))
             still = f"{len(without.constant) or 'none'} of {len(without.seeds)} agents"
             ended += len(without.constant)
-            told.append(f"{still} on {ours.place} (mean return {own}, DAMPER's {theirs})")
+            told.append(f"{still} on {ours.place} (mean return {own}, with DAMPER {theirs})")
     words = "a policy can end" if ended else "no policy ended"
     where = f"{words} in one constant action: {'; '.join(told)}."
-    return f"**Without projection** (unconditional sum) {where}" if told else ""
+    return f"**Without projection** (the unconditional sum), {where}" if told else ""
 
 
 def _apart(main: Sequence[Setup]) -> str:
@@ -148,13 +147,15 @@ def _apart(main: Sequence[Setup]) -> str:
         for gap in gaps
         if gap.apart and gap.measure == "return"
     ]
-    few = "; ".join(returns) if len(returns) <= MOST_NAMED else f"[{len(returns)} of them]({PROTOCOL_GAPS})"
-    names = " and ".join(f"`{setup.protocol}`" for setup in main[:2])
-    return (
-        f"**Protocols.** Under {names} the same method differs beyond the noise in "
+    names = joined([f"`{setup.protocol}`" for setup in main[:2]])
+    told = (
+        f"**Protocols.** Between {names} the same method differs beyond the noise in "
         f"{sum(gap.apart for gap in gaps) or 'none'} of {counted(len(gaps), 'comparison')}."
-        + (f" In return: {few}." if returns else "")
     )
+    if not returns:
+        return told
+    few = joined(returns) if len(returns) <= MOST_NAMED else f"[{len(returns)} of them]({PROTOCOL_GAPS})"
+    return f"{told} The return differs for {few}."
 
 
 def _below(setup: Setup) -> str:
@@ -164,7 +165,7 @@ def _below(setup: Setup) -> str:
         return ""
     return (
         f"**Below the paper.** DAMPER's mean return is more than {percent(FAR_BELOW)} below the paper's in {below} of "
-        f"{counted(every, 'cell')} ([which, and what can be the cause](#returns-below-the-papers))."
+        f"{counted(every, 'task–backbone pair')} ([which, and possible causes](#returns-below-the-papers))."
     )
 
 
@@ -176,28 +177,27 @@ def _extent(found: Sequence[Setup]) -> str:
         full[setup.protocol] = sum(len(cell.seeds) >= MIN_SEEDS for cell in cells)
     whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
     counts = {protocol: f"all {whole}" if count == whole else count or "none" for protocol, count in full.items()}
-    stand = " and ".join(f"{count} under `{protocol}`" for protocol, count in counts.items()) or "none"
-    agents = sum(setup.agents for setup in found)
-    parts = [f"On record {'is' if agents == 1 else 'are'} {counted(agents, 'agent')}."]
-    parts.append(f"Of the {whole} cells of the paper's two main tables {stand} have five seeds")
-    parts.append("([what is missing](reproduce.md#what-is-missing)).")
+    stand = joined([f"{count} under `{protocol}`" for protocol, count in counts.items()])
+    agents = counted(sum(setup.agents for setup in found), "agent is", "agents are")
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
-    parts.append(f"{frozen or 'None'} of the agents diverged.")
-    return " ".join(parts) + "\n"
+    return (
+        f"{agents} on record; {frozen or 'none'} diverged. Of the {whole} cells (one method, task and backbone) of the "
+        f"paper's two main tables, {stand} have five seeds ([what is missing](reproduce.md#what-is-missing)).\n"
+    )
 
 
 # --- sections -----------------------------------------------------------------------------------------------------
 
 
 def pairs_section(setup: Setup, tables: str, said: str = "") -> str:
-    """DAMPER beside plain, all numbers, and before them what they say; ``tables``: where the medians are."""
-    table, heading = comparison_table(setup, (*COMPARED, "length")), f"## DAMPER beside plain, `{setup.protocol}`"
+    """DAMPER against plain, all numbers, and before them what they say; ``tables``: where the medians are."""
+    table, heading = comparison_table(setup, (*COMPARED, "length")), f"## DAMPER against plain, `{setup.protocol}`"
     if not table:
         return f"{heading}\n\nNothing to compare yet.\n"
     how = (
-        f"{said} {means_of(setup)} Below them: the change of plain's mean with its 95 % interval, bold where that "
-        "excludes zero, not corrected over the comparisons; then the paper's means, where it prints them "
-        f"([medians and every seed]({tables})). {PERCENTAGES} The first row of a task has the paper's η. "
+        f"{said} {means_of(setup)} Below them: the change with its 95 % interval, bold where that excludes zero (not "
+        "corrected for the number of comparisons), and the paper's means where it prints them "
+        f"([medians and every seed]({tables})). {PERCENTAGES} Each task's first row has the paper's η. "
         f"Settings: `{setup.title}`."
     )
     return f"{heading}\n\n{how.strip()}\n\n{table}"
@@ -211,11 +211,10 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     agents = sum(len(cell.constant) for _, cell in cells)
     yield "## Policies with one constant action\n"
     yield (
-        f"**{counted(agents, 'agent holds', 'agents hold')} one action throughout an episode** (mean |Δa| below "
-        f"{CONSTANT_CHANGE:g} in each of their evaluation episodes). Their sm is the lowest there can be and says "
-        "nothing about smooth control, so it is [not counted](statistics.md#constant-actions) as smooth where they are "
-        f"most of a cell. On {', '.join(ENDS_EARLY[:-1])} and {ENDS_EARLY[-1]} a short episode is a failure: the robot "
-        "fell or was unhealthy.\n"
+        f"**{counted(agents, 'agent holds', 'agents hold')} one action throughout every evaluation episode** (mean "
+        f"|Δa| below {CONSTANT_CHANGE:g} in each). Nothing has a lower `sm`, but this is not smooth control: where "
+        "most agents of a cell do so, its smoothness is [not counted](statistics.md#constant-actions). On "
+        f"{joined(ENDS_EARLY)} a short episode is a failure: the robot fell or was unhealthy.\n"
     )
     rows = []
     for setup, cell in cells:
@@ -225,7 +224,7 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
         numbers = [number(cell.only(cell.constant).mean(measure), measure) for measure in ("return", "length")]
         numbers.append(number(plain.mean("return"), "return") if plain else "–")
         rows.append([words, f"{len(cell.constant)} of {len(cell.seeds)}", *numbers])
-    yield markdown_table(["cell", "constant agents", "their return", "their episodes' length", "plain's return"], rows)
+    yield markdown_table(["cell", "constant agents", "their return", "their episode length", "plain's return"], rows)
 
 
 def _etas(main: Sequence[Setup]) -> Iterator[str]:
@@ -237,8 +236,8 @@ def _etas(main: Sequence[Setup]) -> Iterator[str]:
     ]
     if rows:
         yield (
-            f"## What η did\n\nChanges from η = {ETAS[0]:g} to {ETAS[-1]:g} with 95 % intervals "
-            "([every η](results/details.md#the-sweep-over-eta)):\n"
+            f"## What η did\n\nChange from η = {ETAS[0]:g} to η = {ETAS[-1]:g} with its 95 % interval, where the "
+            "sweep is complete ([every η](results/details.md#the-sweep-over-eta)):\n"
         )
         yield markdown_table(["cell", *(MEASURES[measure] for measure in COMPARED)], rows)
 
@@ -258,8 +257,8 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
         yield (
             f"## Where the protocols disagree\n\nIn {sum(gap.apart for gap in gaps) or 'none'} of {len(gaps)} "
             f"[comparisons of the same method]({PROTOCOL_GAPS}) the 95 % interval of the difference excludes zero; by "
-            "chance it would in 1 of 20. They train with other settings; no record changes one of them alone, so which "
-            "of them does it is open:\n"
+            "chance it would in 1 of 20. The protocols differ in the settings below. No record changes one setting "
+            "alone, so it is open which of them matters:\n"
         )
         yield markdown_table(["setting", f"`{one}`", f"`{other}`"], list(_settings_apart(one, other)))
 
@@ -303,8 +302,7 @@ def choosing_eta(found: Sequence[Setup]) -> str:
         header = [f"{MEASURES[m]}, η = {eta:g}" for m in ("mean_change", "return") for eta in (0, ONE_ETA)]
         still = constant_at_one(setup)
         return (
-            f"Changes of plain's means with 95 % intervals, `{setup.protocol}`, where both ends are on record:\n\n"
-            + markdown_table(["task", *header], rows)
-            + (f"\n{still}\n" if still else "")
+            f"Change from plain to DAMPER with its 95 % interval (protocol `{setup.protocol}`), where both ends of η "
+            "are on record:\n\n" + markdown_table(["task", *header], rows) + (f"\n{still}\n" if still else "")
         )
     return "No records yet.\n"

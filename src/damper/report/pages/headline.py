@@ -1,4 +1,4 @@
-"""DAMPER beside plain on every task and backbone, straight from the records: in short, and with all numbers."""
+"""DAMPER against plain on every task and backbone, straight from the records: in short, and with all numbers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from damper.report.statistics.cells import MEASURES, Cell, Setup, main_setups
 from damper.report.statistics.change import HIGHER, LOWER, NOT_COUNTED, UNDECIDED, change, constant_notes
 from damper.report.statistics.numbers import number
 from damper.report.tables.markup import markdown_table
-from damper.terminal import counted
+from damper.terminal import counted, joined
 
 CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README
 SHOWN = ("mean_change", "return")
 NO_BREAK = "\u00a0"  # a space at which no line ends
 PERCENTAGES = (
-    "A return's change is (x − plain)/|plain|, so that + is better also below zero; its size depends on where the task "
-    "puts its zero."
+    "A change in return is (DAMPER − plain)/|plain|: + is better even where returns are negative, but the percentage "
+    "depends on where the task puts its zero."
 )
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
 
 
 def headline(found: Sequence[Setup]) -> str:
     """The README's table, of the first setup that keeps to its protocol: what DAMPER changes, a line per task."""
-    header = ["plain → DAMPER", "action change per step", "return", "verdict", "η", f"with η = {ONE_ETA:g}"]
+    header = ["plain → DAMPER", "action change per step", "return", "verdict", "η", f"verdict at η = {ONE_ETA:g}"]
     for setup in main_setups(found):
         rows, usual = [], usual_seeds(setup)
         for plain, ours in pairs(setup):
@@ -39,11 +39,8 @@ def headline(found: Sequence[Setup]) -> str:
                 [_place(plain, ours, usual), *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words]
             )
         if rows:
-            said = [
-                (_how(setup), PERCENTAGES),
-                (return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION)),
-            ]
-            paragraphs = (" ".join(filter(None, sentences)) for sentences in said)
+            said = (return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION))
+            paragraphs = f"{_how(setup)} {PERCENTAGES}", " ".join(filter(None, said))
             return "\n\n".join([markdown_table(header, rows).strip(), *paragraphs]) + "\n"
     return "No records yet.\n"
 
@@ -51,14 +48,14 @@ def headline(found: Sequence[Setup]) -> str:
 def _how(setup: Setup) -> str:
     """What the table's numbers are."""
     made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
-    return f"{made} {means_of(setup)} Bold: changes whose 95 % interval excludes zero."
+    return f"{made} {means_of(setup)} Below them: the change with its 95 % interval, bold where that excludes zero."
 
 
 def means_of(setup: Setup) -> str:
     """How many seeds the means are of."""
     usual = usual_seeds(setup)
     means = f"Means of {usual} seeds" if usual != "1" else "One seed"
-    return means + (", unless a row says n." if any(_seeds(*pair) != usual for pair in pairs(setup)) else ".")
+    return means + (", unless a row gives another n." if any(_seeds(*pair) != usual for pair in pairs(setup)) else ".")
 
 
 def _place(plain: Cell, ours: Cell, usual: str) -> str:
@@ -75,8 +72,8 @@ def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
     counts = counts_of_signs(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
     return (
-        f"η is the paper's, chosen per task and backbone. With η = {ONE_ETA:g} everywhere, which leaves nothing to "
-        f"choose: {counts or 'nothing is on record yet.'}"
+        "The paper chooses η per task and backbone. With the same η everywhere nothing is left to choose: at "
+        f"η = {ONE_ETA:g}, {counts or 'nothing is on record yet.'}"
     )
 
 
@@ -88,11 +85,7 @@ def constant_at_one(setup: Setup, link: str = "") -> str:
         return ""
     agents = sum(len(cell.constant) for cell in cells)
     every = counted(sum(len(cell.seeds) for cell in cells), "agent")
-    words = (
-        f"[one constant action]({link})"
-        if link
-        else f"one constant action, the same throughout an episode: {'; '.join(held)}"
-    )
+    words = f"[one constant action]({link})" if link else f"one constant action: {'; '.join(held)}"
     return f"{agents} of the {every} trained with η = {ONE_ETA:g} ended in {words}."
 
 
@@ -123,16 +116,12 @@ def counts_of_signs(setup: Setup, eta: float | None = None) -> str:
     if not both:
         return ""
     parts = []
-    for measure in SHOWN:
+    for measure, of in zip(SHOWN, (f" of {counted(len(both), 'task–backbone pair')}", ""), strict=True):
         words = Counter(change(*pair, measure).sign for pair in both)
-        order = (LOWER, HIGHER, UNDECIDED, NOT_COUNTED)
-        *first, last = [f"{word} in {words[word]}" for word in order if words[word]]
-        counts = f"{', '.join(first)} and {last}" if first else last
-        why = ", where most agents hold one constant action" if words[NOT_COUNTED] else ""
-        parts.append(f"is {counts}{why}")
-    moved, earned = (MEASURES[measure] for measure in SHOWN)
-    over = f"over {counted(len(both), 'pair')} of task and backbone"
-    return f"DAMPER's {moved}, {over}, {parts[0]}; its {earned} {parts[1]}."
+        first, *others = [f"{word} in {words[word]}" for word in (LOWER, HIGHER, UNDECIDED, NOT_COUNTED) if words[word]]
+        why = " (most agents there hold one constant action)" if words[NOT_COUNTED] else ""
+        parts.append(f"{MEASURES[measure]} is {joined([first + of, *others])}{why}")
+    return f"DAMPER's {parts[0]}; its {parts[1]}."
 
 
 def comparison_table(setup: Setup, measures: Sequence[str]) -> str:

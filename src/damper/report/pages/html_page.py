@@ -18,7 +18,7 @@ from damper.experiments.records import DIAGNOSTIC_CURVES, round_digits
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
-from damper.report.pages.claims import caution, legend
+from damper.report.pages.claims import MEANINGS, caution
 from damper.report.statistics.cells import MEASURES, SMOOTHNESS, Cell, Setup
 from damper.report.statistics.estimates import nan_for_none
 from damper.report.tables.result_tables import (
@@ -65,7 +65,8 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "etas": list(ETAS),
         "weights": list(WEIGHTS),
         "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
-        "meanings": f"{legend()} {caution()}",
+        "meanings": MEANINGS,
+        "caution": caution(),
         "cost": cost,
         "timeClaims": [_claim(verdict) for verdict in timed] if any(verdict.known for verdict in timed) else [],
     }
@@ -76,8 +77,7 @@ def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
     checks = [[check.text, check.verdict] for check in verdict.checks]
     own = {"verdict": verdict.verdict, "checks": checks}
     other = _claim(one) if one and one.checks != verdict.checks else None
-    text = f"{verdict.text}. {verdict.note}" if verdict.note else verdict.text
-    return {"id": verdict.id, "text": text, **own, "one": other}
+    return {"id": verdict.id, "text": verdict.text, "note": verdict.note, **own, "one": other}
 
 
 def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from damper.report.statistics.cells import Setup, main_setups
 from damper.report.tables.markup import markdown_table
 from damper.terminal import duration
 
-TOGETHER = "**together**"
+TOGETHER = "**all together**"
 
 
 def missing(found: Sequence[Setup]) -> str:
@@ -23,7 +23,7 @@ def missing(found: Sequence[Setup]) -> str:
     records = [record for setup in found for cell in setup.cells for record in cell.records]
     machines = Counter((r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu"))
     if not machines:
-        return "No record is of a GPU yet, so no time can be told.\n"
+        return "No record is from a GPU yet, so no time can be estimated.\n"
     ((gpu, cores), _), rows, workers = machines.most_common(1)[0], [], 1
     outside: list[str] = []
     for setup in main_setups(found):
@@ -47,10 +47,10 @@ def missing(found: Sequence[Setup]) -> str:
         return "Nothing.\n"
     beyond = f" Agents on record outside these experiments are not counted: {', '.join(outside)}." if outside else ""
     return (
-        f"Times are those of the machine of most records, one {gpu} with {cores} cores: at the speeds on record for "
-        f"the task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} agents' steps per "
-        "second together, and nothing lost between them. An agent that several experiments share is trained once."
-        f"{beyond}\n\n" + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
+        f"Times are estimates for the machine that made most records, one {gpu} with {cores} cores. They assume the "
+        f"speed on record for each task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} "
+        "agent steps per second in total, and no time lost in between. An agent that several experiments share is "
+        f"trained once.{beyond}\n\n" + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
     )
 
 

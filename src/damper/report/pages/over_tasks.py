@@ -1,4 +1,4 @@
-"""What the tasks say together: DAMPER's return beside plain's, and DAMPER beside the other methods."""
+"""What the tasks say together: DAMPER's return against plain's, and DAMPER against the other methods."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from damper.experiments.paper_experiments import BACKBONES, RIVALS
 from damper.report.statistics.cells import MEASURES, Setup
 from damper.report.statistics.numbers import bracketed, percent, signed
 from damper.report.tables.result_tables import Aggregate, aggregates
+from damper.terminal import joined
 
 EVEN = 0.5  # the probability of winning where there is no difference
-WORDS = ("better than", "worse than", "undecided beside")
+WORDS = ("better than that of", "worse than that of", "undecided against")
 
 
 def return_over_tasks(setup: Setup) -> str:
-    """How often a seed of DAMPER earns more than one of plain, per backbone; empty where nothing can be told."""
+    """The probability that a DAMPER seed earns more than a plain one, per backbone; empty where there is none."""
     found = {(a.backbone, a.method): a for a in aggregates(setup) if a.measure == "return"}
     wins, changes = [], []
     for backbone in BACKBONES:
@@ -24,14 +25,17 @@ def return_over_tasks(setup: Setup) -> str:
             continue
         where = f"with {backbone.upper()}"
         value, low, high = beside.improvement
-        wins.append(f"{percent(value)} [{100 * low:.0f}, {100 * high:.0f}] of pairs {where} ({_tasks([beside])})")
+        wins.append(f"{percent(value)} [{100 * low:.0f}, {100 * high:.0f}] {where} ({_tasks([beside])})")
         if own and own.change and (own.change[1] > 0 or own.change[2] < 0):
             change, *bounds = own.change
             changes.append(f"{signed(change)} {bracketed(*bounds)} {where}")
     if not wins:
         return ""
-    changed = f"; the interquartile mean of return's change is {' and '.join(changes)}" if changes else ""
-    return f"Over the tasks together a DAMPER seed earns more than a plain one in {' and in '.join(wins)}{changed}."
+    changed = f" The interquartile mean of the change in return is {joined(changes)}." if changes else ""
+    return (
+        "The probability that a DAMPER seed earns more than a plain seed, averaged over the tasks, is "
+        f"{joined(wins)}.{changed}"
+    )
 
 
 def beside_the_others(setup: Setup) -> str:
@@ -43,14 +47,14 @@ def beside_the_others(setup: Setup) -> str:
         told = []
         for measure in ("mean_change", "return"):
             if own := [a for a in rivals if a.measure == measure]:
-                told.append(f"{MEASURES[measure]} {_words(own)}")
+                told.append(f"its {MEASURES[measure]} is {_words(own)}")
         if told:
-            parts.append(f"{backbone.upper()} ({_tasks(rivals)}): {'; '.join(told)}.")
+            parts.append(f"With {backbone.upper()} ({_tasks(rivals)}) {'; '.join(told)}.")
     if not parts:
         return ""
     return (
-        "**Beside the other methods**, over the tasks that both have, by the probability that a seed of DAMPER is the "
-        f"better one ([all numbers](results/tables.md)). {' '.join(parts)}"
+        "**DAMPER against the other methods**, by the probability that a DAMPER seed is the better one, over the tasks "
+        f"that both have ([all numbers](results/tables.md)). {' '.join(parts)}"
     )
 
 
@@ -61,14 +65,11 @@ def _words(found: Sequence[Aggregate]) -> str:
         assert a.improvement is not None
         _, low, high = a.improvement
         sorted_by[WORDS[0 if low > EVEN else 1 if high < EVEN else 2]].append(title(a.method, a.backbone))
-    return ", ".join(f"{word} {_list(names)}" for word, names in sorted_by.items() if names)
-
-
-def _list(names: Sequence[str]) -> str:
-    if len(names) == len(RIVALS):
-        return "all five"
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    return ", and ".join(
+        f"{word} {'all five' if len(names) == len(RIVALS) else joined(names)}"
+        for word, names in sorted_by.items()
+        if names
+    )
 
 
 def _tasks(found: Sequence[Aggregate]) -> str:

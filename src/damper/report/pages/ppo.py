@@ -59,12 +59,12 @@ def ppo_tables(runs: Runs) -> str:
     """Markdown: per environment what was run, the measures, and what happened between the two gradients."""
     parts = []
     for env, labels in runs.items():
-        parts.append(f"### {env}\n\n{_facts(labels)}\n")
-        header = ["method", *(MEASURES[measure] for measure in COMPARED), "return less plain's"]
+        parts.append(f"### {env}\n\n{_facts(labels)} Means with 95 % intervals:\n")
+        header = ["method", *(MEASURES[measure] for measure in COMPARED), "return minus plain's"]
         parts.append(markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels]))
         rows = [[_title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
-        header = ["method", "in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
-        parts.append(f"Between the two gradients, means over the whole training:\n\n{markdown_table(header, rows)}")
+        header = ["method", "updates in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
+        parts.append(f"The two gradients, means over the whole training:\n\n{markdown_table(header, rows)}")
     return "\n".join(parts)
 
 
@@ -80,9 +80,9 @@ def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     used = {name: sorted({record["versions"][name] for record in records}) for name in ("stable-baselines3", "torch")}
     versions = ", ".join(f"{name} {' and '.join(found)}" for name, found in used.items())
     return (
-        f"{first['steps']:,} steps, {seeds} each, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
-        f"by {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}; `n_envs={first['n_envs']}`{normalised}, "
-        f"{own}, else SB3's defaults ({versions}; code {code})."
+        f"{first['steps']:,} steps, {seeds} per method, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
+        f"with {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}. Settings: `n_envs={first['n_envs']}`"
+        f"{normalised}, {own}, otherwise SB3's defaults ({versions}; code {code})."
     )
 
 

@@ -27,7 +27,7 @@ MEASURES = {
     "smoothness": "sm",
     "mean_change": "mean |Δa|",
     "spectral_roughness": "roughness",
-    "length": "length",
+    "length": "episode length",
 }
 NEVER_NEGATIVE = tuple(measure for measure in MEASURES if measure != "return")
 SMOOTHNESS = ("smoothness", "mean_change", "spectral_roughness")  # what one constant action makes perfect

@@ -77,8 +77,9 @@ def latex(text: str) -> str:
 
 def latex_results(table: Table) -> str:
     """A results table in LaTeX (booktabs): mean over both spreads, the best in bold."""
-    lines = [r"\begin{table}[t]", rf"\caption{{{latex(table.caption)}. Mean (over seeds; pooled over episodes).}}"]
-    lines += [rf"\label{{tab:{table.name}}}", r"\centering", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
+    caption = rf"\caption{{{latex(table.caption)}. Mean (standard deviation over seeds; over all episodes).}}"
+    lines = [r"\begin{table}[t]", caption, rf"\label{{tab:{table.name}}}", r"\centering"]
+    lines += [rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
     lines += [r"\toprule", " & ".join(["Method", *(latex(column) for column in table.columns)]) + r" \\", r"\midrule"]
     for name, entries in table.rows:
         cells = [_latex_entry(entry, table.measure) for entry in entries]

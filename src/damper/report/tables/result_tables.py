@@ -184,7 +184,7 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
     return rows
 
 
-SWEEP_HEADER = ["task", "smoothest λ", "return", "sm", "DAMPER return", "DAMPER sm"]
+SWEEP_HEADER = ["task", "smoothest λ", "its return", "its sm", "DAMPER return", "DAMPER sm"]
 SWEEP_HEADER += ["paper's λ", "paper's return", "paper's sm"]
 
 
@@ -328,7 +328,7 @@ def _times_plain(own: Timing, plain: Timing) -> str:
 
 
 COST_HEADER = ["method"] + [
-    f"{b} {column}" for b in ("TD3", "SAC") for column in ("ms", "×", "paper's ms", "paper's ×")
+    f"{b} {column}" for b in ("TD3", "SAC") for column in ("ms", "× plain", "paper ms", "paper × plain")
 ]
 
 

@@ -10,7 +10,7 @@ function render() {
   const open = new Set([...document.querySelectorAll("details[open]")].map((d) => d.textContent));
   document.getElementById("tiles").replaceChildren(...tiles());
   document.getElementById("controls").replaceChildren(...mainControls());
-  main.replaceChildren(...[claimsSection, tableSection, frontSection, curveSection, traceSection, gradientSection, weightSection, etaSection, aggregateSection, timeSection, sourceSection].flatMap((make) => make()));
+  main.replaceChildren(...[tableSection, frontSection, aggregateSection, claimsSection, curveSection, traceSection, gradientSection, weightSection, etaSection, timeSection, sourceSection].flatMap((make) => make()));
   for (const details of document.querySelectorAll("details")) details.open = open.has(details.textContent);
   LIVE.forEach((host) => host.draw());
 }

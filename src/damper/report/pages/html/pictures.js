@@ -6,7 +6,7 @@ function frontSection() {
   const backbone = state.backbone, tasks = tasksOf(backbone);
   const everyone = unique(tasks.flatMap((t) => shown(backbone, t).map((c) => c.method))).map((m) => cellsOf((c) => c.method === m && c.published && c.backbone === backbone)[0]);
   return section("fronts", "Return against smoothness",
-    "Small points are seeds, large ones means; up and left is better, and sm below 0.01 stands at the edge. The line joins the means that no other method beats in both; a method most of whose agents hold one constant action is not counted. Hollow points are the paper's means.",
+    "Small points are seeds, large points means, hollow points the paper's means. Up and left is better; sm below 0.01 is drawn at the edge. The line joins the means that no other method beats in both measures; methods most of whose agents hold one constant action are left out of it.",
     legend(everyone), el("div", { class: "grid" }, tasks.map((t) => frontChart(t, visible(shown(backbone, t))))));
 }
 
@@ -51,7 +51,7 @@ function curveSection() {
   const cells = shown(state.backbone, state.task);
   const panels = state.curve.split(",").map((name) => chart({ ...curveChart(name, visible(cells)), title: CURVES[name], y: { label: CURVES[name], log: name === "sm" || name === "change" }, height: 260 }));
   return section("curves", `Learning curves: ${state.task}, ${state.backbone.toUpperCase()}`,
-    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds; shades are their range, of plain and DAMPER where there are more than three: click methods away to see others'.",
+    "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds, shades their range. With more than three methods only plain and DAMPER have shades: click methods away to see those of others.",
     el("div", { class: "controls" }, segments("Show", "curve", [["return,sm", "return and sm"], ["change,length", "|Δa| and length"]])),
     legend(cells), el("div", { class: "grid two" }, panels));
 }
@@ -99,7 +99,7 @@ function variation(rows) {
 
 function traceSection() {
   const traced = tracedCells(), title = `Actions: ${state.task}, ${state.backbone.toUpperCase()}`;
-  const what = "The first evaluation episode of one training seed: the action as sent, the amplitude spectrum of its motion, and how far the action moves per step, ‖aₜ − aₜ₋₁‖.";
+  const what = "The first evaluation episode of one training seed: the action sent to the environment, the amplitude spectrum of its motion, and how far it moves per step, ‖aₜ − aₜ₋₁‖.";
   if (!traced.length) return section("traces", title, what, nothing("No action trace on record for this task and backbone."));
   const options = traced.map((c) => [c.method, c.label]), dims = traceDimensions();
   const chosen = unique([state.first, state.second]).map((m) => traced.find((c) => c.method === m)).filter(Boolean)
@@ -112,7 +112,7 @@ function traceSection() {
   const traces = chosen.map((o) => chart({ title: o.c.label, series: [line(o, window(o), { step: true })], x: { label: "step" }, y: { label: `action ${d + 1}`, domain }, levels, height: 170, byX: true }));
   const shared = { byX: true, height: 220 };
   return section("traces", title, what,
-    el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("beside", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
+    el("div", { class: "controls" }, selectControl("Method", "first", options), selectControl("compared with", "second", options), selectControl("seed", "seed", traceSeeds().map((s) => [s, s])),
       dims.length > 1 ? selectControl("dimension", "dimension", dims.map((v) => [v, String(Number(v) + 1)])) : null, segments("Steps", "window", [["200", "first 200"], ["all", "all"]])),
     el("div", { class: "grid two" }, traces,
       chart({ title: "Spectrum", series: chosen.map((o) => line(o, remember(o.rows[d], () => spectrum(o.rows[d])).map(([f, a]) => [f, Math.max(a / range, 1e-4)]), {})), x: { label: "cycles per step" }, y: { label: "share of range", log: true, domain: [1e-4, 1] }, ...shared }),
@@ -121,11 +121,11 @@ function traceSection() {
 
 // --- gradients ----------------------------------------------------------------------------------------------------
 
-const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the primary one's", "ratio"], weight: ["Weight given to the temporal direction", "weight"] };
+const GRADIENTS = { conflict: ["Share of updates in conflict", "share"], cosine: ["Cosine of the two gradients", "cosine"], norm_ratio: ["Norm of the temporal gradient over the actor's", "ratio"], weight: ["Weight w of the temporal direction", "w"] };
 
 function gradientSection() {
   const cells = shown(state.backbone, state.task).filter((c) => Object.keys(GRADIENTS).some((name) => c.curve[name]));
-  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Means over the updates between two points and over seeds, for methods whose two gradients were recorded.";
+  const title = `What the gradients did: ${state.task}, ${state.backbone.toUpperCase()}`, what = "Methods whose two gradients were recorded. Each point is a mean over seeds and over the updates since the point before.";
   if (!cells.length) return section("gradients", title, what, nothing("No method here has its two gradients on record."));
   const panels = Object.entries(GRADIENTS).map(([name, [words, label]]) => chart({ ...curveChart(name, visible(cells)), title: words, y: { label, log: name === "norm_ratio" }, height: 200 }));
   return section("gradients", title, what, legend(cells), el("div", { class: "grid two" }, panels));

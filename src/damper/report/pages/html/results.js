@@ -5,10 +5,10 @@ const VERDICTS = { holds: ["holds", "✓"], "better than claimed": ["better", "�
 function tiles() {
   const s = setup(), count = (verdict) => s.claims.filter((c) => c.verdict === verdict).length;
   const tile = (value, words, kind = "") => el("div", { class: `tile ${kind}` }, el("b", {}, String(value)), el("span", {}, words));
-  const claims = [["holds", "holds", "good"], ["better than claimed", "better than claimed", "good"], ["leans", "leans", "open"], ["leans against", "leans against", "open"], ["constant actions", "constant actions", "bad"], ["fails", "fails", "bad"], ["not enough data", "not enough data"]];
+  const claims = [["holds", "good"], ["better than claimed", "good"], ["leans", "open"], ["leans against", "open"], ["constant actions", "bad"], ["fails", "bad"], ["not enough data"]];
   const rare = ["better than claimed", "constant actions"];  // shown only where there are some
   return [tile(s.agents.toLocaleString("en"), "agents trained"), tile(s.cells.length, "cells"), tile((s.agents * s.episodes).toLocaleString("en"), "episodes"),
-    ...(s.claims.length ? claims.filter(([verdict]) => count(verdict) || !rare.includes(verdict)).map(([verdict, ...how]) => tile(count(verdict), ...how)) : [])];
+    ...(s.claims.length ? claims.filter(([verdict]) => count(verdict) || !rare.includes(verdict)).map(([verdict, kind]) => tile(count(verdict), `claims: ${verdict}`, kind)) : [])];
 }
 
 function mainControls() {
@@ -31,21 +31,26 @@ function checkList(title, checks) {
 
 function knownChecks(checks) {
   const words = Object.keys(VERDICTS).map((w) => [w, checks.filter(([, verdict]) => verdict === w).length]).filter(([w, n]) => n && !w.startsWith("not "));
-  return words.length && words.reduce((sum, [, n]) => sum + n, 0) < checks.length ? `so far of ${checks.length} comparisons: ${words.map(([w, n]) => `${n} ${w}`).join(", ")}` : "";
+  return words.length && words.reduce((sum, [, n]) => sum + n, 0) < checks.length ? `so far, of ${checks.length} comparisons: ${words.map(([w, n]) => `${w} ${n}`).join(", ")}` : "";
 }
 
 function claimRow(claim) {
   const one = claim.one, eta = `η = ${DATA.oneEta.eta}`;
   return el("details", { class: "claim" },
-    el("summary", {}, el("span", { class: "chips" }, chip(claim), one ? chip(one, eta) : null), el("span", {}, claim.text, el("small", { class: "known" }, knownChecks(claim.checks)))),
+    el("summary", {}, el("span", { class: "chips" }, chip(claim), one ? chip(one, eta) : null), el("span", {}, claim.text, [claim.note, knownChecks(claim.checks)].map((words) => el("small", { class: "known" }, words)))),
     checkList(one ? "With the paper's η" : "", claim.checks), one ? checkList(`With ${eta} everywhere`, one.checks) : null);
+}
+
+function meanings() {
+  const rows = Object.keys(VERDICTS).map((verdict) => [el("dt", {}, chip({ verdict })), el("dd", {}, DATA.meanings[verdict])]);
+  return el("details", { class: "what" }, el("summary", {}, "What the verdicts mean"), el("dl", {}, rows), el("p", {}, DATA.caution.replaceAll("*", "")));
 }
 
 // Nothing where no claim has a comparison with enough seeds: tasks of one's own, say.
 function claimsSection() {
   return !setup().claims.length ? [] : section("claims", "What the paper claims, and what was found",
-    `Each claim is a conjunction of comparisons of means over five seeds or more, and as good as its worst one. ${DATA.meanings.replaceAll("*", "")} Below each verdict, where it is another question: the same with η = ${DATA.oneEta.eta} on every task, where the paper chooses η per task and backbone.`,
-    el("div", {}, setup().claims.map(claimRow)));
+    `A claim is split into comparisons of means over five seeds or more, and is as good as its worst one: open a claim to see them. The paper chooses η per task and backbone. A second verdict is that with η = ${DATA.oneEta.eta} on every task, where that changes what is compared.`,
+    meanings(), el("div", {}, setup().claims.map(claimRow)));
 }
 
 // --- the tables ---------------------------------------------------------------------------------------------------
@@ -103,11 +108,11 @@ function tableSection() {
   }));
   const row = (r) => el("tr", { class: r.method === "damper" ? "ours" : "" }, el("td", { class: "name" }, dot(r.method), r.label),
     columns.map(({ t, m, domain }) => tableCell(r.cell(t), m, domain)));
-  const divider = el("tr", { class: "group" }, el("td", { colspan: 1 + columns.length }, "Beyond the table: ablations, the PEGrad-based baseline and others"));
+  const divider = el("tr", { class: "group" }, el("td", { colspan: 1 + columns.length }, "Not in the paper's main tables: ablations, the PEGrad-based baseline and others"));
   const spread = { interval: "95 % interval over seeds (Student's t)", seeds: "standard deviation over seeds", pooled: "standard deviation over all episodes" }[state.spread];
   const code = Object.entries(setup().code[state.backbone]).map(([task, text]) => el("li", { class: text.includes("⚠") ? "flag" : "" }, `${task}: ${text}`));
   return section("table", `${state.backbone.toUpperCase()} results`,
-    `Mean, ${spread}, median, and each seed as a dot with the median as a stroke${state.paper === "yes" ? "; in italics what the paper prints" : ""}. The best mean of five seeds or more is coloured, ties too; † marks a cell with a diverged seed, "constant" one with agents that hold one action throughout an episode, which is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Choose a cell to see its seeds, versions and command.`,
+    `Each cell shows the mean, its ${spread}, the median, and every seed as a dot, with the median as a stroke${state.paper === "yes" ? "; in italics is what the paper prints" : ""}. The best mean (ties too) among cells of five seeds or more is coloured. † marks a diverged seed, and "constant" agents that hold one action throughout an episode; a cell with such agents is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Click a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
       segments("Measures", "pair", [["return,smoothness", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),

@@ -18,7 +18,7 @@ function weightCharts(task, cells) {
 function weightSection() {
   const cells = cellsOf((c) => c.backbone === "td3" && c.method === "scalarization"), tasks = unique(cells.map((c) => c.task));
   return section("weights", "Fixed weights against DAMPER",
-    "TD3 on the primary loss plus λ times the temporal loss, for twenty λ: mean and 95 % interval; the dashed line is DAMPER without such a weight, the diamond the smoothest weight, of those whose agents do not mostly hold one constant action.",
+    "TD3 trained on the actor's loss plus λ times the temporal loss, for up to twenty λ: means with 95 % intervals. The dashed line is DAMPER, which has no such weight. The diamond is the smoothest weight among those whose agents do not mostly hold one constant action.",
     tasks.length ? el("div", { class: "grid" }, tasks.map((t) => weightCharts(t, cells.filter((c) => c.task === t)))) : nothing("No sweep over weights on record in this setup."));
 }
 
@@ -26,7 +26,7 @@ function etaSection() {
   const cells = cellsOf((c) => c.backbone === "td3" && c.method === "damper" && c.values.smoothness);
   const swept = (own) => DATA.etas.every((eta) => own.some((c) => c.settings.eta === eta)) && !own.some((c) => c.mostlyConstant);
   const tasks = unique(cells.map((c) => c.task)).filter((t) => swept(cells.filter((c) => c.task === t)));
-  const what = "TD3, tasks with every η on record and no cell in which most agents hold one constant action. Zero is the smoothest η of a task, one the roughest, as in the paper; beside it the scores themselves.";
+  const what = "TD3, on tasks with every η on record and no cell in which most agents hold one constant action. First normalised as in the paper, so that 0 is a task's smoothest η and 1 its roughest; then sm itself.";
   if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No such sweep over η on record in this setup."));
   const lines = tasks.map((t, i) => {
     const own = cells.filter((c) => c.task === t).sort((a, b) => a.settings.eta - b.settings.eta), values = own.map((c) => c.values.smoothness[0]);
@@ -67,9 +67,9 @@ function aggregateSection() {
   const names = { return: "return", smoothness: "sm", mean_change: "mean |Δa|" };
   const title = (a) => published(state.backbone, tasksOf(state.backbone).find((t) => published(state.backbone, t, a.method)), a.method).title;
   const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.improvement).map((a) => ({ label: `${title(a)} (${a.tasks})`, method: a.method, value: a.improvement })), 0.5, percent));
-  const change = ["return", "smoothness"].map((measure) => forest(`Change against ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
+  const change = ["return", "smoothness"].map((measure) => forest(`Change from ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
   return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
-    `How likely a seed of DAMPER beats one of another method, mean over the tasks that both have, their number in brackets; and the interquartile mean of the change against the plain backbone. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
+    `P(DAMPER better) is the probability that a DAMPER seed beats a seed of the other method, averaged over the tasks that both have (their number is in brackets). The change is the interquartile mean of a method's change from plain ${state.backbone.toUpperCase()}. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
     rows.length ? el("div", { class: "grid" }, panels, change) : nothing("Needs DAMPER and another method on the same task."));
 }
 
@@ -81,16 +81,16 @@ function plainTable(header, rows) {
 
 function timeSection() {
   const speed = setup().speed;
-  return section("times", "Time", "Milliseconds per update and relative to the plain backbone, measured by damper bench, with the middle nine tenths of its rounds where they were kept; and how fast populations trained.",
+  return section("times", "Time", "Milliseconds per update as measured by damper bench, and how many times plain's that is, with the range of the middle nine tenths of the rounds where they were kept; then how fast populations trained.",
     DATA.cost.length ? DATA.cost.map((c) => [el("h3", {}, c.caption), plainTable(c.header, c.rows)]) : nothing("No update times on record: damper bench writes them."),
-    DATA.timeClaims.length ? [el("h3", { class: "code" }, "The paper's claims about time, on each machine where they were measured"), el("div", {}, DATA.timeClaims.map(claimRow))] : null,
-    el("details", {}, el("summary", { class: "what" }, `Training speed of ${speed.rows.length} populations`), plainTable(speed.header, speed.rows)));
+    DATA.timeClaims.length ? [el("h3", { class: "code" }, "The paper's claims about time, on each machine that was measured"), el("div", {}, DATA.timeClaims.map(claimRow))] : null,
+    el("details", {}, el("summary", { class: "what" }, "Training speed of the populations"), plainTable(speed.header, speed.rows)));
 }
 
 function sourceSection() {
   const counts = new Map();
   for (const c of setup().cells) for (const a of c.agents) counts.set(a.source, (counts.get(a.source) || 0) + 1);
   return section("sources", "Where this came from",
-    `This view: ${setup().title}, ${setup().episodes} episodes per agent. Other settings, budgets and simulator versions are never mixed into it` + (setup().others.length ? `; left out: ${setup().others.join("; ")}.` : "; there are none."),
-    [...counts].sort((a, b) => b[1] - a[1]).map(([i, n]) => el("div", { class: "sources" }, el("h3", {}, `${n} agents`), sourceList(DATA.sources[i]))));
+    `Setup ${setup().title}, ${setup().episodes} episodes per agent. Records with other settings, budgets or simulator versions are never mixed in` + (setup().others.length ? `: ${setup().others.join("; ")}.` : "; there are none."),
+    [...counts].sort((a, b) => b[1] - a[1]).map(([i, n]) => el("div", { class: "sources" }, el("h3", {}, n === 1 ? "1 agent" : `${n} agents`), sourceList(DATA.sources[i]))));
 }
