@@ -55,8 +55,10 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
             f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: only continuous actions "
             "have a distance to make small."
         )
-    wide = torch.promote_types(mu.dtype, torch.float32)  # a batch's sums leave float16's range: the loss would be 0
-    return masked_mean((mu_next - mu).to(wide).square().sum(-1), mask)
+    difference = mu_next - mu
+    if difference.dtype.itemsize < 4:  # sums over a batch exceed float16's range, and the loss would be 0
+        difference = difference.float()
+    return masked_mean(difference.square().sum(-1), mask)
 
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
