@@ -56,8 +56,8 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
             "have a distance to make small."
         )
     difference = mu_next - mu
-    if difference.dtype in (torch.float16, torch.bfloat16):  # sums over a batch exceed float16's range, and the loss would be 0
-        difference = difference.float()
+    if difference.dtype in (torch.float16, torch.bfloat16):
+        difference = difference.float()  # sums over a batch exceed float16's range, and the loss would be 0
     return masked_mean(difference.square().sum(-1), mask)
 
 
