@@ -191,7 +191,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"env_steps": 3}, "env_steps is no setting"),
     ({"eta": 1.5}, r"eta must be in \[0, 1\], but 1.5 was given"),
     ({"eta": (0.5, -0.1)}, r"eta must be in \[0, 1\], but -0.1 was given"),
-    ({"eta": "high"}, "eta must be a number, or a schedule as linear:0:1, but 'high' was given"),
+    ({"eta": "high"}, "eta must be a number, or a schedule such as linear:0:1, but 'high' was given"),
     ({"eta": "linear:0:1.5"}, r"eta must be in \[0, 1\], but 1.0005 was given"),
     ({"eta": (0.5, "cosine:0.5:-1")}, r"eta must be in \[0, 1\], but -"),
     ({"eta": lambda remaining: 2 * remaining}, r"eta must be in \[0, 1\], but 2 was given"),
@@ -250,7 +250,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'"),
     ({"rule": max}, r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max, then give"),
     ({"method": Method("own", temporal, max)}, r"rule must be a name in .*: set damper.rules.RULES\['max'\] = max"),  # type: ignore[arg-type]
-    ({"method": max}, "method must be a name .*: name a rule of your own in damper.rules.RULES, or make a damper.Meth"),
+    ({"method": max}, "method must be a name .*: add your rule to damper.rules.RULES, or make a damper.Method from"),
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given: damper.sb3 has PPO"),
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),

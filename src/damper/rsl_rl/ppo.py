@@ -157,7 +157,7 @@ def _check(method: Method, actor: Any, storage: Any) -> None:
     if actor.is_recurrent:
         raise DamperError(
             f"method {method.name!r} compares two observations, but a recurrent actor's action depends on a memory "
-            "that they do not hold: take an MLPModel as actor, or method='plain'."
+            "that they do not contain: use an MLPModel as the actor, or method='plain'."
         )
     if method.critic is not None:
         fix = "give its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one on the actor"

@@ -87,7 +87,7 @@ def test_spec_of_a_callable() -> None:
         ("", "env must be an id that Gymnasium has registered, got ''"),
         ("Pendulum v1", "got 'Pendulum v1'; did you mean 'Pendulum-v1'"),
         (5, "env must be an id, or a callable that returns a new gymnasium.Env, but 5 was given"),
-        (Blank(), "but a Blank was given: give its class, or a function that makes it"),
+        (Blank(), "but a Blank was given: pass its class, or a function that makes it"),
         (lambda: 3, "env must be an id, or a callable that returns a new gymnasium.Env, but <function"),
         ("CartPole-v1", r"'CartPole-v1' must have a continuous Box action of shape \(n,\), got Discrete\(2\)"),
         (with_spaces(BOX, Discrete(3)), "must have a continuous Box action"),
