@@ -243,5 +243,5 @@ def test_a_setting_without_a_default_is_refused_in_one_sentence(monkeypatch):
 def test_a_setting_of_another_method_is_no_misspelling(method, setting, sentence):
     pattern = re.escape(sentence).replace(r"\.\*", ".*")
     assert re.fullmatch(pattern, setting_hint(setting, METHODS[method], ["tau", "gamma"]))
-    with pytest.raises(DamperError, match=f"{setting} is no setting of the run or of method '{method}': {pattern}"):
+    with pytest.raises(DamperError, match=f"{setting} is not a setting of the run or of method '{method}': {pattern}"):
         resolve("Pendulum-v1", method=method, steps=10, **{setting: 1.0})

@@ -50,7 +50,7 @@ def test_the_same_command_again_changes_nothing(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     call("train", "Pendulum-v1", "--eta", "0", "1", "--seeds", "2", "--steps", "250", "--out", run, *TINY)
     assert {path: path.read_bytes() for path in before} == before
-    assert f"{run} was finished before: nothing is trained.\n" in capsys.readouterr().out
+    assert f"{run} is already finished: nothing is trained.\n" in capsys.readouterr().out
 
 
 def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
@@ -190,7 +190,7 @@ def test_temperatures_are_a_population_too(tmp_path):
     [
         (("train", "Pendulum-v1", "--eta", "1.5"), "eta must be in [0, 1], but 1.5"),
         (("train", "Pendulum-v1", "--method", "damperr"), "did you mean 'damper'"),
-        (("train", "Pendulum-v1", "--method", "plain", "--eta", "1"), "eta is no setting"),
+        (("train", "Pendulum-v1", "--method", "plain", "--eta", "1"), "eta is not a setting"),
         (("train", "CartPole-v1", "--steps", "10"), "continuous"),
         (("train", "Pendulum-v9", "--steps", "10"), "Pendulum-v1"),
         (("train", "MountainCarContinuous-v0"), "steps must be given"),
@@ -212,7 +212,7 @@ def test_temperatures_are_a_population_too(tmp_path):
             ("evaluate", "run", "--out", "e", "--beside", "other"),
             "beside must come with --video, which shows sources",
         ),
-        (("evaluate", "."), ". is no run: it has no manifest.json"),
+        (("evaluate", "."), ". is not a run: it has no manifest.json"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
         (("report",), "results must be a folder of records, but results does not exist"),
@@ -272,10 +272,10 @@ def test_out_must_be_a_folder_that_can_be_written(run, capsys, monkeypatch, tmp_
     before = sorted(run.iterdir())
     words = (command, *WRITING[command], "--out")
     for place in ("file", "file/below"):
-        assert f"out must lead to a folder, but {tmp_path}/file is a file" in failure(capsys, *words, tmp_path / place)
+        assert f"out needs a folder, but {tmp_path}/file is a file" in failure(capsys, *words, tmp_path / place)
     monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs the tests may have every right
     message = failure(capsys, *words, tmp_path / "new" / "folder")
-    assert f"out must lead to a folder that can be written, but {tmp_path} cannot: choose another." in message
+    assert f"out needs a writable folder, but {tmp_path} is not writable: choose another." in message
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and sorted(run.iterdir()) == before
 
 
@@ -409,7 +409,7 @@ def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
     caplog.set_level(logging.WARNING, logger="damper")  # whatever other tests made of the root logger
     few = ("train", "Pendulum-v1", "--learning-starts", "1e2", "--net-arch", "8", "--steps")
     call(*few, "100", "--out", tmp_path / "a")
-    assert "nothing is learned in 100 steps: learning_starts is 100" in caplog.text
+    assert "nothing is learned in 100 steps: with learning_starts=100" in caplog.text
     caplog.clear()
     call(*few, "101", "--out", tmp_path / "b")
     assert not caplog.text
@@ -418,13 +418,13 @@ def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
 def test_settings_that_the_backbone_does_not_have_are_told(caplog, tmp_path):
     few = ("train", "Pendulum-v1", "--steps", "20", *TINY, "--out")
     call(*few, tmp_path / "a", "--backbone", "sac", "--action-noise", "0.3", "--policy-delay", "1")
-    assert "backbone 'sac' does not read policy_delay and action_noise: leave out" in caplog.text
+    assert "backbone 'sac' does not use policy_delay and action_noise: leave out" in caplog.text
     caplog.clear()
     call(*few, tmp_path / "b", "--ent-coef", "0.3")
-    assert "backbone 'td3' does not read ent_coef: leave out" in caplog.text
+    assert "backbone 'td3' does not use ent_coef: leave out" in caplog.text
     caplog.clear()
     call(*few, tmp_path / "c", "--action-noise", "0.3")
-    assert "does not read" not in caplog.text
+    assert "does not use" not in caplog.text
 
 
 def test_who_steps_the_environments_is_told_where_it_is_not_gymnasium(tmp_path, capsys):

@@ -132,7 +132,8 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
     small = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
     own = damper.train(shortened, out=tmp_path / "run", **small)
     with pytest.raises(
-        damper.DamperError, match=r"env must be given, .*: give what made it, as in damper.evaluate\(run, env="
+        damper.DamperError,
+        match=r"env must be given, .*: pass the function that made it, as in damper.evaluate\(run, env=",
     ):
         damper.evaluate(own, episodes=1)  # as Pendulum-v1, whose name it carries, it would be four times as long
     assert damper.evaluate(own, shortened, episodes=1).episodes[0][0].length == 50
@@ -147,7 +148,7 @@ def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
     damper.evaluate(still, shortened, episodes=2)
     assert "no end" not in caplog.text
     damper.evaluate(still, "Pendulum-v1", episodes=2)
-    assert caplog.text.count("no end after 50 steps") == 1 and "TimeLimit" in caplog.text
+    assert caplog.text.count("has not ended after 50 steps") == 1 and "TimeLimit" in caplog.text
 
 
 def _with_a_graph(obs):

@@ -239,7 +239,7 @@ def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys
     contract = json.loads((tmp_path / "p.onnx.json").read_text())
     assert contract["env"] is None and contract["smoothness"] is None and name in contract["env_spec"]
     for source in (tmp_path / "model.zip", tmp_path / "p.onnx", model):
-        with pytest.raises(DamperError, match=rf"env must be given, .*does not tell what {name} \("):
+        with pytest.raises(DamperError, match=rf"env must be given, .*does not say what {name} \("):
             damper.evaluate(source, episodes=1, trust=trust)
         assert damper.evaluate(source, "Pendulum-v1", episodes=1, trust=trust).env == "Pendulum-v1"
 
@@ -249,7 +249,7 @@ def test_a_policy_without_the_statistics_it_was_trained_with_is_not_exported(tmp
     for source in (tmp_path / "model.zip", model):
         with pytest.raises(DamperError, match="NormalizeObservation normalised, and no file holds its statistics"):
             export(source, tmp_path / "p.onnx")
-        with pytest.raises(DamperError, match=r"env must be given, .*does not tell what NormalizeObservation \("):
+        with pytest.raises(DamperError, match=r"env must be given, .*does not say what NormalizeObservation \("):
             damper.evaluate(source, episodes=1)
     assert not list(tmp_path.glob("p.onnx*"))
 

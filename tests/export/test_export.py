@@ -385,5 +385,5 @@ def test_a_contract_under_its_old_name_goes_with_the_file_it_describes(run, tmp_
 
 def test_a_place_that_cannot_be_written_is_told_in_one_sentence(run, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DamperError, match=r"to must lead to a folder, but .*file is a file"):
+    with pytest.raises(DamperError, match=r"to needs a folder, but .*file is a file"):
         export(run, tmp_path / "file" / "p.onnx")

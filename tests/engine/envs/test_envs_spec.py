@@ -78,11 +78,11 @@ def test_spec_of_a_callable() -> None:
         ("hopper", "got 'hopper'; did you mean 'Hopper'"),
         ("Hopper-v99", "got 'Hopper-v99'; did you mean 'Hopper-v"),
         ("zzzzzz", "got 'zzzzzz'; choose one of LunarLander, Pendulum"),
-        ("Arm-v0", "got 'Arm-v0'; .* One of your own is named with the module that registers it: my_module:Arm-v0"),
+        ("Arm-v0", "got 'Arm-v0'; .* For your own environment, name the module that registers it: my_module:Arm-v0"),
         ("json:Arm-v0", "env must be an id that Gymnasium has registered, got 'json:Arm-v0'; "),
         (
             "no_module:Env-v0",
-            "No module named 'no_module' was found: install it, run this where it lies, or add its folder to",
+            "no module named 'no_module' was found: install it, run this in its folder, or add that folder to",
         ),
         ("", "env must be an id that Gymnasium has registered, got ''"),
         ("Pendulum v1", "got 'Pendulum v1'; did you mean 'Pendulum-v1'"),
@@ -99,7 +99,7 @@ def test_spec_of_a_callable() -> None:
         (with_spaces(BOX, Box(-1, 1, (2, 1))), r"action of shape \(n,\), got Box.*; flatten it, for instance with"),
         (
             with_spaces(BOX, Box(np.array([-1, 0.5], np.float32), np.array([1, 0.5], np.float32))),
-            r"must have actions with room to move, low < high, got Box.* at \[1\]; leave",
+            r"must have an action space with low < high, got Box.* at \[1\]; leave",
         ),
         (with_spaces(Dict(a=BOX), BOX), r"Box observation of shape \(n,\), got Dict.*FlattenObservation"),
         (with_spaces(Box(0, 255, (8, 8, 3), np.uint8), BOX), r"Box observation of shape \(n,\), got Box"),
