@@ -175,7 +175,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
         damper.evaluate(source, episodes=1)
         assert not caplog.text
         damper.evaluate(source, half_as_strong, episodes=1)
-        assert r"the policy acts from [-2.0] to [2.0], but" in caplog.text and "not rescaled" in caplog.text
+        assert r"the policy's actions go from [-2.0] to [2.0], but" in caplog.text and "not rescaled" in caplog.text
         caplog.clear()
 
 
@@ -190,12 +190,12 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
         ),
         (
             lambda run: damper.evaluate(run, seeds=5),
-            "seeds must be the environments' seeds, .* but 5 was given: episodes",
+            "seeds must be the environments' seeds, .* but 5 was given: use episodes",
         ),
         (lambda run: damper.evaluate(run, filter=0.3), "filter must read low-pass:ALPHA .*, but 0.3 was given"),
         (lambda run: damper.evaluate(run.policy().predict, "Pendulum-v1"), r"returned a tuple: .* predict\(obs\)\[0\]"),
         (lambda run: damper.evaluate(_with_a_graph, "Pendulum-v1"), r"returned a Tensor: .*\.detach\(\)"),
-        (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is loaded already"),
+        (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is already loaded"),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
         (lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"), "Linear is a module .*: wrap it"),

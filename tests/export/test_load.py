@@ -50,13 +50,15 @@ def test_a_policy_file_and_a_run_give_their_policy(run, judged, tmp_path):
 
 
 def test_the_best_needs_an_evaluation(run, tmp_path, capsys):
-    with pytest.raises(DamperError, match=r"agent='best' needs an evaluation of all agents, .*: damper evaluate .*run"):
+    with pytest.raises(
+        DamperError, match=r"agent='best' needs an up-to-date evaluation of all agents, .*: run damper evaluate .*run"
+    ):
         damper.load(run.path)
     with pytest.raises(DamperError, match=r"agent must be 0 to 1 or 'best', but 'worst' was given"):
         damper.load(run.path, agent="worst")
     with pytest.raises(SystemExit, match="2"):
         main(["export", str(run.path), "--agent", "best", "--to", str(tmp_path / "policy.onnx")])
-    assert "needs an evaluation of all agents" in capsys.readouterr().err
+    assert "needs an up-to-date evaluation of all agents" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
