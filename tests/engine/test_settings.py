@@ -242,7 +242,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"seeds": 2, "seed": 1}, "seed is for one agent and seeds for several, but both were given"),
     (
         {"overlap": True},
-        "overlap must be left out, but True was given: it was removed, since updates run while the",
+        "overlap must be left out, but True was given: it was removed, because updates run while the",
     ),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),

@@ -89,8 +89,8 @@ class Trainer:
         record_env(self.run, to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
-        begun = (out, self.learner.n_agents, self.step, settings.steps)
-        LOG.info("%s: %d agents train from step %d to %d", *begun)
+        start = (out, self.learner.n_agents, self.step, settings.steps)
+        LOG.info("%s: %d agents train from step %d to %d", *start)
         self._logged_frozen: set[int] = set()
         self._warned_of_no_end = False
 
@@ -225,8 +225,8 @@ class Trainer:
     def _warn_of_no_end(self) -> None:
         self._warned_of_no_end = True
         if self.spec.max_episode_steps is None:
-            told = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
-            LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *told)
+            facts = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
+            LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *facts)
 
     def _seconds(self) -> float:
         """Seconds spent on this run, including before it was resumed."""
@@ -351,10 +351,10 @@ class Trainer:
         for agent, update in enumerate(line["frozen"]):
             if update >= 0 and agent not in self._logged_frozen:
                 self._logged_frozen.add(agent)
-                given = " and ".join(self.learner.replay.not_finite(agent))
-                why = f", and neither were {given} from its environment" if given else ""
-                told = (path, agent, update, why)
-                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *told)
+                inputs = " and ".join(self.learner.replay.not_finite(agent))
+                why = f", and neither were {inputs} from its environment" if inputs else ""
+                facts = (path, agent, update, why)
+                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *facts)
 
     def _frozen_at(self) -> list[int]:
         """The update at which each agent's gradient was not finite; -1 for none, and for agents frozen by callbacks."""

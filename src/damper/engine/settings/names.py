@@ -26,7 +26,7 @@ def accept_sb3_names(
     given = current_names(given)
     if "overlap" in given:
         raise DamperError(
-            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, since updates run while "
+            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, because updates run while "
             "the environments step anyway."
         )
     if "total_timesteps" in given:
