@@ -300,27 +300,27 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
     with mistake(r"auxiliary_loss must be a scalar tensor, but float was given"):
         damper.backward(primary, 0.0, parameters)  # type: ignore[arg-type]
     primary, auxiliary = losses(actor, critic)
-    with mistake(r"parameters must hold a tensor with requires_grad, but none was given"):
+    with mistake(r"parameters must include a tensor with requires_grad, but none was given"):
         damper.backward(primary, auxiliary, [])
     with mistake(r"parameters must be tensors, but a tuple was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, actor.named_parameters())  # type: ignore[arg-type]
-    with mistake(r"parameters must be leaves, .*, but a tensor .* computed from others: give two losses, and then"):
+    with mistake(r"parameters must be leaf tensors, .*, but one was computed from other tensors: pass the two losses"):
         damper.backward(primary, auxiliary, 2 * auxiliary, parameters)  # type: ignore[arg-type]
     with mistake(r"parameters must be tensors, but a NoneType was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, None)  # type: ignore[arg-type]
-    with mistake(r"primary_loss must depend on the parameters, but on none of those given: check for a detach"):
+    with mistake(r"primary_loss must depend on the parameters, but depends on none of those given: check for a detach"):
         damper.backward(primary, auxiliary, [nn.Parameter(torch.ones(2))])
     with mistake(r"rule must name one of .*, but 'dampr' was given: did you mean 'damper'"):
         damper.backward(primary, auxiliary, parameters, rule="dampr")
-    with mistake(r"rule must name one of .*, but None was given: known are bloop,"):
+    with mistake(r"rule must name one of .*, but None was given: choose one of bloop,"):
         damper.backward(primary, auxiliary, parameters, rule=None)  # type: ignore[arg-type]
     with mistake(r"eta must be in \[0, 1\], but 2 was given"):
         damper.backward(*losses(actor, critic), parameters, eta=2.0)
     with mistake(r"eta must broadcast over the leading axes \(\), but has shape \(2,\): "):
         damper.backward(*losses(actor, critic), parameters, eta=torch.tensor([0.1, 0.2]))
-    with mistake(r"settings of damper must be its own, but 'weight' was given: it has eta"):
+    with mistake(r"weight is not a setting of damper: it has eta"):
         damper.backward(*losses(actor, critic), parameters, weight=2.0)
-    with mistake(r"settings of pegrad must be its own, but 'eta' was given: it has cap"):
+    with mistake(r"eta is not a setting of pegrad: it has cap"):
         damper.backward(*losses(actor, critic), parameters, eta=1.0, rule="pegrad")
     with mistake(r"state must be left out for damper, which has no memory, but a Tensor was given"):
         damper.backward(*losses(actor, critic), parameters, state=torch.ones(3))
@@ -332,7 +332,7 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
 def test_a_loss_without_gradient_is_a_mistake(which: int, actor: CountingActor, critic: nn.Module) -> None:
     name = ("primary_loss", "auxiliary_loss")[which]
     elsewhere = critic(torch.cat([OBS, actor(OBS).detach()], 1)).mean()
-    for other, why in ((torch.tensor(0.0), "has no graph"), (elsewhere, "on none of those given")):
+    for other, why in ((torch.tensor(0.0), "has no graph"), (elsewhere, "depends on none of those given")):
         both = list(losses(actor, critic))
         both[which] = other
         with pytest.raises(DamperError, match=f"^{name} must depend on the parameters, but {why}"):
@@ -344,7 +344,7 @@ def test_losses_that_reach_only_what_is_shared_are_a_mistake(rule: str) -> None:
     shared, unused = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
     shared.square().sum().backward()
     left = shared.grad
-    with pytest.raises(DamperError, match="parameters must hold one that a loss depends on, but both losses reach"):
+    with pytest.raises(DamperError, match="parameters must include one that a loss depends on, but the losses depend"):
         backward_auxiliary(shared.sum(), [unused], rule, shared=[shared])
     assert shared.grad is left and unused.grad is None
 
@@ -419,11 +419,11 @@ def one_of_two_processes(rank: int, folder: str) -> None:
     found["bare"] = train_three_steps("damper", actor, critic, rows, process_group=distributed.group.WORLD)
     actor, critic = make_pair()
     found["alone"] = train_three_steps("damper", actor, critic, rows, process_group=None)
-    with mistake(r"process_group must be given where torch.distributed runs 2 processes, unless .* None if each"):
+    with mistake(r"process_group must be given when torch.distributed runs 2 processes, unless .* None if each"):
         damper.backward(*losses(actor, critic), actor.parameters())
     first_alone = distributed.new_group([0])
     if rank == 1:
-        with mistake(r"process_group must hold this process, but does not"):
+        with mistake(r"process_group must include this process, but does not"):
             damper.backward(*losses(actor, critic), actor, process_group=first_alone)
     torch.manual_seed(2)
     branching = DistributedDataParallel(Branching(), find_unused_parameters=True)

@@ -106,7 +106,7 @@ def _critic_without_agents(critic, policy, batch, noise):
         ),
         ({"actor": _per_sample}, r"one value per agent, .*, but returned shape \(\d, \d+, 1\)"),
         ({"actor": _no_tensor}, "one value per agent, .*, but returned a float"),
-        ({"actor": _unasked}, r"but 'nudge' is not among .*: name it in Loss\(function, noise="),
+        ({"actor": _unasked}, r"but 'nudge' is not among .*: declare it in Loss\(function, noise="),
         ({"actor": Loss(quiet), "critic": _critic_without_agents}, r"critic's loss .*, but returned shape \(\)"),
     ],
 )

@@ -138,5 +138,5 @@ def test_wrong_names_get_one_clear_sentence():
 
 def test_a_task_that_is_no_column_of_the_paper_is_told_where_it_belongs(monkeypatch):
     monkeypatch.setattr(damper.presets, "PAPER_TASKS", (*PAPER_TASKS, "Swimmer"))
-    with pytest.raises(DamperError, match=r"Walker, Swimmer, but 6 were given: .* stands in tasks.TASKS alone"):
+    with pytest.raises(DamperError, match=r"Walker, Swimmer, but 6 were given: .* belongs in tasks.TASKS only"):
         damper.presets._row(0.1, 1.0, 0.1, 0.1, 0.1, 0.1)

@@ -114,8 +114,9 @@ def backward_auxiliary(
     used = _used(primary, auxiliary)
     if not any(used[: len(own)]):
         raise DamperError(
-            "parameters must hold one that a loss depends on, but both losses reach only those in shared, whose factor "
-            "the rule finds on the others: leave a layer of the actor's own trained, or give the shared as parameters."
+            "parameters must include one that a loss depends on, but the losses depend only on those in shared, whose "
+            "factor the rule finds on the others: keep a layer of the actor alone trainable, or pass the shared ones "
+            "as parameters."
         )
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
@@ -179,12 +180,14 @@ def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
     for one in given:
         if not one.is_leaf:
             raise DamperError(
-                "parameters must be leaves, as module.parameters() are, but a tensor was given that was computed from "
-                "others: give two losses, and then the parameters."
+                "parameters must be leaf tensors, such as module.parameters(), but one was computed from other "
+                "tensors: pass the two losses first, then the parameters."
             )
     leaves = [leaf for leaf in given if leaf.requires_grad]
     if not leaves:
-        raise DamperError("parameters must hold a tensor with requires_grad, but none was given (a used-up iterator?).")
+        raise DamperError(
+            "parameters must include a tensor with requires_grad, but none was given (an exhausted iterator?)."
+        )
     if len(devices := {leaf.device for leaf in leaves}) > 1:
         found = ", ".join(sorted(map(str, devices)))
         raise DamperError(f"parameters must be on one device, but are on {found}: move the module to one of them.")
@@ -200,7 +203,7 @@ def _group(parameters: object) -> distributed.ProcessGroup | None:
     # Bare parameters do not tell their group, and processes that combine only their own gradients drift apart.
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         raise DamperError(
-            f"process_group must be given where torch.distributed runs {distributed.get_world_size()} processes, "
+            f"process_group must be given when torch.distributed runs {distributed.get_world_size()} processes, "
             "unless parameters is one DistributedDataParallel module: pass that module instead of its parameters(), "
             "or process_group=torch.distributed.group.WORLD, or None if each process trains by itself."
         )
@@ -218,7 +221,9 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
     found = iter(torch.autograd.grad(loss, trained, retain_graph=retain, allow_unused=True))
     gradients = [next(found) if leaf.requires_grad else None for leaf in leaves]
     if all(gradient is None for gradient in gradients):
-        raise DamperError(f"{name} must depend on the parameters, but on none of those given: check for a detach().")
+        raise DamperError(
+            f"{name} must depend on the parameters, but depends on none of those given: check for a detach()."
+        )
     if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):
         raise DamperError(f"{name} must have dense gradients, but has a sparse one: leave sparse=True out.")
     return gradients
@@ -228,7 +233,9 @@ def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distribut
     """Average the losses' gradients over the processes in one all-reduce; None where no process uses the parameter."""
     processes = distributed.get_world_size(group)
     if processes < 1:
-        raise DamperError("process_group must hold this process, but does not: give the group that trains this module.")
+        raise DamperError(
+            "process_group must include this process, but does not: pass the group that trains this module."
+        )
     used = _used(*losses)
     own = [_or_zeros(g, leaf).reshape(-1) for grads in losses for g, leaf in zip(grads, leaves, strict=True)]
     flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes

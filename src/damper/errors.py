@@ -32,5 +32,6 @@ def wrong_env_error(env: Any) -> DamperError:
         return DamperError(f"{wanted}, but {env!r} was given.")
     kind = type(env.unwrapped).__name__
     return DamperError(
-        f"{wanted}, since every agent has its own, but a {kind} was given: give its class, or a function that makes it."
+        f"{wanted}, because every agent needs its own, but a {kind} was given: pass its class, or a function that "
+        "makes it."
     )

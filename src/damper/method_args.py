@@ -27,8 +27,8 @@ def choose(
         own = components(found.name)._replace(**given)
         if own.auxiliary is None and own.rule is None:
             raise DamperError(
-                f"critic must change a method that has an actor loss, but method {found.name!r} has none: use method "
-                f"{own.critic!r}, or name an auxiliary too."
+                f"critic must be combined with a method that has an actor loss, but method {found.name!r} has none: "
+                f"use method {own.critic!r}, or name an auxiliary too."
             )
         found = compose(own.auxiliary or "temporal", own.rule, own.critic)
         method = found.name

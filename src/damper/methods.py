@@ -123,8 +123,8 @@ class Method:
             if method_kwargs[part][name] is inspect.Parameter.empty:
                 where = "rule" if part == "rule" else f"loss on the {part}"
                 raise DamperError(
-                    f"{name} must be given, since the {where} of method {self.name!r} has no default for it, but was "
-                    f"not: pass {name}=0.1, or what is usual, or write it into the function's signature."
+                    f"{name} must be given, because the {where} of method {self.name!r} has no default for it: pass, "
+                    f"for instance, {name}=0.1, or add a default to the function's signature."
                 )
         for part, loss in (("actor", self.actor), ("critic", self.critic)):
             if loss is not None:
@@ -184,8 +184,8 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
     value = _pick("critic must name a method with a critic loss", critic, _critics()) if critic is not None else None
     if rule is None and critic is None and auxiliary in METHODS and METHODS[auxiliary].critic is not None:
         raise DamperError(
-            f"rule must be given where {auxiliary!r} lends its actor loss alone, because that name means the method "
-            "with its critic loss too, but rule=None was: rule='scalarization' adds the loss as well."
+            f"rule must be given to use only the actor loss of {auxiliary!r}, because without a rule the name means "
+            "the method with its critic loss, but rule=None was given: rule='scalarization' adds the actor loss alone."
         )
     # The name leaves "temporal" out ("damper+pave"), unless the critic's name could then be read as the auxiliary's.
     silent = auxiliary == "temporal" and rule is not None and critic not in _auxiliaries()
@@ -203,8 +203,8 @@ def per_agent(names: Sequence[str]) -> Method:
     alike = (method.losses == smooth.losses and method.rule for method in methods if method.losses)
     if not smooth.rule or not all(alike):
         raise DamperError(
-            f"methods of one population must share their losses and differ in the rule, but {', '.join(names)} were "
-            "given: train them as populations of their own."
+            f"methods of one population must have the same losses and differ only in the rule, but {', '.join(names)} "
+            "were given: train each as a population of its own."
         )
     rules = ",".join(method.rule or "plain" for method in methods)
     return Method(",".join(names), smooth.actor, rules, smooth.critic)
@@ -224,7 +224,7 @@ def find_method(method: str | Method) -> Method:
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
-        own = "name a rule of your own in damper.rules.RULES, or make a damper.Method of a loss"
+        own = "add your rule to damper.rules.RULES, or make a damper.Method from your loss"
         fix = own if callable(method) else "'plain' trains without smoothing"
         raise DamperError(
             f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was given: {fix}."
@@ -263,6 +263,6 @@ def _parse(name: str) -> tuple[str, str | None, str | None]:
 
 def _pick(requirement: str, name: str, known: Mapping[str, T]) -> T:
     if name not in known:
-        hint = did_you_mean(name, known, f"known are {', '.join(sorted(known))}.")
+        hint = did_you_mean(name, known, f"choose one of {', '.join(sorted(known))}.")
         raise DamperError(f"{requirement}, but {name!r} was given: {hint}")
     return known[name]

@@ -89,7 +89,7 @@ def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-
     if not 0 <= tolerance < 0.5:
         raise DamperError(f"tolerance must be in [0, 0.5), a share of the action range, but {tolerance:g} was given.")
     if low is None or high is None:
-        raise DamperError("saturation needs low and high, the action space's bounds, but got none: pass both.")
+        raise DamperError("saturation needs low and high, the action space's bounds, but neither was given: pass both.")
     a = _actions(actions)
     lowest, span = _scale(a, low, high)
     position = (a - lowest) / span
@@ -131,8 +131,8 @@ def _array(name: str, values: Any) -> Array:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):  # the last from tensors in a list, on a GPU or with a gradient
         raise DamperError(
-            f"{name} must be numbers in a regular array, but the {type(values).__name__} given is not: of tensors give "
-            "torch.stack."
+            f"{name} must be a regular array of numbers, but the {type(values).__name__} given is not: join tensors "
+            "with torch.stack."
         ) from None
     if not np.isfinite(array).all():
         fix = "look for a diverged policy" if name == "actions" else "give the bounds that actions are clipped to"

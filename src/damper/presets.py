@@ -18,7 +18,7 @@ def _row(*values: float) -> dict[str | None, float]:
     if len(values) != len(PAPER_TASKS):
         raise DamperError(
             f"presets must have a value for each of tasks.PAPER_TASKS, {', '.join(PAPER_TASKS)}, but {len(values)} "
-            "were given: a task that is not one of the paper's columns stands in tasks.TASKS alone."
+            "were given: a task that is not one of the paper's columns belongs in tasks.TASKS only."
         )
     return dict(zip(PAPER_TASKS, values, strict=True))
 

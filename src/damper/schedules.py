@@ -62,7 +62,7 @@ def as_schedule(name: str, value: Any) -> Any:
 def check_number(name: str, value: Any, example: str = "linear:0:1") -> None:
     """Raise for anything but a number or a schedule, mainly for text that is not a schedule."""
     if not isinstance(value, int | float | Schedule):
-        raise DamperError(f"{name} must be a number, or a schedule as {example}, but {value!r} was given.")
+        raise DamperError(f"{name} must be a number, or a schedule such as {example}, but {value!r} was given.")
 
 
 def value_at(value: Any, progress_remaining: float = 1.0) -> Any:

@@ -50,7 +50,7 @@ def test_the_same_command_again_changes_nothing(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     call("train", "Pendulum-v1", "--eta", "0", "1", "--seeds", "2", "--steps", "250", "--out", run, *TINY)
     assert {path: path.read_bytes() for path in before} == before
-    assert f"{run} was finished before: nothing is trained.\n" in capsys.readouterr().out
+    assert f"{run} is already finished: nothing is trained.\n" in capsys.readouterr().out
 
 
 def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
@@ -59,7 +59,7 @@ def test_evaluate_writes_records_traces_and_a_picture(run, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "eta=0" in printed
     assert "eta=1" in printed
-    assert "other starts" not in " ".join(printed.split())
+    assert "other initial states" not in " ".join(printed.split())
 
 
 def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, capsys):
@@ -68,16 +68,16 @@ def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, ca
     for source in (run, policy):
         call("evaluate", source, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
         printed = " ".join(capsys.readouterr().out.split())
-        assert "evaluated with envpool, where the same seeds give other starts" in printed
+        assert "evaluated with envpool, where the same seeds give other initial states" in printed
     call("evaluate", policy, "--episodes", "1", "--out", tmp_path / "e")
-    assert "other starts" not in " ".join(capsys.readouterr().out.split())
+    assert "other initial states" not in " ".join(capsys.readouterr().out.split())
     old = damper.Policy.load(policy)
     damper.Policy(replace(old.info, backend=None), old.flat_params).save(tmp_path / "old.safetensors")
     assert b"backend" not in (tmp_path / "old.safetensors").read_bytes(), "as files were before it was recorded"
     call("evaluate", tmp_path / "old.safetensors", "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool")
-    assert "other starts" not in " ".join(capsys.readouterr().out.split())
+    assert "other initial states" not in " ".join(capsys.readouterr().out.split())
     call("evaluate", run, "--episodes", "1", "--out", tmp_path / "e", "--backend", "envpool", "--env", "Pendulum-v1")
-    assert "other starts" not in " ".join(capsys.readouterr().out.split()), "the environment was chosen anew"
+    assert "other initial states" not in " ".join(capsys.readouterr().out.split()), "the environment was chosen anew"
 
 
 def test_evaluate_takes_a_run_of_a_method_that_only_its_author_has(run, tmp_path):
@@ -132,7 +132,7 @@ def test_statistics_and_trust_are_for_the_first_source_alone(run, tmp_path, caps
     alone = damper.evaluate(tmp_path / "bare.zip", episodes=1).records()
     assert filmed["bare"].records() == alone
     shutil.copy(tmp_path / "normalised.zip", tmp_path / "other.zip")
-    assert "other.zip does: export it to ONNX first" in failure(capsys, *words, tmp_path / "other.zip")
+    assert "other.zip needs one: export it to ONNX first" in failure(capsys, *words, tmp_path / "other.zip")
 
 
 def test_compare_gives_each_method_its_own_settings(tmp_path, capsys):
@@ -190,11 +190,11 @@ def test_temperatures_are_a_population_too(tmp_path):
     [
         (("train", "Pendulum-v1", "--eta", "1.5"), "eta must be in [0, 1], but 1.5"),
         (("train", "Pendulum-v1", "--method", "damperr"), "did you mean 'damper'"),
-        (("train", "Pendulum-v1", "--method", "plain", "--eta", "1"), "eta is no setting"),
+        (("train", "Pendulum-v1", "--method", "plain", "--eta", "1"), "eta is not a setting"),
         (("train", "CartPole-v1", "--steps", "10"), "continuous"),
         (("train", "Pendulum-v9", "--steps", "10"), "Pendulum-v1"),
         (("train", "MountainCarContinuous-v0"), "steps must be given"),
-        (("train", "--sedes", "5"), "--sedes is no option of damper train: did you mean '--seeds'?"),
+        (("train", "--sedes", "5"), "--sedes is not an option of damper train: did you mean '--seeds'?"),
         (("train", "Hoper-v5", "--steps", "100"), "did you mean 'Hopper-v5'?"),
         (("train", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
         (("compare", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
@@ -204,19 +204,19 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--steps", "9", "--eta"), "--eta must have at least one value, but none was given"),
         (("train", "Pendulum-v1", "--seed", "--steps", "9"), "--seed-list must have at least one value, but none was"),
         (("evaluate", ".", "--seed"), "--seed-list must have at least one value, but none was given: leave it out"),
-        (("train", "Pendulum-v1", "--overlap"), "--overlap is no option of damper train: "),
-        (("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"), "seeds must be left out where --seed names them"),
-        (("reproduce", "pegrad", "--seeds", "3", "--seed", "7", "8"), "seeds must be left out where --seed names them"),
+        (("train", "Pendulum-v1", "--overlap"), "--overlap is not an option of damper train: "),
+        (("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"), "seeds must be left out when --seed names them"),
+        (("reproduce", "pegrad", "--seeds", "3", "--seed", "7", "8"), "seeds must be left out when --seed names them"),
         (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),
         (
             ("evaluate", "run", "--out", "e", "--beside", "other"),
-            "beside must come with --video, which shows sources",
+            "beside needs --video, which shows the sources",
         ),
-        (("evaluate", "."), ". is no run: it has no manifest.json"),
+        (("evaluate", "."), ". is not a run: it has no manifest.json"),
         (("compare", "Pendulum-v1", "--methods", "plain", "nothing"), "method must be one of"),
         (("compare", "Pendulum-v1", "--methods", "--steps", "100"), "methods must name one or more of plain, damper"),
         (("report",), "results must be a folder of records, but results does not exist"),
-        (("report", "--pages", "nowhere.md"), "pages must be Markdown files, but nowhere.md is none"),
+        (("report", "--pages", "nowhere.md"), "pages must be Markdown files, but nowhere.md is not a file"),
     ],
 )
 def test_a_mistake_ends_with_code_2_and_one_sentence(capsys, monkeypatch, tmp_path, words, sentence):
@@ -272,10 +272,10 @@ def test_out_must_be_a_folder_that_can_be_written(run, capsys, monkeypatch, tmp_
     before = sorted(run.iterdir())
     words = (command, *WRITING[command], "--out")
     for place in ("file", "file/below"):
-        assert f"out must lead to a folder, but {tmp_path}/file is a file" in failure(capsys, *words, tmp_path / place)
+        assert f"out needs a folder, but {tmp_path}/file is a file" in failure(capsys, *words, tmp_path / place)
     monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs the tests may have every right
     message = failure(capsys, *words, tmp_path / "new" / "folder")
-    assert f"out must lead to a folder that can be written, but {tmp_path} cannot: choose another." in message
+    assert f"out needs a writable folder, but {tmp_path} is not writable: choose another." in message
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and sorted(run.iterdir()) == before
 
 
@@ -409,7 +409,7 @@ def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
     caplog.set_level(logging.WARNING, logger="damper")  # whatever other tests made of the root logger
     few = ("train", "Pendulum-v1", "--learning-starts", "1e2", "--net-arch", "8", "--steps")
     call(*few, "100", "--out", tmp_path / "a")
-    assert "nothing is learned in 100 steps: learning_starts is 100" in caplog.text
+    assert "nothing is learned in 100 steps: with learning_starts=100" in caplog.text
     caplog.clear()
     call(*few, "101", "--out", tmp_path / "b")
     assert not caplog.text
@@ -418,13 +418,13 @@ def test_steps_in_which_nothing_is_learned_are_told(caplog, tmp_path):
 def test_settings_that_the_backbone_does_not_have_are_told(caplog, tmp_path):
     few = ("train", "Pendulum-v1", "--steps", "20", *TINY, "--out")
     call(*few, tmp_path / "a", "--backbone", "sac", "--action-noise", "0.3", "--policy-delay", "1")
-    assert "backbone 'sac' does not read policy_delay and action_noise: leave out" in caplog.text
+    assert "backbone 'sac' does not use policy_delay and action_noise: leave out" in caplog.text
     caplog.clear()
     call(*few, tmp_path / "b", "--ent-coef", "0.3")
-    assert "backbone 'td3' does not read ent_coef: leave out" in caplog.text
+    assert "backbone 'td3' does not use ent_coef: leave out" in caplog.text
     caplog.clear()
     call(*few, tmp_path / "c", "--action-noise", "0.3")
-    assert "does not read" not in caplog.text
+    assert "does not use" not in caplog.text
 
 
 def test_who_steps_the_environments_is_told_where_it_is_not_gymnasium(tmp_path, capsys):
@@ -446,4 +446,4 @@ def test_a_warning_is_one_sentence(tmp_path):
     record.write_text("{")
     command = [sys.executable, "-m", "damper", "reproduce", "--list", "--results", str(tmp_path / "results")]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert told.startswith(f"damper: {record} is no whole record") and told.count("\n") == 1
+    assert told.startswith(f"damper: {record} is not a complete record") and told.count("\n") == 1

@@ -77,8 +77,11 @@ def test_the_file_says_what_its_numbers_are(
     assert text.startswith(
         "**Pendulum-v1 td3: mean (spread over seeds; pooled over episodes), change against plain [95 %"
     )
-    assert "−60 % [−90, +52] |" in text and "Spread is the sample standard deviation of the seeds' means" in text
+    assert (
+        "−60 % [−90, +52] |" in text
+        and "Spread is the sample standard deviation of the seeds' means; pooled is" in text
+    )
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     present(comparison, tmp_path)
-    assert "no change against plain is shown: intervals need scipy" in capsys.readouterr().out
+    assert "changes against plain are not shown: intervals need scipy" in capsys.readouterr().out
     assert "%" not in (tmp_path / "table.md").read_text()

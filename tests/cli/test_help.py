@@ -23,7 +23,7 @@ from damper.protocols import PROTOCOLS
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = re.compile(rf"damper ({'|'.join(COMMANDS)})\b([^`\n#|]*)")
 AUTOMATIC = {
-    "env_threads": "as many as cores",
+    "env_threads": "one per core",
     "graph": "True on a GPU",
     "device": "a GPU",
     "compile": "auto: on a GPU",

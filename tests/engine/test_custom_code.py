@@ -150,9 +150,9 @@ def test_a_lambda_needs_a_folder_and_another_one_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DamperError, match=r"out must be given where env is a lambda, a local function or an object"):
+    with pytest.raises(DamperError, match=r"out must be given when env is a lambda, a local function or an object"):
         damper.train(lambda: pendulum(), **QUICK)
-    with pytest.raises(DamperError, match="out must be given where env"):
+    with pytest.raises(DamperError, match="out must be given when env"):
         compare(lambda: pendulum(), ("plain",), **QUICK)
     assert list(tmp_path.iterdir()) == []
     assert damper.train(lambda: pendulum(), **QUICK, out="run").finished
@@ -171,7 +171,7 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
             assert tiny.train(out, "damper+quiet", steps=60) == run
     assert len(set(folders)) == 2
     with pytest.raises(
-        DamperError, match=r"other settings: code of actor was 'mine:quiet.* uses of its module counts too"
+        DamperError, match=r"other settings: code of actor was 'mine:quiet.* uses from its module counts too"
     ):
         tiny.train(out, "damper+quiet", steps=60)
 

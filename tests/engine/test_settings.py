@@ -173,7 +173,7 @@ def test_a_method_object_must_be_the_one_its_name_stands_for(monkeypatch: pytest
         resolve("Pendulum", "td3", mine)
     monkeypatch.setitem(METHODS, "mine", mine)
     assert resolve("Pendulum", "td3", mine).method == "mine"
-    with pytest.raises(DamperError, match=r"'damper' is another one in damper\.METHODS"):
+    with pytest.raises(DamperError, match=r"'damper' is another method in damper\.METHODS"):
         resolve("Pendulum", "td3", Method("damper", actor=caps, rule="damper"))
 
 
@@ -184,14 +184,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"method": "dampr"}, "did you mean 'damper'"),
     ({"protocol": "paper"}, "protocol must be one of pave, authors, but 'paper' was given"),
     ({"env": "CartPole-v1"}, "steps must be given for 'CartPole-v1'"),
-    ({"learning_rates": 1e-3}, "learning_rates is no setting .* did you mean 'learning_rate'"),
+    ({"learning_rates": 1e-3}, "learning_rates is not a setting .* did you mean 'learning_rate'"),
     ({"etta": 1.0}, "did you mean 'eta'"),
-    ({"method": "plain", "eta": 1.0}, "eta is no setting of the run or of method 'plain'"),
-    ({"lambda_S": 1.0}, "lambda_S is no setting of the run or of method 'damper'"),
-    ({"env_steps": 3}, "env_steps is no setting"),
+    ({"method": "plain", "eta": 1.0}, "eta is not a setting of the run or of method 'plain'"),
+    ({"lambda_S": 1.0}, "lambda_S is not a setting of the run or of method 'damper'"),
+    ({"env_steps": 3}, "env_steps is not a setting"),
     ({"eta": 1.5}, r"eta must be in \[0, 1\], but 1.5 was given"),
     ({"eta": (0.5, -0.1)}, r"eta must be in \[0, 1\], but -0.1 was given"),
-    ({"eta": "high"}, "eta must be a number, or a schedule as linear:0:1, but 'high' was given"),
+    ({"eta": "high"}, "eta must be a number, or a schedule such as linear:0:1, but 'high' was given"),
     ({"eta": "linear:0:1.5"}, r"eta must be in \[0, 1\], but 1.0005 was given"),
     ({"eta": (0.5, "cosine:0.5:-1")}, r"eta must be in \[0, 1\], but -"),
     ({"eta": lambda remaining: 2 * remaining}, r"eta must be in \[0, 1\], but 2 was given"),
@@ -225,24 +225,24 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"net_arch": 256}, "net_arch must be a list of layer sizes, but 256 was given"),
     (
         {"net_arch": {"pi": [8], "qf": [8]}},
-        "net_arch must be a list of layer sizes, .* damper.sb3's classes take layers",
+        "net_arch must be a list of layer sizes, .* damper.sb3's classes take custom layers",
     ),
     ({"net_arch": (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LSTM(4, 4)),)}, "net_arch must be a list of"),
     (
         {"policy_kwargs": {}},
-        "policy_kwargs is no setting .*: .* damper.sb3's classes take layers of your own, by policy_",
+        "policy_kwargs is not a setting .*: .* damper.sb3's classes take custom layers in policy_",
     ),
-    ({"activation_fn": torch.nn.ELU}, "activation_fn is no setting .* damper.sb3's classes take layers of your own"),
+    ({"activation_fn": torch.nn.ELU}, "activation_fn is not a setting .* damper.sb3's classes take custom layers"),
     ({"net_arch": (256, 0)}, "net_arch must be a whole number of at least 1"),
     ({"activation": "softsign"}, f"activation must be one of {', '.join(ACTIVATIONS)}, but 'softsign' was given"),
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),
     ({"backend": "brax"}, "backend must be one of gymnasium, envpool, but 'brax' was given"),
-    ({"backend": "gymnasium", "envs": "gymnasium"}, "backend must be given by one name, but envs, its old one"),
+    ({"backend": "gymnasium", "envs": "gymnasium"}, "backend and envs, its old name, are the same setting, but both"),
     ({"steps": 10, "total_timesteps": 10}, "steps and total_timesteps are the same setting, but both were given"),
     ({"seeds": 2, "seed": 1}, "seed is for one agent and seeds for several, but both were given"),
     (
         {"overlap": True},
-        "overlap must be left out, but True was given: it was removed, since updates run while the",
+        "overlap must be left out, but True was given: it was removed, because updates run while the",
     ),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
@@ -250,16 +250,16 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'"),
     ({"rule": max}, r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max, then give"),
     ({"method": Method("own", temporal, max)}, r"rule must be a name in .*: set damper.rules.RULES\['max'\] = max"),  # type: ignore[arg-type]
-    ({"method": max}, "method must be a name .*: name a rule of your own in damper.rules.RULES, or make a damper.Meth"),
+    ({"method": max}, "method must be a name .*: add your rule to damper.rules.RULES, or make a damper.Method from"),
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given: damper.sb3 has PPO"),
     ({"seeds": ()}, "seeds must be one or more different integers"),
     ({"seeds": (1, 1)}, "seeds must be one or more different integers"),
-    ({"seeds": (1.5,)}, "seeds must be whole numbers"),
+    ({"seeds": (1.5,)}, "seeds must be a list of whole numbers, or a number of seeds"),
     (
         {"eta": [0.1, 0.1]},
-        r"eta must have different values, one agent each, but \(0.1, 0.1\) was given: the same agent",
+        r"eta must have different values, one for each agent, but \(0.1, 0.1\) was given: a repeated",
     ),
-    ({"gamma": [0.9, 0.99, 0.9]}, "gamma must have different values, one agent each"),
+    ({"gamma": [0.9, 0.99, 0.9]}, "gamma must have different values, one for each agent"),
     ({"eta": [[0.1], [0.2]]}, "eta must be a number, or a schedule"),
     ({"seeds": 0}, "seeds must be at least 1, or different integers, but 0 was given"),
     ({"seeds": True}, "seeds must be at least 1, or different integers, but True was given"),
@@ -347,10 +347,10 @@ def test_a_registered_rule_may_be_given_as_the_function(monkeypatch: pytest.Monk
         (
             _mixes,
             {},
-            "must be batched over leading axes, .*, but what one agent gets depends on .*: reduce with dim=-1",
+            "must be batched over leading axes, .*, but one agent's result depends on .*: reduce with dim=-1",
         ),
-        (_mixes_with_noise, {}, "what one agent gets depends on another's"),
-        (_mixes_its_memory, {}, "what one agent gets depends on another's"),
+        (_mixes_with_noise, {}, "one agent's result depends on another's"),
+        (_mixes_its_memory, {}, "one agent's result depends on another's"),
         (_branches, {}, r"fails for two agents \(Boolean value of Tensor"),
         (_forgets_the_agents, {"cap": [0.5, 1.0]}, r"fails for two agents .* unsqueeze\(-1\) a setting .* is \[P\]"),
     ],

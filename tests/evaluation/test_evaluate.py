@@ -132,7 +132,8 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
     small = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
     own = damper.train(shortened, out=tmp_path / "run", **small)
     with pytest.raises(
-        damper.DamperError, match=r"env must be given, .*: give what made it, as in damper.evaluate\(run, env="
+        damper.DamperError,
+        match=r"env must be given, .*: pass the function that made it, as in damper.evaluate\(run, env=",
     ):
         damper.evaluate(own, episodes=1)  # as Pendulum-v1, whose name it carries, it would be four times as long
     assert damper.evaluate(own, shortened, episodes=1).episodes[0][0].length == 50
@@ -147,7 +148,7 @@ def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
     damper.evaluate(still, shortened, episodes=2)
     assert "no end" not in caplog.text
     damper.evaluate(still, "Pendulum-v1", episodes=2)
-    assert caplog.text.count("no end after 50 steps") == 1 and "TimeLimit" in caplog.text
+    assert caplog.text.count("has not ended after 50 steps") == 1 and "TimeLimit" in caplog.text
 
 
 def _with_a_graph(obs):
@@ -174,7 +175,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
         damper.evaluate(source, episodes=1)
         assert not caplog.text
         damper.evaluate(source, half_as_strong, episodes=1)
-        assert r"the policy acts from [-2.0] to [2.0], but" in caplog.text and "not rescaled" in caplog.text
+        assert r"the policy's actions go from [-2.0] to [2.0], but" in caplog.text and "not rescaled" in caplog.text
         caplog.clear()
 
 
@@ -189,12 +190,12 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
         ),
         (
             lambda run: damper.evaluate(run, seeds=5),
-            "seeds must be the environments' seeds, .* but 5 was given: episodes",
+            "seeds must be the environments' seeds, .* but 5 was given: use episodes",
         ),
         (lambda run: damper.evaluate(run, filter=0.3), "filter must read low-pass:ALPHA .*, but 0.3 was given"),
         (lambda run: damper.evaluate(run.policy().predict, "Pendulum-v1"), r"returned a tuple: .* predict\(obs\)\[0\]"),
         (lambda run: damper.evaluate(_with_a_graph, "Pendulum-v1"), r"returned a Tensor: .*\.detach\(\)"),
-        (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is loaded already"),
+        (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is already loaded"),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
         (lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"), "Linear is a module .*: wrap it"),

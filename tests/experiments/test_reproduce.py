@@ -262,7 +262,7 @@ def test_the_list_says_under_which_options_records_count(
     main([*words, "--seeds", "6", "--tf32", "--device", "cuda", "--workers", "3"])
     told = capsys.readouterr().out
     assert "5 of 12" in told and "≥ 33 min" in told and "No speed is on record on cuda for Walker." in told
-    assert "with --workers 2 (2 populations at once, no more than 57,000 agents' steps per second" in told
+    assert "with --workers 2 (2 populations at once, no more than 57,000 agent steps per second in total" in told
     with pytest.raises(SystemExit):
         main([*words, "--workers", "0"])
     assert "workers must be at least 1, but 0 was given: leave it out" in " ".join(capsys.readouterr().err.split())

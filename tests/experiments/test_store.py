@@ -58,7 +58,7 @@ def test_a_record_that_is_there_is_not_changed(tmp_path: Path) -> None:
 def test_nobody_is_told_to_delete_a_file_that_is_no_record(tmp_path: Path) -> None:
     (tmp_path / "plain" / "evaluation").mkdir(parents=True)
     (tmp_path / "plain" / "evaluation" / "episodes.json").write_text("{}")
-    with pytest.warns(UserWarning, match=r"is no whole record .*: keep it elsewhere"):
+    with pytest.warns(UserWarning, match=r"is not a complete record .*: move it elsewhere"):
         assert list(Store(tmp_path)) == []
 
 
@@ -68,7 +68,7 @@ def test_a_damaged_record_is_named_left_out_and_replaced(tmp_path: Path, damage:
     path = store.add(invented(AGENTS[0]))
     good = path.read_bytes()
     path.write_text(damage)
-    with pytest.warns(UserWarning, match="is no whole record"):
+    with pytest.warns(UserWarning, match="is not a complete record"):
         assert list(store) == []
     with pytest.warns(UserWarning, match="delete it"):
         store.add(invented(AGENTS[0]))
@@ -78,7 +78,7 @@ def test_a_damaged_record_is_named_left_out_and_replaced(tmp_path: Path, damage:
 def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
     path = Store(tmp_path).add(invented(AGENTS[0]))
     moved = path.rename(path.with_name("td3-plain-1-00000000000000000000.json"))
-    with pytest.raises(DamperError, match="does not hold what its name says"):
+    with pytest.raises(DamperError, match="does not match its name"):
         read_record(moved)
 
 
@@ -108,7 +108,7 @@ def test_merging_brings_the_policies_of_records_that_are_the_same(tmp_path: Path
     for agent in AGENTS[:4]:
         theirs.add(invented(agent, 9.0 if agent is AGENTS[1] else 0.0, policy=b"theirs"))
     mine.path(damaged).write_text("{")
-    with pytest.warns(UserWarning, match="no whole record"):
+    with pytest.warns(UserWarning, match="not a complete record"):
         mine.merge(theirs)
     assert not mine.policy_path(other).exists(), "it is not the one that the record here was made with"
     assert {mine.policy_path(identity).read_bytes() for identity in (here, damaged, new)} == {b"theirs"}

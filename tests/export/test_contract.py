@@ -82,14 +82,14 @@ def test_nothing_is_said_of_what_was_not_measured(tmp_path, capsys):
     save(tmp_path / "model.zip")
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx")])
     assert "smoothness in the contract is null, because" in (told := capsys.readouterr().out)
-    assert "names no environment that fits: name one with --env" in told
+    assert "records no environment that fits: name one with --env" in told
     assert json.loads((tmp_path / "p.onnx.json").read_text())["smoothness"] is None
     named = ["--env", "Pendulum-v1", "--episodes"]
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "2"])
     assert "2 episodes of Pendulum-v1: return -" in capsys.readouterr().out
     assert json.loads((tmp_path / "p.onnx.json").read_text())["smoothness"]["episodes"] == 2
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "0"])
-    assert "as --episodes 0 asks" in capsys.readouterr().out
+    assert "is null, because of --episodes 0" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "-1"])
     assert "episodes must be at least 0, but -1 was given" in capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_a_model_trained_with_statistics_needs_them_in_any_environment(tmp_path)
         assert damper.evaluate(source, episodes=1, vecnormalize=env).summary()["all"]["return"] == pytest.approx(
             expected["all"]["return"], rel=1e-5, nan_ok=True
         )
-    with pytest.raises(DamperError, match="VecNormalize must hold the statistics of the training, but has seen no obs"):
+    with pytest.raises(DamperError, match="VecNormalize must hold the statistics of training, but has seen no observ"):
         damper.evaluate(TD3.load(tmp_path / "model", env=VecNormalize(DummyVecEnv([pendulum]))), episodes=1)
     elsewhere.learn(1)  # from here on it learns from observations as they are
     damper.evaluate(elsewhere, episodes=1)
@@ -200,7 +200,7 @@ def test_a_zip_s_actions_are_not_rescaled_to_another_environment_s_range(trust, 
     named: dict = {"env": "Pendulum-v1", "trust": trust, "episodes": 1}
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", **named)
     assert contract["action"]["high"] == [1.0]
-    assert caplog.text.count("acts from [-1.0] to [1.0], but Pendulum-v1 takes actions from [-2.0] to [2.0]") == 1
+    assert caplog.text.count("actions go from [-1.0] to [1.0], but Pendulum-v1 takes actions from [-2.0] to [2.0]") == 1
     exported, expected = open_source(tmp_path / "p.onnx").act(obs), model.predict(obs, deterministic=True)[0]
     np.testing.assert_allclose(exported, expected, atol=1e-5)
     own, theirs = (damper.evaluate(source, **named).episodes[0][0].raw for source in (tmp_path / "model.zip", model))
@@ -239,7 +239,7 @@ def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys
     contract = json.loads((tmp_path / "p.onnx.json").read_text())
     assert contract["env"] is None and contract["smoothness"] is None and name in contract["env_spec"]
     for source in (tmp_path / "model.zip", tmp_path / "p.onnx", model):
-        with pytest.raises(DamperError, match=rf"env must be given, .*does not tell what {name} \("):
+        with pytest.raises(DamperError, match=rf"env must be given, .*does not say what {name} \("):
             damper.evaluate(source, episodes=1, trust=trust)
         assert damper.evaluate(source, "Pendulum-v1", episodes=1, trust=trust).env == "Pendulum-v1"
 
@@ -247,9 +247,9 @@ def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys
 def test_a_policy_without_the_statistics_it_was_trained_with_is_not_exported(tmp_path):
     model = save(tmp_path / "model.zip", SAC, gymnasium.wrappers.NormalizeObservation(pendulum()))
     for source in (tmp_path / "model.zip", model):
-        with pytest.raises(DamperError, match="NormalizeObservation normalised, and no file holds its statistics"):
+        with pytest.raises(DamperError, match="NormalizeObservation normalised, whose statistics are in no file"):
             export(source, tmp_path / "p.onnx")
-        with pytest.raises(DamperError, match=r"env must be given, .*does not tell what NormalizeObservation \("):
+        with pytest.raises(DamperError, match=r"env must be given, .*does not say what NormalizeObservation \("):
             damper.evaluate(source, episodes=1)
     assert not list(tmp_path.glob("p.onnx*"))
 

@@ -127,7 +127,9 @@ def test_a_wrong_file_is_caught_and_leaves_the_good_one(run, tmp_path, monkeypat
     wrong = open_source(run, agent=1).network
     monkeypatch.setattr("damper.export.open_source", lambda *a: replace(open_source(run), network=wrong))
     for name in ("old.onnx", "new.onnx"):
-        with pytest.raises(DamperError, match=f"{name} must give the original's actions, but differs by .* untouched"):
+        with pytest.raises(
+            DamperError, match=f"{name} must reproduce the original's actions, but differs by .* untouched"
+        ):
             export(run, tmp_path / name)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == good
     export(run, tmp_path / "old.onnx", check=False)
@@ -146,7 +148,7 @@ def test_a_diverged_policy_is_refused(run, value, tmp_path):
 
 def test_a_file_that_gives_no_numbers_is_caught(run, tmp_path, monkeypatch):
     monkeypatch.setattr("damper.export.check.open_file", lambda path: (lambda obs: np.full((len(obs), 1), np.nan), {}))
-    with pytest.raises(DamperError, match="must give the original's actions, but differs by nan"):
+    with pytest.raises(DamperError, match="must reproduce the original's actions, but differs by nan"):
         export(run, tmp_path / "policy.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -221,12 +223,12 @@ def test_what_cannot_be_exported_is_refused(sb3, run, tmp_path):
     with pytest.raises(DamperError, match="activation_fn must be"):
         export(small(sb3.TD3, policy_kwargs={"activation_fn": torch.nn.Softsign}), tmp_path / "policy.onnx")
     export(run, tmp_path / "policy.onnx")
-    with pytest.raises(DamperError, match="is an exported file already"):
+    with pytest.raises(DamperError, match="is already an exported file"):
         export(tmp_path / "policy.onnx", tmp_path / "again.onnx")
     with pytest.raises(DamperError, match="agent must be 0 to 1"):
         export(run, tmp_path / "policy.onnx", agent=5)
     (tmp_path / "bad.onnx").write_bytes(b"not a model")
-    with pytest.raises(DamperError, match="damaged or no ONNX file"):
+    with pytest.raises(DamperError, match="damaged or not an ONNX file"):
         open_file(tmp_path / "bad.onnx")
 
 
@@ -329,7 +331,7 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("settings", "arguments", "sentence"),
-    [({}, [], "does not tell its environment"), ({"use_sde": True}, ["--env", "Pendulum-v1"], "add --trust")],
+    [({}, [], "does not record its environment"), ({"use_sde": True}, ["--env", "Pendulum-v1"], "add --trust")],
 )
 def test_evaluate_says_what_is_missing(sb3, settings, arguments, sentence, tmp_path, capsys):
     import stable_baselines3
@@ -347,7 +349,7 @@ def test_what_no_export_wrote_is_replaced_only_by_force(run, ending, tmp_path, c
     target = tmp_path / f"robot.{ending}"
     for place in (target, tmp_path / f"robot.{ending}.json"):
         place.write_text('{"arm": "left"}')
-        with pytest.raises(DamperError, match=rf"{place.name} is there already, .* --force \(force=True\)"):
+        with pytest.raises(DamperError, match=rf"{place.name} already exists, .* --force \(force=True\)"):
             export(run, target)
         assert [path.name for path in tmp_path.iterdir()] == [place.name] and place.read_text() == '{"arm": "left"}'
         place.unlink()
@@ -385,5 +387,5 @@ def test_a_contract_under_its_old_name_goes_with_the_file_it_describes(run, tmp_
 
 def test_a_place_that_cannot_be_written_is_told_in_one_sentence(run, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DamperError, match=r"to must lead to a folder, but .*file is a file"):
+    with pytest.raises(DamperError, match=r"to needs a folder, but .*file is a file"):
         export(run, tmp_path / "file" / "p.onnx")

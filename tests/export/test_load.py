@@ -50,13 +50,15 @@ def test_a_policy_file_and_a_run_give_their_policy(run, judged, tmp_path):
 
 
 def test_the_best_needs_an_evaluation(run, tmp_path, capsys):
-    with pytest.raises(DamperError, match=r"agent='best' needs an evaluation of all agents, .*: damper evaluate .*run"):
+    with pytest.raises(
+        DamperError, match=r"agent='best' needs an up-to-date evaluation of all agents, .*: run damper evaluate .*run"
+    ):
         damper.load(run.path)
     with pytest.raises(DamperError, match=r"agent must be 0 to 1 or 'best', but 'worst' was given"):
         damper.load(run.path, agent="worst")
     with pytest.raises(SystemExit, match="2"):
         main(["export", str(run.path), "--agent", "best", "--to", str(tmp_path / "policy.onnx")])
-    assert "needs an evaluation of all agents" in capsys.readouterr().err
+    assert "needs an up-to-date evaluation of all agents" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,7 +147,7 @@ def pendulum_of_three_actions() -> gymnasium.Env:
 def test_a_sac_file_that_holds_the_mean_alone_does_not_guess(tmp_path):
     pytest.importorskip("onnxruntime")
     export(tiny.train(tmp_path / "run", backbone="sac", steps=60), tmp_path / "policy.onnx", episodes=0)
-    with pytest.raises(DamperError, match=r"deterministic must be True, .* policy of sac holds no distribution"):
+    with pytest.raises(DamperError, match=r"deterministic must be True for this policy of sac, .* no distribution"):
         damper.load(tmp_path / "policy.onnx").predict(OBS, deterministic=False)
 
 
@@ -208,9 +210,10 @@ def test_anything_else_is_refused(tmp_path):
     (tmp_path / "several" / "plain" / "manifest.json").write_text("{}")
     cases = {
         "none": "none does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file",
-        "notes.txt": "no safetensors file .*: give a file of a run's policies/, a Stable-Baselines3 .zip or an .onnx",
-        "empty": "is no run: it has no manifest.json",
-        "several": "is no run: it has no manifest.json; give one of the runs in it: plain",
+        "notes.txt": "not a safetensors file .*: "
+        "give a file from a run's policies/, a Stable-Baselines3 .zip or an .onnx",
+        "empty": "is not a run: it has no manifest.json",
+        "several": "is not a run: it has no manifest.json; give one of the runs in it: plain",
     }
     for name, told in cases.items():
         with pytest.raises(DamperError, match=told):

@@ -139,6 +139,7 @@ def test_mistakes_are_told() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
 def test_integer_flags_are_refused_since_their_complement_is_no_logical_not(dtype: torch.dtype) -> None:
     done = torch.tensor([0, 1, 0], dtype=dtype)
-    with pytest.raises(DamperError, match=rf"^mask must be boolean or of floats, but has {dtype}, .*: give done == 0"):
+    sentence = rf"^mask must be boolean or floating-point, but is {dtype}, for which .*: pass done == 0"
+    with pytest.raises(DamperError, match=sentence):
         damper.temporal_loss(double, OBS, NEXT_OBS, mask=~done)  # 255 and 254, or -1 and -2
     assert damper.temporal_loss(double, OBS, NEXT_OBS, mask=done == 0).item() == pytest.approx(9 / 2)

@@ -119,8 +119,8 @@ def test_methods_on_the_actor_train_and_are_logged(method: str, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"method": "pave"}, r"critics Q\(s, a\), while PPO's critic is V\(s\): choose one on the actor"),
-        ({"method": "l2c2"}, "give its actor loss alone, as in auxiliary='l2c2'"),
+        ({"method": "pave"}, r"critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss"),
+        ({"method": "l2c2"}, "use its actor loss alone, as in auxiliary='l2c2'"),
         ({"method": "asap"}, "needs a second head"),
         ({"method": "temporal-ramp"}, "needs the number of steps of the whole run"),
         ({"eta": 1.5}, r"eta must be in \[0, 1\]"),

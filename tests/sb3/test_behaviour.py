@@ -203,8 +203,9 @@ def test_the_learning_rate_may_be_a_schedule_s_text(name, tmp_path):
 
 
 def test_a_model_has_one_eta():
+    sentence = r"^eta must be a number, or a schedule such as linear:0:1, but .* was given"
     for several in ([0.5], np.array([0.5, 0.6]), torch.tensor([0.1, 0.2])):
-        with pytest.raises(DamperError, match=r"^eta must be a number, or a schedule as linear:0:1, but .* was given"):
+        with pytest.raises(DamperError, match=sentence):
             make(OURS["td3"], eta=several)
 
 

@@ -131,7 +131,7 @@ class CustomRows(IndexedReplayBuffer, Custom):
 
 
 def test_a_custom_buffer_is_refused_where_neighbours_are_needed():
-    with pytest.raises(DamperError, match="Custom does not: use one of them, or let it inherit"):
+    with pytest.raises(DamperError, match="Custom does not: use one of them, or let it also inherit from"):
         make(OURS["td3"], method="grad-caps", replay_buffer_class=Custom)
     make(OURS["td3"], method="damper", replay_buffer_class=Custom)
 

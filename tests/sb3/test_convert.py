@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DamperError, match="use_sde bounds the mean"):
         from_sb3(model("sac", use_sde=True))
     make(OURS["td3"], VecNormalize(DummyVecEnv([Counter]))).save(tmp_path / "normalised")
-    with pytest.raises(DamperError, match="its statistics are not with it"):
+    with pytest.raises(DamperError, match="but comes without their statistics"):
         from_sb3(OURS["td3"].load(tmp_path / "normalised"))
     with pytest.raises(DamperError, match=f"activation_fn must be {known_modules()}"):
         from_sb3(make(OURS["td3"], policy_kwargs={"activation_fn": torch.nn.Softsign}))
@@ -99,8 +99,16 @@ def test_what_does_not_fit_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("backbone", "exchange", "told"),
     [
-        ("td3", lambda policy: policy.actor.mu.__setitem__(-1, torch.nn.Identity()), "acts otherwise"),
-        ("sac", lambda policy: policy.actor.latent_pi.__setitem__(1, torch.nn.Hardtanh()), "acts otherwise"),
+        (
+            "td3",
+            lambda policy: policy.actor.mu.__setitem__(-1, torch.nn.Identity()),
+            "activation_fn say, but does not: modules that were replaced",
+        ),
+        (
+            "sac",
+            lambda policy: policy.actor.latent_pi.__setitem__(1, torch.nn.Hardtanh()),
+            "activation_fn say, but does not: modules that were replaced",
+        ),
         ("sac", lambda policy: policy.actor.latent_pi.insert(1, torch.nn.LayerNorm(12)), "has others between them"),
         ("ppo", lambda policy: setattr(policy, "action_net", torch.nn.Sequential(policy.action_net)), "action_net.0"),
     ],
@@ -146,7 +154,7 @@ def test_default_networks_are_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"policy_kwargs": {"features_extractor_class": FlattenExtractor}}, "features extractor of its own"),
+        ({"policy_kwargs": {"features_extractor_class": FlattenExtractor}}, "custom features extractor"),
         ({"use_sde": True}, "uses gSDE"),
         ({"policy_kwargs": {"activation_fn": torch.nn.Softsign}}, "has another activation"),
     ],
@@ -164,11 +172,11 @@ def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(DamperError, match="does not exist"):
         read_zip(tmp_path / "missing.zip")
     (tmp_path / "text.zip").write_text("no zip")
-    with pytest.raises(DamperError, match="damaged or no zip file"):
+    with pytest.raises(DamperError, match="damaged or not a zip file"):
         read_zip(tmp_path / "text.zip")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         other.writestr("data", "{}")
-    with pytest.raises(DamperError, match="no Stable-Baselines3 model"):
+    with pytest.raises(DamperError, match="is not a Stable-Baselines3 model"):
         read_zip(tmp_path / "other.zip")
 
 
@@ -196,7 +204,7 @@ def test_rounded_bounds_are_not_believed(tmp_path):
     saved = model("td3")
     saved.action_space.high[0] = 1.23456789
     saved.save(tmp_path / "model.zip")
-    with pytest.raises(DamperError, match="bounds exactly: name its environment"):
+    with pytest.raises(DamperError, match="does not record the exact bounds of the action space: name its environment"):
         read_zip(tmp_path / "model.zip")
     assert read_zip(tmp_path / "model.zip", bounds=([-2.0], [2.0])).info.high == [2.0]
 

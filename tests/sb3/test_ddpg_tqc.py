@@ -32,7 +32,7 @@ def test_methods_train(backbone: str, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["l2c2", "pave"])
 def test_losses_on_values_are_ddpg_s_alone(method: str) -> None:
-    with pytest.raises(DamperError, match="TQC's critics tell quantiles"):
+    with pytest.raises(DamperError, match="TQC's critics predict quantiles"):
         make(OURS["tqc"], method=method)
     with pytest.raises(DamperError, match="critic is neither"):
         make(OURS["tqc"], critic=method)

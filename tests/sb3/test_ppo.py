@@ -139,7 +139,9 @@ def test_a_buffer_of_ones_own() -> None:
     class Told(IndexedRolloutBuffer):
         pass
 
-    with pytest.raises(DamperError, match=r"rollout buffer.*Own does not: .*inherit damper.sb3.IndexedRolloutBuffer"):
+    with pytest.raises(
+        DamperError, match=r"rollout buffer.*Own does not: .*inherit from damper.sb3.IndexedRolloutBuffer"
+    ):
         make(PPO, rollout_buffer_class=Own)
     make(PPO, rollout_buffer_class=Own, method="plain").learn(50)
     make(PPO, rollout_buffer_class=Told).learn(50)
@@ -336,8 +338,8 @@ def test_methods_on_the_actor_train(method: str, sde: bool) -> None:
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ("pave", r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one on the actor"),
-        ("l2c2", r"loss on critics Q\(s, a\).*: give its actor loss alone, as in auxiliary='l2c2'"),
+        ("pave", r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss"),
+        ("l2c2", r"loss on critics Q\(s, a\).*: use its actor loss alone, as in auxiliary='l2c2'"),
         ("asap", "needs a second head on the actor"),
     ],
 )

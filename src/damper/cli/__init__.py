@@ -80,7 +80,7 @@ def _working_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError as error:
-        raise DamperError("the working directory must exist, but was deleted: change to another.") from error
+        raise DamperError("the working directory must exist, but was deleted: change to another one.") from error
 
 
 def _run(name: str = "--help", *arguments: str) -> None:

@@ -36,7 +36,7 @@ def run(options: Bench) -> None:
     asked, options = options.device, replace(options, device=find_device(options.device))
     _check(options)
     if asked == "auto":
-        say(f"Measuring on {options.device}; --device names another.")
+        say(f"Measuring on {options.device}; --device chooses another.")
     if options.threads:
         torch.set_num_threads(options.threads)
     for part in PARTS if options.what == "all" else (options.what,):
@@ -66,7 +66,7 @@ def _check(options: Bench) -> None:
         raise DamperError("iterations and rounds must be at least 1, but a smaller number was given.")
     if options.what != "sb3" and (theirs := set(options.backbones) - {"td3", "sac"}):
         raise DamperError(
-            f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: damper bench sb3 takes it."
+            f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: use damper bench sb3."
         )
     if options.what in ("sb3", "peers") and not peers.has_sb3():
         raise MissingExtraError(

@@ -27,9 +27,9 @@ from damper.terminal import quoted, say, show
 
 FEWEST_SEEDS = 3  # with two, an interval is too wide to say anything
 LEGEND = (
-    "Spread is the sample standard deviation of the seeds' means, pooled that of all episodes of all seeds. A change "
-    "is that of the mean in per cent of plain's, its interval over seeds; it is left out below three seeds, and for "
-    "smoothness where most agents hold one action."
+    "Spread is the sample standard deviation of the seeds' means; pooled is that of all episodes of all seeds. A "
+    "change is the difference of the means in per cent of plain's, with an interval over seeds. It is left out for "
+    "fewer than three seeds, and for smoothness where most agents hold one action."
 )
 
 
@@ -110,7 +110,7 @@ def present(comparison: Comparison, out: Path) -> None:
     try:
         changes = changes_against_plain(comparison)
     except MissingExtraError as error:
-        say(f"no change against plain is shown: {error}")
+        say(f"changes against plain are not shown: {error}")
         changes = [[""] * len(MEASURES)] * len(rows)
     if any(map(any, changes)):
         title += ", change against plain [95 % interval]"

@@ -35,7 +35,7 @@ def run(options: Evaluate) -> None:
         _check_video(options)
     elif options.beside:
         raise DamperError(
-            "beside must come with --video, which shows sources side by side, but none is given: add --video film.gif."
+            "beside needs --video, which shows the sources side by side, but it was not given: add --video film.gif."
         )
     seeds = options.seed_list or None
     first = options.seed_list[:1] or evaluation_seeds(1)
@@ -64,8 +64,8 @@ def _evaluate_beside(source: Path, options: Evaluate, seed: tuple[int, ...], cho
         return evaluate(source, options.env, 1, seed, chosen)
     except MissingOptionError as error:
         raise DamperError(
-            f"beside must name sources that need no --vecnormalize and no --trust, which are for the first source "
-            f"alone, but {source} does: export it to ONNX first (damper export) and give that file."
+            f"beside must name sources that need neither --vecnormalize nor --trust, which apply to the first source "
+            f"only, but {source} needs one: export it to ONNX first (damper export) and give that file."
         ) from error
 
 
@@ -89,11 +89,11 @@ def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
         trained = settings.get("backend", "gymnasium")
         if not source.finished:
             of = f"{evaluation.steps:,} of {settings['steps']:,}"
-            say(f"{source.path} is not finished: policies of step {of}", "yellow")
+            say(f"{source.path} is not finished: these are its policies at step {of}", "yellow")
     if trained not in (None, backend) and options.env is None:
         say(
-            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds give other starts: "
-            f"use --backend {trained} for the starts of its records, if it has any."
+            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds give other initial "
+            f"states: use --backend {trained} for those of its records, if it has any."
         )
 
 
@@ -105,7 +105,9 @@ def _check_video(options: Evaluate) -> None:
     check_video(options.video)
     check_folder("video", options.video.parent)
     if options.backend != "gymnasium":
-        raise DamperError(f"video needs Gymnasium's environments, but {options.backend!r} was given: leave it out.")
+        raise DamperError(
+            f"video needs Gymnasium's environments, but --backend {options.backend} was given: leave it out."
+        )
     if options.video_steps < 1:
         raise DamperError(f"video_steps must be at least 1, but {options.video_steps} was given.")
 

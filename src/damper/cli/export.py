@@ -60,8 +60,8 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
         means = f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean |Δa| {found['mean_change']:.4f}"
         return f"{counted(found['episodes'], 'episode')} of {found['env']}: {means}"
     if options.episodes == 0:
-        return "smoothness in the contract is null, as --episodes 0 asks."
-    named = f"{options.source} names no environment that fits"
+        return "smoothness in the contract is null, because of --episodes 0."
+    named = f"{options.source} records no environment that fits"
     if contract["env_spec"]:
         spec = EnvSpec.from_json(contract["env_spec"])
         missing = f"{part} is not recorded, so " if (part := missing_part(spec)) else ""

@@ -53,7 +53,7 @@ def run(options: Reproduce) -> None:
         say(f"Training on {chosen(request)}.")
         outcome = reproduce(request, options.results, options.out, options.population, runner=runner)
         say(
-            f"{counted(outcome.wanted, 'agent')}: {outcome.there} there before, {outcome.added} added, "
+            f"{counted(outcome.wanted, 'agent')}: {outcome.there} already there, {outcome.added} added, "
             f"{outcome.left} left"
             + (" (another process is training them)" if outcome.left else "")
             + f"; next: damper report --results {quoted(options.results)}"
@@ -82,16 +82,16 @@ def show_progress(request: Request, results: Path, population: int | None, worke
     platforms = sum((Counter(row.platforms) for row in found), Counter[str]())
     if platforms:
         say(
-            "On record, but not with these options and what is installed here: with another simulator, another version "
-            "of it or another number format, which no table mixes. "
-            f"They count with {' or '.join(name for name, _ in platforms.most_common())}."
+            "Some records were made with another simulator, another version of it or another number format than these "
+            "options and this installation have, and no table mixes them. They count with "
+            f"{' or '.join(name for name, _ in platforms.most_common())}."
         )
     device, at_once = request.settings["device"], max(row.workers for row in found)
     if no_speed := dict.fromkeys(task for row in found for task in row.no_speed):
         say(f"No speed is on record on {device} for {', '.join(no_speed)}.")
     if any(row.seconds for row in found):
         rate = f"{AGENT_STEPS_PER_SECOND:,}"
-        most = f", no more than {rate} agents' steps per second together, as on one H200" if device != "cpu" else ""
+        most = f", no more than {rate} agent steps per second in total, as on one H200" if device != "cpu" else ""
         say(
             f"Time left, on one machine: at the speeds on record for the task on {device}, with --workers {at_once} "
             f"({counted(at_once, 'population')} at once{most})."

@@ -89,7 +89,7 @@ def run_settings(
     if not left_to_train(Run(out), settings):
         run = open_finished(out, settings)
         if progress:
-            say(f"{quoted(out)} was finished before: nothing is trained.")
+            say(f"{quoted(out)} is already finished: nothing is trained.")
         return run
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
@@ -119,13 +119,13 @@ def _warn(settings: Settings) -> None:
     first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
     if settings.steps < first:
         logging.getLogger("damper").warning(
-            "nothing is learned in %s steps: learning_starts is %s and train_freq %s, so that the first update comes "
-            "at step %s; give more steps, or a smaller learning_starts.",
+            "nothing is learned in %s steps: with learning_starts=%s and train_freq=%s the first update comes at step "
+            "%s; give more steps, or a smaller learning_starts.",
             *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
         )
     if unused := settings.unused_settings:
         logging.getLogger("damper").warning(
-            "backbone %r does not read %s: leave out what has no effect.", settings.backbone, " and ".join(unused)
+            "backbone %r does not use %s: leave out what has no effect.", settings.backbone, " and ".join(unused)
         )
 
 
@@ -165,6 +165,6 @@ def check_named(settings: Settings) -> None:
     for part, function in settings.custom_functions.items():
         if not has_stable_name(function):
             raise DamperError(
-                f"out must be given where {part} is a lambda, a local function or an object, but {function!r} has no "
-                "folder: name one, or define a function at the top of a module."
+                f"out must be given when {part} is a lambda, a local function or an object, since {function!r} gives "
+                "the folder no stable name: name a folder, or define a function at the top level of a module."
             )

@@ -142,7 +142,8 @@ def evaluate(
     if env is None:
         what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
         raise DamperError(
-            f"env must be given, because {what} does not tell its environment: name it or give its maker (env=, --env)."
+            f"env must be given, because {what} does not record its environment: give its id or a function that makes "
+            "it (env=, --env)."
         )
     seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
     with threads(1):  # one step's matrix products are too small to share
@@ -162,7 +163,8 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
         return tuple(operator.index(seed) for seed in seeds)
     except TypeError as error:
         raise DamperError(
-            f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: episodes says how many."
+            f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: use episodes for a number "
+            "of them."
         ) from error
 
 
@@ -177,15 +179,16 @@ def _open(
         seed = opened.facts.get("seed")
         return opened, [{"seed": -1 if seed is None else seed}]
     if vecnormalize is not None:
-        raise DamperError("vecnormalize must be given with a Stable-Baselines3 model or zip only: others need none.")
+        raise DamperError("vecnormalize must be left out here: only a Stable-Baselines3 model or zip needs it.")
     if isinstance(source, Run):
         return _of_policies(source.policies()), source.agents
     if isinstance(source, Policy):
         return _of_policies([source]), [{"seed": source.info.seed}]
     if isinstance(source, torch.nn.Module):
         raise DamperError(
-            f"run_or_policy must take and give arrays, but {type(source).__name__} is a module and takes tensors: wrap "
-            "it, as in lambda obs: actor(torch.as_tensor(obs)).detach().numpy(), in the environment's units."
+            f"run_or_policy must take and return arrays, but {type(source).__name__} is a module and takes tensors: "
+            "wrap it, as in lambda obs: actor(torch.as_tensor(obs)).detach().numpy(), to return actions in the "
+            "environment's units."
         )
     if callable(source):
         return Source(source, None), [{"seed": 0}]

@@ -82,7 +82,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
-        hint = did_you_mean(name, EXPERIMENTS, f"known are {', '.join(EXPERIMENTS)}.")
+        hint = did_you_mean(name, EXPERIMENTS, f"choose one of {', '.join(EXPERIMENTS)}.")
         raise DamperError(f"experiment must be one of the paper's, but {name!r} was given: {hint}")
     return EXPERIMENTS[name]
 

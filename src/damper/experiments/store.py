@@ -91,10 +91,10 @@ def read_record(path: Path) -> Record:
         record = Record(**{name: content[name] for name in names})
         sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        cure = "delete it and run the experiment again" if _RECORD_NAME.search(path.name) else "keep it elsewhere"
-        raise DamperError(f"{path} is no whole record ({error}): {cure}.") from error
+        cure = "delete it and run the experiment again" if _RECORD_NAME.search(path.name) else "move it elsewhere"
+        raise DamperError(f"{path} is not a complete record ({error}): {cure}.") from error
     if not sound:
-        raise DamperError(f"{path} does not hold what its name says: delete it and run the experiment again.")
+        raise DamperError(f"{path} does not match its name: delete it and run the experiment again.")
     return record
 
 
@@ -158,7 +158,7 @@ class Store:
     def merge(self, other: Store) -> Merged:
         """Copy what this store lacks from another: agents' records and policies, and update times."""
         if not other.folder.is_dir():
-            raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is none.")
+            raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is not one.")
         added, same, different = 0, 0, []
         theirs = [(self.path(record.identity), record.text(), self.has(record.identity)) for record in other]
         whole = {timing_path(self.folder, timing) for timing in read_timings(self.folder)}

@@ -54,7 +54,7 @@ def export(
     check_target(path, force)
     opened = open_source(source, agent, env, vecnormalize, trust)
     if opened.network is None:
-        already = DamperError(f"{source} is an exported file already: export the run or model it came from.")
+        already = DamperError(f"{source} is already an exported file: export the run or model it came from.")
         raise opened.refusal or already
     network = opened.network
     check_finite(network)

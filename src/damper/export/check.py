@@ -34,8 +34,8 @@ def check_statistics(source: Source) -> None:
     wrappers = source.env.additional_wrappers if isinstance(source.env, EnvSpec) else ()
     if any(wrapper.name == NormalizeObservation.__name__ for wrapper in wrappers):
         raise DamperError(
-            "the policy was trained on observations that NormalizeObservation normalised, and no file holds its "
-            "statistics: train under SB3's VecNormalize, whose statistics export takes."
+            "the policy was trained on observations that NormalizeObservation normalised, whose statistics are in no "
+            "file: train with SB3's VecNormalize, whose statistics can be exported."
         )
 
 
@@ -54,7 +54,7 @@ def check_agreement(source: Source, network: Network, path: Path, name: Path) ->
     scale = scale if np.isfinite(scale) else float(np.abs(expected).max())
     if not worst <= TOLERANCE * max(1.0, scale):
         raise DamperError(
-            f"{name} must give the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
+            f"{name} must reproduce the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
             "it was not written, and what was there before is untouched; please report this with the policy."
         )
     return {"observations": COUNT, "largest_difference": worst}

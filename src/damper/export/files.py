@@ -41,7 +41,7 @@ def check_target(path: Path, force: bool = False) -> None:
     for place in (path, contract_path(path)):
         if place.exists() and not (force or _exported(place)):
             raise DamperError(
-                f"{place} is there already, and damper export did not write it: choose another name, or replace it "
+                f"{place} already exists, and damper export did not write it: choose another name, or replace it "
                 "with --force (force=True)."
             )
 
@@ -122,7 +122,7 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
     try:
         session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no other common base
-        raise DamperError(f"{path} is damaged or no ONNX file: {error}") from error
+        raise DamperError(f"{path} is damaged or not an ONNX file: {error}") from error
     name, batch, size = _onnx_input(session, path)
 
     def run(obs: NDArray[Any]) -> Array:
@@ -145,8 +145,8 @@ def _onnx_input(session: Any, path: Path) -> tuple[str, Any, Any]:
     if len(inputs) > 1 or kind != "tensor(float)" or len(shape) != 2 or (isinstance(shape[0], int) and shape[0] != 1):
         given = ", ".join(f"{name} {shape} of {kind}" for name, kind, shape in inputs)
         raise DamperError(
-            f"{path} must take observations [batch, d] in float32 and nothing else, but takes {given}: export it so, "
-            "or give damper.evaluate a function that runs it."
+            f"{path} must take observations [batch, d] in float32 and nothing else, but takes {given}: export it that "
+            "way, or give damper.evaluate a function that runs it."
         )
     return name, *shape
 
@@ -168,7 +168,7 @@ def _open_torch(path: Path) -> tuple[Runner, dict[str, Any]]:
     try:
         program = torch.export.load(io.BytesIO(path.read_bytes()), extra_files=extra).module()
     except (RuntimeError, ValueError, KeyError) as error:
-        raise DamperError(f"{path} is damaged or no exported program of PyTorch: {error}") from error
+        raise DamperError(f"{path} is damaged or not an exported PyTorch program: {error}") from error
 
     @torch.no_grad()
     def run(obs: NDArray[Any]) -> Array:

@@ -51,8 +51,9 @@ def compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> No
     own, its = np.array([np.ravel(bound) for bound in bounds], float), np.array([spec.low, spec.high])
     if own.shape == its.shape and np.isfinite(own).all() and not np.allclose(own, its):
         logging.getLogger("damper").warning(
-            "the policy acts from %s to %s, but %s takes actions from %s to %s: they were cut to that range, not "
-            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to take that range.",
+            "the policy's actions go from %s to %s, but %s takes actions from %s to %s: they were clipped, not "
+            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to take the policy's "
+            "range.",
             *(*own.tolist(), spec.id, *its.tolist()),
         )
 

@@ -95,8 +95,8 @@ def open_source(
     opened = _open(source, agent, wanted, _normaliser(vecnormalize, trust), trust)
     if opened.facts.get("steps") and opened.normaliser is not None and opened.normaliser.is_initial:
         raise DamperError(
-            "VecNormalize must hold the statistics of the training, but has seen no observation: give the file that "
-            "its save() wrote (vecnormalize=), or the environment that VecNormalize.load(path, venv) makes of it."
+            "VecNormalize must hold the statistics of training, but has seen no observation: give the file that its "
+            "save() wrote (vecnormalize=), or the environment that VecNormalize.load(path, venv) returns."
         )
     if wanted is not None:
         check_fit(wanted, opened.sizes)
@@ -115,7 +115,7 @@ def find_path(path: str | Path) -> Path:
     """The path, or ``path.zip`` if only that exists, as in SB3's ``load``."""
     if not isinstance(path, str | os.PathLike):
         raise DamperError(
-            f"path must be a file or folder, but a {type(path).__name__} was given: it is loaded already."
+            f"path must be a file or folder, but a {type(path).__name__} was given: it is already loaded."
         )
     path = Path(path)
     zipped = Path(f"{path}.zip")
@@ -153,8 +153,8 @@ def best_agent(run: Run, env: EnvSpec | None = None) -> int:
     found = [beside(folder, agent, where, policy.info.steps) for agent, policy in enumerate(policies)]
     if None in found:
         raise DamperError(
-            f"agent='best' needs an evaluation of all agents, as they are now, but {run.path} has none: damper "
-            f"evaluate {quoted(run.path)} makes it; or choose an agent from 0 to {len(policies) - 1}."
+            f"agent='best' needs an up-to-date evaluation of all agents, but {run.path} has none: run damper evaluate "
+            f"{quoted(run.path)} first, or choose an agent from 0 to {len(policies) - 1}."
         )
     returns = [measures["return"] for measures in found if measures]
     return int(np.argmax(np.nan_to_num(returns, nan=-np.inf)))
@@ -173,7 +173,7 @@ def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normal
     if isinstance(source, str | Path):
         source = find_source(source)
     if not isinstance(source, Run) and agent not in (0, "best"):
-        raise DamperError(f"agent must be left out for what holds one policy, but {agent!r} was given.")
+        raise DamperError(f"agent must be left out for a source with one policy, but {agent!r} was given.")
     if isinstance(source, Path):
         if source.suffix == ".zip":
             return _zip(source, wanted, normaliser, trust)
@@ -191,7 +191,7 @@ def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normal
         return _policy(source, normaliser)
     if isinstance(source, Source):
         if normaliser is not None:
-            raise DamperError("vecnormalize must be given where a policy is loaded, but it is loaded already.")
+            raise DamperError("vecnormalize must be given when a policy is loaded, but this one is already loaded.")
         return source
     if is_model(source):
         return _model(source, normaliser)
@@ -206,7 +206,7 @@ def _open(source: Any, agent: int | str, wanted: Spec | None, normaliser: Normal
 def _policy(policy: Policy, normaliser: Normaliser | None, measured: dict[str, Any] | None = None) -> Source:
     info, own = policy.info, policy.normaliser
     if own is not None and normaliser is not None:
-        raise DamperError("vecnormalize must not be given with a policy that holds statistics of its own (norm_obs).")
+        raise DamperError("vecnormalize must be left out for a policy that has its own statistics (norm_obs).")
     layers = [(w[0].numpy(), b[0, 0].numpy()) for name, (w, b) in policy.weights.items() if _acts(name)]
     network = build(layers, info.activation, info.low, info.high, normaliser=own or normaliser, squash=info.squash)
     facts: dict[str, Any] = {
@@ -243,12 +243,12 @@ def _zip(path: Path, wanted: Spec | None, normaliser: Normaliser | None, trust: 
     if normalised and normaliser is None:
         raise MissingOptionError(
             f"{path} was trained on observations that VecNormalize normalised: give its statistics with --vecnormalize "
-            "(vecnormalize=), without which the policy sees other observations."
+            "(vecnormalize=), or the policy sees observations unlike those of training."
         )
     if normalised is False and normaliser is not None:
         raise DamperError(
-            f"vecnormalize must be left out for {path}, which was trained on observations as its environment gives "
-            "them: with statistics the policy sees other observations."
+            f"vecnormalize must be left out for {path}, which was trained on observations that were not normalised: "
+            "with statistics the policy sees observations unlike those of training."
         )
     if trust:
         opened = _model(load_zip(path), normaliser)
@@ -305,7 +305,7 @@ def _rsl_rl(source: Any, actor: Any, given: Normaliser | None) -> Source:
     from damper.rsl_rl.convert import act, facts, read_actor
 
     if given is not None:
-        raise DamperError("vecnormalize must not be given with an rsl_rl policy: it holds its statistics itself.")
+        raise DamperError("vecnormalize must be left out for an rsl_rl policy, which already holds its statistics.")
     found = read_actor(actor)
     normaliser = Normaliser(*found.statistics, np.inf) if found.statistics else None
     low, high = np.full(found.actions, -np.inf), np.full(found.actions, np.inf)
@@ -321,7 +321,7 @@ def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:
             "you trust its author, add --trust (trust=True)."
         )
     if normaliser is not None:
-        raise DamperError(f"vecnormalize must not be given with {path}: an exported file holds its statistics already.")
+        raise DamperError(f"vecnormalize must be left out for {path}: an exported file already holds its statistics.")
     act, contract = open_file(path)
     facts, recorded, name = contract.get("training", {}), contract.get("env_spec"), contract.get("env")
     env = EnvSpec.from_json(recorded) if recorded else spec_from_id(name) if name else None
@@ -359,5 +359,7 @@ def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
     if not vecnormalize.norm_obs:
         return None
     if isinstance(vecnormalize.obs_rms, dict):
-        raise DamperError("vecnormalize must hold statistics of one vector, but holds a Dict's: flatten observations.")
+        raise DamperError(
+            "vecnormalize must hold the statistics of one vector, but holds a Dict's: flatten the observations."
+        )
     return Normaliser.of(vecnormalize)

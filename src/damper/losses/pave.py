@@ -40,8 +40,8 @@ def action_gradients(
     derivatives of its values.
     """
     if hasattr(critic, "action_gradients"):  # torch.compile cannot trace isinstance of a protocol
-        told: tuple[list[Tensor], Tensor] = critic.action_gradients(observations, action, v)
-        return told
+        found: tuple[list[Tensor], Tensor] = critic.action_gradients(observations, action, v)
+        return found
     return nested_action_gradients(critic, observations, action, v)
 
 

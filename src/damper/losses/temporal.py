@@ -52,8 +52,8 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
         )
     if not mu.is_floating_point():
         raise DamperError(
-            f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: only continuous actions "
-            "have a distance to make small."
+            f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: the temporal loss is for "
+            "continuous actions only."
         )
     difference = mu_next - mu
     if difference.dtype in (torch.float16, torch.bfloat16):
@@ -70,7 +70,8 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     if mask.dtype is not torch.bool and not mask.is_floating_point():
         # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and -1 or -2 flip the loss's sign.
         raise DamperError(
-            f"mask must be boolean or of floats, but has {mask.dtype}, whose ~ is no logical not: give done == 0."
+            f"mask must be boolean or floating-point, but is {mask.dtype}, for which ~ is not a logical not: pass done "
+            "== 0."
         )
     keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
     if keep.shape != values.shape:

@@ -40,14 +40,14 @@ def read_actor(actor: Any) -> Actor:
     if type(actor) is not MLPModel or type(actor.distribution) not in (GaussianDistribution, type(None)):
         raise DamperError(
             "the actor must be rsl_rl's MLPModel with a GaussianDistribution, but is "
-            f"{type(actor).__name__} with {type(actor.distribution).__name__}: rsl_rl's own export takes others."
+            f"{type(actor).__name__} with {type(actor.distribution).__name__}: use rsl_rl's own export for others."
         )
     linears = [module for module in actor.mlp if isinstance(module, nn.Linear)]
     between = {type(module) for module in actor.mlp} - {nn.Linear}
     if not between <= set(EXPORTED_NAMES) or len(between) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in between))
         known = known_modules(EXPORTED_NAMES)
-        raise DamperError(f"activation must be {known}, but is {names}: rsl_rl's own export takes it.")
+        raise DamperError(f"activation must be {known}, but is {names}: use rsl_rl's own export.")
     layers = [tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears]
     statistics = None
     if actor.obs_normalization:

@@ -157,10 +157,10 @@ def _check(method: Method, actor: Any, storage: Any) -> None:
     if actor.is_recurrent:
         raise DamperError(
             f"method {method.name!r} compares two observations, but a recurrent actor's action depends on a memory "
-            "that they do not hold: take an MLPModel as actor, or method='plain'."
+            "that they do not contain: use an MLPModel as the actor, or method='plain'."
         )
     if method.critic is not None:
-        fix = "give its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one on the actor"
+        fix = "use its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one without a critic loss"
         raise DamperError(f"method {method.name!r} has a loss on critics Q(s, a), while PPO's critic is V(s): {fix}.")
     if method.prediction or method.actor is temporal_ramp:
         lacks = "a second head on the actor" if method.prediction else "the number of steps of the whole run"
@@ -169,8 +169,8 @@ def _check(method: Method, actor: Any, storage: Any) -> None:
         for group in actor.obs_groups:
             if storage.observations[group].ndim != 3:
                 raise DamperError(
-                    f"method {method.name!r} moves observations by small amounts, so they must be vectors, but group "
-                    f"{group!r} is not: choose a method that compares given states, such as 'damper'."
+                    f"method {method.name!r} perturbs observations, so they must be vectors, but group {group!r} is "
+                    "not: choose a method that does not perturb them, such as 'damper'."
                 )
     if storage.num_transitions_per_env < 2:
         raise DamperError(

@@ -57,14 +57,14 @@ def indexed(storage: Any) -> Iterator[Pairs]:
     count = storage.num_transitions_per_env * storage.num_envs
     shape = storage.num_transitions_per_env, storage.num_envs
     storage.observations[ROWS] = torch.arange(count, device=storage.device).reshape(shape)
-    storage.mini_batch_generator = _told(original, pairs)
+    storage.mini_batch_generator = _recording_rows(original, pairs)
     try:
         yield pairs
     finally:
         del storage.observations[ROWS], storage.mini_batch_generator
 
 
-def _told(original: Callable[..., Iterator[Any]], pairs: Pairs) -> Callable[..., Iterator[Any]]:
+def _recording_rows(original: Callable[..., Iterator[Any]], pairs: Pairs) -> Callable[..., Iterator[Any]]:
     def minibatches(*arguments: Any, **keywords: Any) -> Iterator[Any]:
         for batch in original(*arguments, **keywords):
             pairs.rows = batch.observations.pop(ROWS)

@@ -80,7 +80,7 @@ def find(rule: str | Rule) -> Rule:
     if isinstance(rule, str) and "," in rule:
         return _per_agent(rule)
     if not isinstance(rule, str) or rule not in RULES:
-        hint = did_you_mean(str(rule), RULES, f"known are {', '.join(sorted(RULES))}.")
+        hint = did_you_mean(str(rule), RULES, f"choose one of {', '.join(sorted(RULES))}.")
         raise DamperError(f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}")
     return RULES[rule]
 
@@ -180,4 +180,4 @@ def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
     for name in settings:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            raise DamperError(f"settings of {title} must be its own, but {name!r} was given: {has}.")
+            raise DamperError(f"{name} is not a setting of {title}: {has}.")

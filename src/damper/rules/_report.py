@@ -58,8 +58,8 @@ def apply_reported(
     )
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise DamperError(
-            f"rule must return (combined, state), as it has a state argument, but returned a {type(answer).__name__}: "
-            "return the new memory too."
+            f"rule must return (combined, state), because it has a state argument, but returned a "
+            f"{type(answer).__name__}: return the new state too."
         )
     if _versions(primary, auxiliary) != before:
         raise DamperError("rule must leave both gradients as they are, but changed one in place: return a new tensor.")

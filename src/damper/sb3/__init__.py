@@ -59,5 +59,5 @@ def __getattr__(name: str) -> Any:
 
 _DISCRETE = ", whose actions are discrete and have no mean"
 _REASONS = dict.fromkeys(("DQN", "QRDQN", "MaskablePPO"), _DISCRETE) | {
-    "RecurrentPPO": ", whose policy carries a memory that two observations alone do not tell",
+    "RecurrentPPO": ", whose policy has a memory that two observations do not contain",
 }

@@ -126,9 +126,9 @@ def _open(path: Path | str) -> zipfile.ZipFile:
     except FileNotFoundError as error:
         raise DamperError(f"{path} does not exist: give a zip that model.save() wrote.") from error
     except zipfile.BadZipFile as error:
-        raise DamperError(f"{path} is damaged or no zip file: give a zip that model.save() wrote.") from error
+        raise DamperError(f"{path} is damaged or not a zip file: give a zip that model.save() wrote.") from error
     if not {"data", "policy.pth"} <= set(archive.namelist()):
-        raise DamperError(f"{path} is no Stable-Baselines3 model: give a zip that model.save() wrote.")
+        raise DamperError(f"{path} is not a Stable-Baselines3 model: give a zip that model.save() wrote.")
     return archive
 
 
@@ -145,11 +145,11 @@ def _module(data: dict[str, Any]) -> str:
 
 def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) -> Any:
     if _module(data) not in _POLICIES:
-        raise _needs_trust(path, f"has a policy class of its own ({_module(data)})")
+        raise _needs_trust(path, f"has a custom policy class ({_module(data)})")
     if "Box" not in str(_described(data["observation_space"]).get(":type:")):
         raise _needs_trust(path, "has observations other than a Box")
     if "features_extractor_class" in _described(data["policy_kwargs"]):
-        raise _needs_trust(path, "has a features extractor of its own")
+        raise _needs_trust(path, "has a custom features extractor")
     if _plain(data.get("use_sde"), False) and "gae_lambda" not in data:  # PPO's has no such bound
         raise _needs_trust(path, "uses gSDE, whose bound on the mean is not written in plain text")
     try:
@@ -179,7 +179,9 @@ def _bounds(path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] |
     if low is not None and high is not None:
         return low, high
     if otherwise is None:
-        raise DamperError(f"{path} does not tell the action space's bounds exactly: name its environment with --env.")
+        raise DamperError(
+            f"{path} does not record the exact bounds of the action space: name its environment with --env."
+        )
     return otherwise
 
 

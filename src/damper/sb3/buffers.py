@@ -185,8 +185,8 @@ def indexed_class(buffer: Any, method: str) -> type:
             else ("replay", "IndexedReplayBuffer")
         )
         raise DamperError(
-            f"method {method!r} needs each sample's neighbours in the {name} buffer, which SB3's own buffers tell but "
-            f"{kind.__name__} does not: use one of them, or let it inherit damper.sb3.{base} too."
+            f"method {method!r} needs each sample's neighbours in the {name} buffer, which SB3's own buffers provide "
+            f"but {kind.__name__} does not: use one of them, or let it also inherit from damper.sb3.{base}."
         )
     return _INDEXED[kind]
 

@@ -59,7 +59,7 @@ def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]
     layers = (_read_on_policy_layers if on_policy else _read_off_policy_layers)(state)
     if any(weight.ndim != 2 for weight, _ in layers.values()):
         raise DamperError(
-            "the actor must be made of SB3's linear layers alone, but has others between them: a network of its own "
+            "the actor must be made of SB3's linear layers alone, but has others between them: a custom network "
             "cannot be converted."
         )
     return layers
@@ -74,7 +74,7 @@ def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tens
     if unknown := [key for key in state if key.startswith("actor.") and key not in known]:
         raise DamperError(
             f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a features extractor or a "
-            "network of its own cannot be converted."
+            "custom network cannot be converted."
         )
     trunk = [name for name in names if name.startswith("actor.latent_pi")] if stochastic else names[:-1]
     titles = [f"trunk.{i}" for i in range(len(trunk))]
@@ -89,7 +89,7 @@ def _read_on_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tenso
     if unknown := [key for key in acting if not re.fullmatch(rf"(?:{_TRUNK}|action_net)\.(?:weight|bias)", key)]:
         raise DamperError(
             f"the policy must be made of SB3's linear layers alone, but has {unknown[0]!r}: a features extractor or a "
-            "network of its own cannot be converted."
+            "custom network cannot be converted."
         )
     names = {f"trunk.{i}": name for i, name in enumerate(trunk)} | {"mu": "action_net"}
     return {title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in names.items()}
@@ -195,7 +195,7 @@ def statistics(model: Any) -> Normaliser | None:
         return None
     if not sees_normalised(model):
         raise DamperError(
-            "the model was trained on observations that VecNormalize normalised, and its statistics are not with it: "
+            "the model was trained on observations that VecNormalize normalised, but comes without their statistics: "
             "give them with --vecnormalize (vecnormalize=), or give it that environment with set_env."
         )
     return Normaliser.of(model.get_vec_normalize_env())
@@ -250,8 +250,8 @@ def from_sb3(model: Any) -> Policy:
     scale = 1.0 + np.abs(expected).max()
     if not np.allclose(policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True):
         raise DamperError(
-            "the model must act as its layers and activation_fn tell, but acts otherwise: modules that were exchanged "
-            "after it was made cannot be converted."
+            "the model must act as its layers and activation_fn say, but does not: modules that were replaced after it "
+            "was made cannot be converted."
         )
     return policy
 
@@ -280,8 +280,8 @@ def to_sb3(policy: Policy, model: Any) -> None:
     """
     if policy.normaliser is not None:
         raise DamperError(
-            "the policy must see observations as the environment gives them, but normalises them itself, which an SB3 "
-            "model leaves to VecNormalize: use it by policy.predict."
+            "the policy must not normalise observations itself, which an SB3 model leaves to VecNormalize, but does: "
+            "use policy.predict."
         )
     actor = read_actor(model)
     own = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
@@ -289,7 +289,7 @@ def to_sb3(policy: Policy, model: Any) -> None:
     if actor.squash != policy.info.squash:
         raise DamperError(
             f"the model must bound its actions as the policy does, but {backbone(model)} and {policy.info.backbone} "
-            "differ: one has a tanh, the other cuts."
+            "differ: one has a tanh, the other clips."
         )
     if own != given or actor.activation != policy.info.activation:
         raise DamperError(

@@ -95,7 +95,11 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
                 f"{self.action_space}: only method='plain' takes others."
             )
         if method.critic is not None:
-            fix = "give its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one on the actor"
+            fix = (
+                "use its actor loss alone, as in auxiliary='l2c2'"
+                if method.actor
+                else "choose one without a critic loss"
+            )
             raise DamperError(
                 f"method {method.name!r} has a loss on critics Q(s, a), while PPO's critic is V(s): {fix}."
             )

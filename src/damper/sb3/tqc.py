@@ -85,10 +85,13 @@ class TQC(SACMixin, sb3_contrib.TQC):
     def _check_method(self) -> None:
         if self._method.critic is not None:
             fix = (
-                "give its actor loss alone, as in auxiliary='l2c2'" if self._method.actor else "choose one on the actor"
+                "use its actor loss alone, as in auxiliary='l2c2'"
+                if self._method.actor
+                else "choose one without a critic loss"
             )
             raise DamperError(
-                f"method {self._method.name!r} has a loss on values Q(s, a), while TQC's critics tell quantiles: {fix}."
+                f"method {self._method.name!r} has a loss on values Q(s, a), while TQC's critics predict quantiles: "
+                f"{fix}."
             )
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:

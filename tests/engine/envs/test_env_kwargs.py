@@ -50,7 +50,11 @@ def test_a_callable_gets_them(tmp_path: Path) -> None:
     [
         ("Pendulum-v1", 3, r"env_kwargs must be a dict of the environment's arguments, but 3 was given"),
         ("Pendulum-v1", {1: 2}, r"env_kwargs must be a dict of the environment's arguments, but \{1: 2\} was given"),
-        ("Pendulum-v1", {"g": {1}}, r"env_kwargs must hold what JSON can record, but g is \{1\}: .* callable"),
+        (
+            "Pendulum-v1",
+            {"g": {1}},
+            r"env_kwargs must hold values that JSON can represent, but g is \{1\}: .* callable",
+        ),
         ("Pendulum-v1", {"gravity": 3}, r"env_kwargs must be arguments of 'Pendulum-v1', got \{'gravity': 3\}"),
         (light_pendulum, {"gravity": 3}, r"env_kwargs must be arguments of 'light_pendulum', got \{'gravity': 3\}"),
     ],

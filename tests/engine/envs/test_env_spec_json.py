@@ -89,7 +89,7 @@ def test_exactly_that_environment_is_made_again(env: gymnasium.Env[Any, Any]) ->
 )
 def test_what_a_spec_cannot_describe_is_recorded_as_such(env: gymnasium.Env[Any, Any], missing: str) -> None:
     assert missing in str(missing_part(again(env)))
-    with pytest.raises(DamperError, match=f"env must be given, because .*'Pendulum-v1' does not tell what {missing}"):
+    with pytest.raises(DamperError, match=f"env must be given, because .*'Pendulum-v1' does not say what {missing}"):
         make_pool(again(env), [0])
 
 
@@ -125,7 +125,9 @@ def test_an_envpool_task_is_the_gymnasium_task_and_is_not_made_to_tell(
 def test_envpool_makes_only_what_an_id_names() -> None:
     pytest.importorskip("envpool")
     for env in (pendulum(g=1.0), pendulum(max_episode_steps=50), Flip(pendulum()), pendulum(g=np.float32(1.0))):
-        with pytest.raises(DamperError, match="other arguments, time limit or wrappers; use backend='gymnasium'"):
+        with pytest.raises(
+            DamperError, match="other arguments, another time limit or wrappers; use backend='gymnasium'"
+        ):
             make_pool(again(env), [0], "envpool")
 
 
@@ -199,9 +201,9 @@ class Pendulum(gymnasium.Wrapper[Any, Any, Any, Any]):
 def test_a_callable_is_recorded_as_such(env: Any, tmp_path: Path) -> None:
     run = damper.train(env, out=tmp_path / "run", **SMALL)
     for source in (run, run.policy(), run.policy_path(0)):
-        with pytest.raises(DamperError, match=r"env must be given, .*does not tell what .* did to it"):
+        with pytest.raises(DamperError, match=r"env must be given, .*does not say what .* did to it"):
             damper.evaluate(source, episodes=1)
-        with pytest.raises(DamperError, match="env must be what its id names"):
+        with pytest.raises(DamperError, match="env must be exactly as registered"):
             damper.evaluate(source, episodes=1, envs="envpool")
     assert damper.evaluate(run, env, episodes=1).episodes[0][0].length == 50
 
@@ -216,7 +218,7 @@ def test_files_from_before_name_their_environment_by_its_id(tmp_path: Path) -> N
     assert damper.evaluate(run, episodes=1).env == damper.evaluate(run.policy_path(0), episodes=1).env == "Pendulum-v1"
     manifest["settings"]["env"] = "a_function"
     (run.path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(DamperError, match=r"env must be given, .*does not tell how it was made"):
+    with pytest.raises(DamperError, match=r"env must be given, .*does not say how it was made"):
         damper.evaluate(run, episodes=1)
 
 

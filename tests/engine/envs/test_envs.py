@@ -86,12 +86,12 @@ def test_a_step_is_sent_once_and_received_once(backend: str) -> None:
         pool.send(actions)
     for _ in range(2):
         pool.reset()
-        with pytest.raises(DamperError, match=r"but none was; call pool\.send first"):
+        with pytest.raises(DamperError, match=r"but none was sent; call pool\.send first"):
             pool.receive()
         with pytest.raises(DamperError, match="actions must be finite"):
             pool.send(actions * np.nan)
         pool.send(actions)
-        with pytest.raises(DamperError, match=r"but one is still out; call pool\.receive first"):
+        with pytest.raises(DamperError, match=r"but one is still pending; call pool\.receive first"):
             pool.send(actions)
         assert pool.receive().reward.shape == (2,)
         pool.send(actions)  # and start over with a step still out
@@ -294,10 +294,10 @@ class Unseeded(PendulumEnv):
         (GymReset, r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API"),
         (GymStep, r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values"),
         (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
-        (ArrayReward, r"must return one number as reward from step, but returned array\(\[-.*, reward.item\(\) is it"),
+        (ArrayReward, r"must return one number as reward from step, but returned array\(\[-.*, return reward.item\(\)"),
         (NoReward, r"must return one number as reward from step, but returned None"),
         (ArrayEnd, r"must return one number as terminated from step, but returned array\(\[False\]\): "),
-        (Unseeded, r"must take a seed, reset\(seed=...\), .*, but its reset has none"),
+        (Unseeded, r"must accept reset\(seed=...\), .*, but its reset takes no seed"),
     ],
 )
 def test_what_is_no_gymnasium_environment_is_refused_at_its_first_step(env: Any, told: str) -> None:

@@ -25,7 +25,7 @@ def still(obs: Any) -> Any:
 
 def test_an_evaluation_without_an_end_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollouts, "GIVE_UP_AFTER_STEPS", 50)
-    told = "env='PendulumEnv' must have episodes that end, but 2 of 2 had no end after 50 steps: .*TimeLimit, or max_"
+    told = "env='PendulumEnv' must have episodes that end, but 2 of 2 had not ended after 50 steps: .*TimeLimit, or reg"
     with pytest.raises(DamperError, match=told):
         rollout(still, PendulumEnv, [0, 1])
     longer, _ = rollout(still, lambda: TimeLimit(PendulumEnv(), 60), [0, 1])

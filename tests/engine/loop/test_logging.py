@@ -45,7 +45,7 @@ def test_a_frozen_agent_is_a_warning_once(tmp_path: Path, caplog: pytest.LogCapt
     update = run.manifest["frozen"]["1"]
     assert [record.getMessage() for record in caplog.records] == [
         f"{run.path}: agent 1 was frozen at update {update}: its gradient was not finite, and neither were rewards "
-        "that its environment gave"
+        "from its environment"
     ]
 
 

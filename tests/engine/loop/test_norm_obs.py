@@ -229,7 +229,7 @@ def test_exported_files_normalise_inside(trained: Trainer, tmp_path: Path, endin
 
 def test_statistics_are_not_given_twice(trained: Trainer, tmp_path: Path) -> None:
     env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
-    with pytest.raises(DamperError, match="holds statistics of its own"):
+    with pytest.raises(DamperError, match="policy that has its own statistics"):
         export(trained.run, tmp_path / "policy.onnx", vecnormalize=env)
 
 
@@ -245,7 +245,7 @@ def test_an_sb3_model_s_statistics_go_into_a_policy_file_and_not_back(tmp_path: 
     expected = model.predict(env.normalize_obs(raw), deterministic=True)[0]
     np.testing.assert_allclose(Policy.load(tmp_path / "policy.safetensors")(raw), expected, atol=1e-5)
     assert isinstance(policy.normaliser, Normaliser)
-    with pytest.raises(DamperError, match="normalises them itself"):
+    with pytest.raises(DamperError, match="must not normalise observations itself"):
         to_sb3(policy, model)
 
 

@@ -54,7 +54,7 @@ def test_a_value_that_was_not_given_is_the_methods_own() -> None:
 
 @pytest.mark.parametrize("names", ["damper,caps", "plain,pave", "damper,damper+grad-caps", "plain,plain"])
 def test_methods_with_other_losses_are_refused(names: str) -> None:
-    with pytest.raises(DamperError, match="methods of one population must share their losses"):
+    with pytest.raises(DamperError, match="methods of one population must have the same losses and differ only in"):
         find_method(names)
 
 

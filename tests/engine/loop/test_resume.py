@@ -142,7 +142,7 @@ def test_an_environment_that_cannot_be_replayed_goes_on_with_fresh_episodes(
     for step in (80, 120):
         trainer = Trainer(made, tmp_path / "run")
         assert trainer.step == step and trainer.episodes.first.all() and (trainer.obs[:, 2] == 0).all()
-        assert "goes on with fresh episodes, not bit for bit: env='Diary' must draw all" in caplog.text
+        assert "continues with fresh episodes, not bit for bit: env='Diary' must draw all" in caplog.text
         caplog.clear()
         if step == 80:
             trainer.pool.close()
@@ -159,7 +159,7 @@ def test_an_environment_that_cannot_be_replayed_goes_on_with_fresh_episodes(
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stopped(tmp_path / "run")
     monkeypatch.setattr("damper.engine.networks.agent_networks.ALIGNMENT", 64)
-    with pytest.raises(DamperError, match="must be of this version of damper, but its actor does not fit"):
+    with pytest.raises(DamperError, match="must be from this version of damper, but its actor does not fit"):
         Trainer(made, tmp_path / "run")
 
 
@@ -214,7 +214,7 @@ def began_with(run: Run, overlap: bool) -> None:
 def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
     made, run = stopped(tmp_path / "run"), Run(tmp_path / "run")
     began_with(run, overlap=True)
-    refused = r"run' holds a run with overlap=True, which was removed: choose another folder, or go on with the version"
+    refused = r"run' holds a run with overlap=True, a setting that was removed: choose another folder, or continue"
     with pytest.raises(DamperError, match=refused):
         Trainer(made, run.path)
     began_with(run, overlap=False)

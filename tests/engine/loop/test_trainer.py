@@ -227,7 +227,7 @@ def test_a_finished_run_returns_at_once_and_says_so(
         monkeypatch.setattr(train_module, name, lambda *_, **__: pytest.fail("a finished run needs nothing"))
     again = run_settings(made, folder)
     assert again == run and again.finished
-    assert "was finished before: nothing is trained." in " ".join(capsys.readouterr().out.split())
+    assert "is already finished: nothing is trained." in " ".join(capsys.readouterr().out.split())
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -248,7 +248,7 @@ def test_the_same_folder_with_other_settings_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_refused_and_one_of_a_killed_start_is_not(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(DamperError, match="out must be an empty or new folder or a run"):
+    with pytest.raises(DamperError, match="out must be a new or empty folder, or a run"):
         Trainer(small.settings(), tmp_path)
     (tmp_path / "notes.txt").unlink()
     (tmp_path / ".manifest.json.123.tmp").write_text("{")
@@ -294,7 +294,7 @@ def test_a_run_tells_what_it_is(tmp_path: Path) -> None:
     assert [(own["eta"], own["mask_terminal"]) for own in headers] == [(0, True), (0, True), (1, True), (1, True)]
     with pytest.raises(DamperError, match="agent must be 0 to 3"):
         run.policy(4)
-    with pytest.raises(DamperError, match="is no run"):
+    with pytest.raises(DamperError, match="is not a run"):
         _ = Run(tmp_path).manifest
     (run.path / "manifest.json").write_text("{")
     with pytest.raises(DamperError, match=r"manifest\.json is damaged"):

@@ -218,7 +218,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_used(
 def test_rows_that_both_need_spoil_both(tmp_path: Path) -> None:
     saved(tmp_path)
     flip(tmp_path / "rows-000000000000-000000000010.safetensors")
-    none_whole = r"no checkpoint in .* is whole: delete"
+    none_whole = r"no checkpoint in .* is intact: delete"
     with pytest.warns(UserWarning, match="is damaged") as told, pytest.raises(DamperError, match=none_whole):
         CheckpointStore(tmp_path).newest()
     for warning, step in zip(told, ("step-000000000030", "step-000000000020"), strict=True):

@@ -30,7 +30,7 @@ def test_content_and_sum(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        (errno.ENOSPC, "the disk is full: .* what was there before is whole"),
+        (errno.ENOSPC, "the disk is full: .* what was there before is intact"),
         (errno.EACCES, "choose another out folder"),
     ],
 )

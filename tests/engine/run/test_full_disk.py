@@ -71,7 +71,7 @@ def test_within_a_checkpoint(
 ) -> None:
     trainer = Trainer(small.settings(**SETTINGS), tmp_path / "run")
     fill_disk(monkeypatch, files, after)
-    with pytest.raises(DamperError, match=r"the disk is full: .*checkpoints.* what was there before is whole"):
+    with pytest.raises(DamperError, match=r"the disk is full: .*checkpoints.* what was there before is intact"):
         trainer.train()
     monkeypatch.undo()
     assert trainer.step == 60, "the third checkpoint"

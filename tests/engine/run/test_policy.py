@@ -106,7 +106,7 @@ def test_sac_draws_from_its_distribution(tmp_path: Path) -> None:
 
 def test_a_policy_without_its_spread_says_so(policy: Policy) -> None:
     cut = Policy(replace(policy.info, backbone="ppo", squash=False), policy.flat_params)
-    with pytest.raises(DamperError, match=r"deterministic must be True, .* policy of ppo holds no distribution"):
+    with pytest.raises(DamperError, match=r"deterministic must be True for this policy of ppo, .* no distribution"):
         cut.predict(OBS[0], deterministic=False)
 
 
@@ -138,12 +138,12 @@ def test_anything_else_is_refused(policy: Policy, tmp_path: Path) -> None:
     save_file({"actor": policy.flat_params}, other)
     save_file({"actor": policy.flat_params}, strange, {"damper_policy": json.dumps({"env": "Pendulum-v1"})})
     for path, told in (
-        (tmp_path / "none", "must be a policy file, but is none"),
-        (tmp_path, "must be a policy file, but is none"),
-        (cut, "is damaged or no safetensors file"),
-        (text, "is damaged or no safetensors file"),
-        (other, "no damper policy of this version"),
-        (strange, "no damper policy of this version"),
+        (tmp_path / "none", "must be a policy file, but is not"),
+        (tmp_path, "must be a policy file, but is not"),
+        (cut, "is damaged or not a safetensors file"),
+        (text, "is damaged or not a safetensors file"),
+        (other, "not a damper policy of this version"),
+        (strange, "not a damper policy of this version"),
     ):
         with pytest.raises(DamperError, match=told):
             Policy.load(path)

@@ -46,7 +46,7 @@ def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(tmp
     whole = Trainer(made, tmp_path / "whole")
     whole.train()
     before = signal.getsignal(number)
-    with pytest.raises(Stopped, match=r"run at step 101 of 150; the same command goes on from there\.") as stopped:
+    with pytest.raises(Stopped, match=r"run at step 101 of 150; the same command resumes it\.") as stopped:
         Trainer(made, tmp_path / "run", (ask(number),)).train()
     assert stopped.value.number == number and signal.getsignal(number) == before
     again = Trainer(made, tmp_path / "run")
@@ -69,7 +69,7 @@ def test_the_command_says_where_it_goes_on(
         with pytest.raises(SystemExit) as ended:
             main(command)
     assert ended.value.code == 128 + number
-    assert "run at step 101 of 150; the same command goes on from there." in capsys.readouterr().err.replace("\n", " ")
+    assert "run at step 101 of 150; the same command resumes it." in capsys.readouterr().err.replace("\n", " ")
     main(command)
     assert [event["step"] for event in Run(tmp_path / "run").manifest["resumed"]] == [101]
 
@@ -134,7 +134,7 @@ def test_a_damaged_checkpoint_leaves_a_finished_run_finished(tmp_path: Path) -> 
         path.write_bytes(b"")
     with (
         pytest.warns(UserWarning, match="is damaged"),
-        pytest.raises(DamperError, match="is whole"),
+        pytest.raises(DamperError, match="is intact"),
     ):
         Trainer(small.settings(steps=70), run.path)
     assert run.finished and run.policy().info.steps == 60

@@ -74,7 +74,7 @@ def steep(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
 )
 def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: Method, network: str) -> None:
     with pytest.raises(
-        DamperError, match=f"reads_outputs_only must be left out of the {network}'s loss of method '{method.name}'"
+        DamperError, match=f"reads_outputs_only must be left out for the {network} loss of method '{method.name}'"
     ):
         check("td3", method)
     honest = {
@@ -92,9 +92,9 @@ def turned(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
 
 
 def test_a_claim_to_read_action_gradients_only_is_tried_too() -> None:
-    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out of the critic's loss"):
+    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out for the critic loss"):
         check("td3", Method("x", critic=Loss(turned, reads_action_gradients_only=True)))
-    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out of a critic's loss"):
+    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out for a critic loss"):
         check("td3", Method("x", critic=Loss(steep, reads_action_gradients_only=True)))
     for honest in (turned, steep):
         check("td3", Method("x", critic=Loss(honest)))

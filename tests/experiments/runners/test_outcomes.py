@@ -76,7 +76,7 @@ def test_a_workers_mistake_is_told_as_its_sentence() -> None:
     wrapped = DamperError("a long story")  # as Ray makes it: of the same type, with the sentence as its cause
     wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
     told = str(combined_error([(JOBS[0], wrapped), (JOBS[1], DamperError("another."))]))
-    assert told == "Pendulum td3 plain ×2: buffer_size is too large. (Failed too: Pendulum td3 damper ×2.)"
+    assert told == "Pendulum td3 plain ×2: buffer_size is too large. (Also failed: Pendulum td3 damper ×2.)"
     bug = RuntimeError("a bug")
     assert combined_error([(JOBS[0], bug)]) is bug
     both = combined_error([(JOBS[0], bug), (JOBS[1], wrapped)])

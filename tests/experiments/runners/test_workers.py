@@ -108,7 +108,7 @@ def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> No
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=send, daemon=True).start()
-    with pytest.raises(Stopped, match="stopped; the same command goes on with what was begun"):
+    with pytest.raises(Stopped, match="stopped; the same command resumes what was started"):
         run_in_workers(jobs, store, "damper", progress=False)
     begun = [Run(path.parent) for path in tmp_path.glob("runs/*/*/manifest.json")]
     assert len(begun) == 2 and all(run.has_checkpoint and run.policy().info.steps > 50 for run in begun)

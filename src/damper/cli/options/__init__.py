@@ -110,8 +110,8 @@ def _check_names(kind: type, prog: str, arguments: Sequence[str]) -> None:
     for word in arguments:
         name = word.partition("=")[0].replace("_", "-")
         if name.startswith("--") and len(name) > 2 and not name.startswith("--tyro-") and name not in known:
-            hint = did_you_mean(name, known, "it describes them.")
-            raise DamperError(f"{word} is no option of {prog}: {hint}\nSee {prog} --help.")
+            hint = did_you_mean(name, known, "check its spelling.")
+            raise DamperError(f"{word} is not an option of {prog}: {hint}\nSee {prog} --help.")
 
 
 def _names(kind: Any) -> Iterator[str]:
@@ -227,7 +227,7 @@ class EngineOptions:
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
     """What steps the environments: Gymnasium, or EnvPool with C++ threads."""
-    env_threads: Annotated[int | None, default("as many as cores; for a worker, its agents' share")] = None
+    env_threads: Annotated[int | None, default("one per core; for a worker, its agents' share")] = None
     """EnvPool's threads."""
     compile: Annotated[bool | None, default("auto: on a GPU, if the run is long enough to gain from it")] = None
     """Run the update through torch.compile."""
@@ -267,5 +267,5 @@ def given(*options: Any) -> dict[str, Any]:
 def chosen_seeds(seeds: T, seed_list: tuple[int, ...], usual: T) -> T | tuple[int, ...]:
     """``--seed-list`` names the seeds, ``--seeds`` counts them, ``usual`` many where nobody says."""
     if seed_list and seeds not in (usual, len(seed_list)):
-        raise DamperError(f"seeds must be left out where --seed names them, but {seeds} was given too.")
+        raise DamperError(f"seeds must be left out when --seed names them, but {seeds} was given too.")
     return seed_list or seeds

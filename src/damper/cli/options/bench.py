@@ -28,10 +28,10 @@ class Bench:
     """Where updates run, as in torch: cpu, cuda."""
     mode: Annotated[
         Literal["eager", "compile", "graph", "compile-graph"] | None,
-        default("eager on a CPU, compile-graph on a GPU; update and scaling take graph too"),
+        default("eager on a CPU, compile-graph on a GPU; there update and scaling also measure graph"),
     ] = None
     """How the engine's updates run."""
-    tf32: Annotated[bool | None, default("off; update and scaling take both on a GPU")] = None
+    tf32: Annotated[bool | None, default("off; on a GPU update and scaling measure both")] = None
     """Matrix products in TF32 on a GPU."""
     backbones: Annotated[
         tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...], default("td3 sac, and ppo too for sb3")
@@ -45,7 +45,7 @@ class Bench:
     """Rounds in which the subjects alternate."""
     clock: Literal["wall", "processor"] = "wall"
     """Wall-clock time, or processor time of all threads together, which other load on a shared CPU hardly affects."""
-    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling, 1 5 35 100 on a GPU; 1 for floor")] = LEFT_OUT
+    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling (1 5 35 100 on a GPU), 1 for floor")] = LEFT_OUT
     """Population sizes."""
     task: str = "Hopper"
     """The task whose random transitions are the batch."""
@@ -55,8 +55,8 @@ class Bench:
     """Agents of end-to-end."""
     steps: int = 600
     """Steps per agent of end-to-end."""
-    env_threads: Annotated[int | None, default("as many as cores")] = None
-    """EnvPool's threads of end-to-end."""
+    env_threads: Annotated[int | None, default("one per core")] = None
+    """EnvPool's threads in end-to-end."""
     threads: Annotated[int | None, default("torch's own choice")] = None
     """Threads of torch on the CPU."""
     out: Path = Path("bench")

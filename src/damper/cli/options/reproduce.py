@@ -29,7 +29,7 @@ class Reproduce:
     """
 
     experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none", metavar="[EXPERIMENTS]")]] = ()
-    """Which, by the names that --list shows."""
+    """Which experiments, by the names that --list shows."""
     list: bool = False
     """Show the experiments with what is done, what is missing and how long that takes."""
     tasks: Annotated[tuple[str, ...], default("all")] = LEFT_OUT
@@ -54,12 +54,12 @@ class Reproduce:
     """The store of records."""
     out: Path = Path("runs/reproduce")
     """Folder of the runs."""
-    population: Annotated[int | None, default("as many as there are")] = None
+    population: Annotated[int | None, default("no limit")] = None
     """Maximum number of agents trained as one batch."""
     workers: Annotated[int | None, default("1; on a GPU one per population, up to 10 and half the cores")] = None
     """Number of populations to train at once, one process each, on this machine."""
     ray: Annotated[str | None, default("train here")] = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""
     ray_cores: int = 1
-    """Processor cores for each population there; on GPUs each has one to itself as well."""
+    """Processor cores for each population there; on GPUs each also gets one to itself."""
     engine: ReproduceEngineOptions = field(default_factory=ReproduceEngineOptions)

@@ -51,7 +51,7 @@ def spec_of(env: EnvLike, backend: str = "gymnasium", **env_kwargs: Any) -> Spec
 def _checked(backend: str) -> str:
     if backend not in ("gymnasium", "envpool"):
         raise DamperError(
-            f"backend must be 'gymnasium' or 'envpool', got {backend!r}; 'gymnasium' is always there, "
+            f"backend must be 'gymnasium' or 'envpool', got {backend!r}; 'gymnasium' is always available, "
             "'envpool' is faster for many environments."
         )
     return backend

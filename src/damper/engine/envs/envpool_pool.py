@@ -56,8 +56,8 @@ def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, A
     if isinstance(env, EnvSpec):
         if not same_task(env, spec_from_id(env.id)):
             raise DamperError(
-                f"env must be what its id names for backend='envpool', but {env.id} was made with other arguments, "
-                "time limit or wrappers; use backend='gymnasium'."
+                f"env must be exactly as registered for backend='envpool', but {env.id} was made with other arguments, "
+                "another time limit or wrappers; use backend='gymnasium'."
             )
         env = env.id
     if not isinstance(env, str):
@@ -96,7 +96,7 @@ class EnvPoolPool:
         self.seeds = check_seeds(seeds, INT32_MAX)
         self.size = len(self.seeds)
         if threads is not None and threads < 1:
-            raise DamperError(f"threads must be at least 1, got {threads}; leave it out for as many as cores.")
+            raise DamperError(f"threads must be at least 1, got {threads}; leave it out for one per core.")
         self.spec = read_spec(env, **env_kwargs)
         self._limit = self.spec.max_episode_steps or INT32_MAX
         self._settings = {
@@ -148,7 +148,7 @@ class EnvPoolPool:
     def send(self, actions: NDArray[Any]) -> None:
         """Start a step of every environment in EnvPool's threads."""
         if not self._started:
-            raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
+            raise DamperError("a pool must be reset before its first step, but was not: call pool.reset() first.")
         check_turn(self._sent, receiving=False)
         actions = check_actions(actions, self.size, self.spec, self._act_dtype)
         self._pool._send([self._ids, self._ids, actions])

@@ -70,8 +70,8 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
     if isinstance(env, EnvSpec):
         if missing := missing_part(env):
             raise DamperError(
-                f"env must be given, because the record of {env.id!r} does not tell {missing}: give what made it, as "
-                "in damper.evaluate(run, env=make_env), or name an id (--env)."
+                f"env must be given, because the record of {env.id!r} does not say {missing}: pass the function that "
+                "made it, as in damper.evaluate(run, env=make_env), or name an id (--env)."
             )
         return _make(env, env.id, env_kwargs)
     if callable(env) and env_kwargs:
@@ -107,7 +107,7 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
         raise_unknown(name, gymnasium.registry, "Gymnasium")
     except (TypeError, ValueError, AttributeError) as error:
         if isinstance(env, EnvSpec):
-            raise DamperError(f"env={name!r} cannot be made again as it is recorded, because {error}.") from error
+            raise DamperError(f"env={name!r} cannot be made again from its record, because {error}.") from error
         if isinstance(error, TypeError):
             raise DamperError(f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}") from error
         raise
@@ -119,8 +119,8 @@ def _explain_import(env: str | EnvSpec, name: str, error: Exception) -> str:
     extra = next((extra for package, extra in EXTRAS.items() if module.startswith(package)), None)
     if extra is None and isinstance(error, ModuleNotFoundError):
         module = error.name or name.partition(":")[0]  # Gymnasium does not name a missing module of an id
-        fix = "install it, run this where it lies, or add its folder to PYTHONPATH."
-        return f"env={name!r} must be importable, but No module named {module!r} was found: {fix}"
+        fix = "install it, run this in its folder, or add that folder to PYTHONPATH."
+        return f"env={name!r} must be importable, but no module named {module!r} was found: {fix}"
     if extra is None or "gymnasium-robotics" in str(error):
         return f"env={name!r} must be importable, but {error}"
     return f'env={name!r} needs a package that is missing ({error}); pip install "damper-rl[{extra}]" installs it.'
@@ -139,8 +139,8 @@ def _check_reset(env: Env, spec: Spec) -> None:
     parameters = inspect.signature(env.reset).parameters.values()
     if not any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters):
         raise DamperError(
-            f"env={spec.id!r} must take a seed, reset(seed=...), as Gymnasium's API says, but its reset has none: "
-            "def reset(self, *, seed=None, options=None), beginning with super().reset(seed=seed)."
+            f"env={spec.id!r} must accept reset(seed=...), as in Gymnasium's API, but its reset takes no seed: define "
+            "reset(self, *, seed=None, options=None), and begin it with super().reset(seed=seed)."
         )
 
 
@@ -239,7 +239,7 @@ class GymnasiumPool:
             if np.ndim(value) or value is None:
                 raise DamperError(
                     f"env={self.spec.id!r} must return one number as {part} from {name}, but returned {value!r}: "
-                    f"of an array of one, {part}.item() is it."
+                    f"if it is an array of one number, return {part}.item()."
                 )
         return found
 
@@ -291,14 +291,14 @@ class GymnasiumPool:
         learnt = [one for one in _wrappers(self.envs[0]) if isinstance(one, NormalizeObservation | NormalizeReward)]
         if moved.any() and learnt:
             raise DamperError(
-                f"env={self.spec.id!r} must keep nothing that no checkpoint has to be resumed, but its "
+                f"env={self.spec.id!r} must not keep state that a checkpoint does not hold, but its "
                 f"{type(learnt[0]).__name__} learns statistics: train with norm_obs instead, which is saved."
             )
         if moved.any():
             raise InexactReplayError(
                 f"env={self.spec.id!r} must draw all its randomness from np_random and start each episode afresh to "
-                f"be resumed exactly, but agent {int(np.argwhere(moved)[0, 0])}'s episode replayed to another "
-                "observation; other library versions than the saved run's may be the reason too."
+                f"be resumed exactly, but replaying agent {int(np.argwhere(moved)[0, 0])}'s episode led to another "
+                "observation; library versions that differ from the saved run's may also be the reason."
             )
         return self._obs
 
@@ -321,7 +321,7 @@ class GymnasiumPool:
 
     def _require_reset(self) -> NDArray[np.float32]:
         if self._obs is None:
-            raise DamperError("a pool must be reset before its first step, got a new one; call pool.reset() first.")
+            raise DamperError("a pool must be reset before its first step, but was not: call pool.reset() first.")
         return self._obs
 
     def close(self) -> None:

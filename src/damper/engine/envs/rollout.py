@@ -20,7 +20,7 @@ from damper.protocols import EVALUATION_SEEDS
 
 WARN_AFTER_STEPS = 10_000  # a longer episode may have no end at all
 GIVE_UP_AFTER_STEPS = 100_000  # a longer one is assumed to have none, unless the environment has a longer limit
-TIME_LIMIT_FIX = "gymnasium.wrappers.TimeLimit, or max_episode_steps where it is registered, gives it one"
+TIME_LIMIT_FIX = "add gymnasium.wrappers.TimeLimit, or register it with max_episode_steps"
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -143,12 +143,12 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
     while running.any():
         if len(executed) == WARN_AFTER_STEPS:
             logging.getLogger("damper").warning(
-                "an episode of %s has no end after %s steps: if it needs a time limit, %s.",
+                "an episode of %s has not ended after %s steps: if it needs a time limit, %s.",
                 *(spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX),
             )
         if len(executed) == give_up_after:
             raise DamperError(
-                f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had no end after "
+                f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had not ended after "
                 f"{give_up_after:,} steps: {TIME_LIMIT_FIX}."
             )
         actions = _as_array(act(obs))

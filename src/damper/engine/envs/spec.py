@@ -126,8 +126,8 @@ def read_spaces(
     if not (act.low < act.high).all():
         fixed = np.flatnonzero(~(act.low < act.high)).tolist()
         raise DamperError(
-            f"env={name!r} must have actions with room to move, low < high, got {act}, whose low is not below its high "
-            f"at {fixed}; leave such a number out of the action space."
+            f"env={name!r} must have an action space with low < high, got {act}, where low is not below high at "
+            f"{fixed}; leave such dimensions out of the action space."
         )
     bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
     low, high, obs_low, obs_high = bounds
@@ -176,7 +176,7 @@ def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> N
         agent = int(np.flatnonzero(~np.isfinite(copy).all(axis=1))[0])
         raise DamperError(
             f"actions must be finite, got {copy[agent].tolist()} for agent {agent}; "
-            "look for a diverged policy, a smaller learning_rate is the usual fix."
+            "the policy may have diverged, and a smaller learning_rate is the usual fix."
         )
     return copy
 
@@ -184,7 +184,7 @@ def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> N
 def check_turn(sent: bool, receiving: bool) -> None:
     """Raise unless every step is sent once and received once."""
     if sent != receiving:
-        given, fix = ("none was", "send") if receiving else ("one is still out", "receive")
+        given, fix = ("none was sent", "send") if receiving else ("one is still pending", "receive")
         raise DamperError(f"a step must be sent once and then received, but {given}; call pool.{fix} first.")
 
 
@@ -209,5 +209,5 @@ def raise_unknown(env: str, known: Iterable[str], backend: str) -> NoReturn:
     close = difflib.get_close_matches(env.lower(), by_lower, n=1)
     fix = f"did you mean {by_lower[close[0]]!r}?" if close else f"choose one of {', '.join(TASKS)}."
     if backend == "Gymnasium" and re.fullmatch(r"[\w/-]+-v\d+", env):
-        fix += f" One of your own is named with the module that registers it: my_module:{env}."
+        fix += f" For your own environment, name the module that registers it: my_module:{env}."
     raise DamperError(f"env must be an id that {backend} has registered, got {env!r}; {fix}")

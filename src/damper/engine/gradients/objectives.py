@@ -75,8 +75,8 @@ class CheckedNoise(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         raise DamperError(
-            f"a loss must read noise that it asked for, but {name!r} is not among {', '.join(self) or 'none'}: name it "
-            f"in Loss(function, noise={{{name!r}: Noise('normal', like='action')}})."
+            f"a loss must read only noise that it declares, but {name!r} is not among {', '.join(self) or 'none'}: "
+            f"declare it in Loss(function, noise={{{name!r}: Noise('normal', like='action')}})."
         )
 
 

@@ -132,8 +132,8 @@ class CriticFromActionGradients:
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """Raise: the critics' values are not computed."""
         raise DamperError(
-            "reads_action_gradients_only must be left out of a critic's loss that reads the critics' values, but this "
-            "one has it and reads them: without it, autograd differentiates the loss."
+            "reads_action_gradients_only must be left out for a critic loss that reads the critics' values, but this "
+            "one sets it and reads them: leave it out, and autograd differentiates the loss."
         )
 
     first = __call__

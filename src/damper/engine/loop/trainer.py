@@ -89,8 +89,8 @@ class Trainer:
         record_env(self.run, to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
-        begun = (out, self.learner.n_agents, self.step, settings.steps)
-        LOG.info("%s: %d agents train from step %d to %d", *begun)
+        start = (out, self.learner.n_agents, self.step, settings.steps)
+        LOG.info("%s: %d agents train from step %d to %d", *start)
         self._logged_frozen: set[int] = set()
         self._warned_of_no_end = False
 
@@ -127,7 +127,7 @@ class Trainer:
         """Raise ``Stopped`` if a signal ended the run; a run that a callback ended returns as usual."""
         if self.stopped and self.stop.received is not None:
             place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
-            raise Stopped(f"stopped {place}; the same command goes on from there.", self.stop.received)
+            raise Stopped(f"stopped {place}; the same command resumes it.", self.stop.received)
 
     def begin(self) -> None:
         """Launch acting, and meanwhile store the previous step; after a request to stop, this step is the last."""
@@ -225,8 +225,8 @@ class Trainer:
     def _warn_of_no_end(self) -> None:
         self._warned_of_no_end = True
         if self.spec.max_episode_steps is None:
-            told = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
-            LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *told)
+            facts = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
+            LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *facts)
 
     def _seconds(self) -> float:
         """Seconds spent on this run, including before it was resumed."""
@@ -290,7 +290,7 @@ class Trainer:
             obs = self.pool.restore(host["pool"])
         except InexactReplayError as error:  # losing an episode is better than losing the run
             obs, exact = self.pool.start_afresh(len(manifest["resumed"]) + 1), False
-            LOG.warning("%s goes on with fresh episodes, not bit for bit: %s", self.run.path, error)
+            LOG.warning("%s continues with fresh episodes, not bit for bit: %s", self.run.path, error)
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
         event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
@@ -316,8 +316,8 @@ class Trainer:
         for name in (name for name in state if name not in fresh):
             if not fits(name):
                 raise DamperError(
-                    f"the checkpoint in {self.store.folder} must be of this version of damper, but its {name} does not "
-                    "fit: finish the run with the version that began it, or choose another folder."
+                    f"the checkpoint in {self.store.folder} must be from this version of damper, but its {name} does "
+                    "not fit: finish the run with the version that started it, or choose another folder."
                 )
             state[name].copy_(tensors[_saved_as(name)])
 
@@ -351,10 +351,10 @@ class Trainer:
         for agent, update in enumerate(line["frozen"]):
             if update >= 0 and agent not in self._logged_frozen:
                 self._logged_frozen.add(agent)
-                given = " and ".join(self.learner.replay.not_finite(agent))
-                why = f", and neither were {given} that its environment gave" if given else ""
-                told = (path, agent, update, why)
-                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *told)
+                inputs = " and ".join(self.learner.replay.not_finite(agent))
+                why = f", and neither were {inputs} from its environment" if inputs else ""
+                facts = (path, agent, update, why)
+                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *facts)
 
     def _frozen_at(self) -> list[int]:
         """The update at which each agent's gradient was not finite; -1 for none, and for agents frozen by callbacks."""

@@ -17,7 +17,7 @@ from damper.errors import DamperError
 LOG_STD_RANGE = (-20.0, 2.0)  # as in SB3's SAC
 MISSING_HEAD_MESSAGES = {
     "log_std": "this loss needs a stochastic actor: use backbone='sac'.",
-    "prediction": "this loss needs the actor's second head, which its Loss must ask for: prediction=True.",
+    "prediction": "this loss needs the actor's second head: set prediction=True in its Loss.",
 }
 
 
@@ -83,9 +83,7 @@ class StackedActor:
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The Polyak copy's prediction, without gradient."""
         if self.average is None:
-            raise DamperError(
-                "this loss needs the actor's Polyak average, which its Loss must ask for: prediction=True."
-            )
+            raise DamperError("this loss needs the actor's Polyak average: set prediction=True in its Loss.")
         with torch.no_grad():
             return self.average.prediction(obs)
 

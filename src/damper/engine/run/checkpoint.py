@@ -94,7 +94,7 @@ class CheckpointStore:
             self._segments = list(checkpoint.segments)
             return checkpoint
         if paths:
-            raise DamperError(f"no checkpoint in {self.folder} is whole: delete the folder to start the run anew.")
+            raise DamperError(f"no checkpoint in {self.folder} is intact: delete the folder to start the run again.")
         return None
 
     def _read(self, path: Path, with_rows: bool) -> Checkpoint:
@@ -102,7 +102,7 @@ class CheckpointStore:
             written = json.loads(path.read_text())
             content = written["content"]
             if written["sum"] != _sum(content):
-                raise ValueError("its facts were altered")
+                raise ValueError("its content was altered")
             tensors = path.with_suffix(".safetensors")
             segments = content["rows"] if with_rows else []
             sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in segments}

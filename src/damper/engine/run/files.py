@@ -39,7 +39,7 @@ def disk_error(path: Path, error: OSError) -> DamperError:
     """An error that explains a failed write in one sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DamperError(
-            f"the disk is full: {path} could not be written; what was there before is whole. "
+            f"the disk is full: {path} could not be written; what was there before is intact. "
             "Free some space and start again."
         )
     return DamperError(f"{path} could not be written ({error.strerror}): choose another out folder.")
@@ -54,9 +54,9 @@ def check_folder(name: str, folder: Path) -> None:
     """
     nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
     if not nearest.is_dir():
-        raise DamperError(f"{name} must lead to a folder, but {nearest} is a file: choose another place.")
+        raise DamperError(f"{name} needs a folder, but {nearest} is a file: choose another place.")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise DamperError(f"{name} must lead to a folder that can be written, but {nearest} cannot: choose another.")
+        raise DamperError(f"{name} needs a writable folder, but {nearest} is not writable: choose another.")
 
 
 def sync_folder(folder: Path) -> None:

@@ -38,11 +38,11 @@ class Run:
         except FileNotFoundError as error:
             inside = sorted(found.parent.name for found in self.path.glob("*/manifest.json"))
             hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
-            raise DamperError(f"{self.path} is no run: it has no manifest.json{hint}.") from error
+            raise DamperError(f"{self.path} is not a run: it has no manifest.json{hint}.") from error
         except ValueError as error:
             raise DamperError(
                 f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or delete the folder to "
-                "train it anew."
+                "train it again."
             ) from error
         return manifest
 
@@ -90,8 +90,8 @@ class Run:
             return Policy.load(self.policy_path(agent, best))
         except DamperError as error:
             raise DamperError(
-                f"{self.path} is finished, but this version of damper finds no whole policy in "
-                f"{self.policy_path(agent, best).name}: use a copy of the run, or delete the folder to train it anew."
+                f"{self.path} is finished, but this version of damper finds no intact policy in "
+                f"{self.policy_path(agent, best).name}: use a copy of the run, or delete the folder to train it again."
             ) from error
 
     def _best(self, agent: int) -> Policy:
@@ -110,7 +110,7 @@ class Run:
             return [self.policy(agent) for agent in range(len(manifest["agents"]))]
         checkpoint = CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         if checkpoint is None or "policies" not in checkpoint.facts:
-            raise DamperError(f"{self.path} is not finished: run the same command again to go on.")
+            raise DamperError(f"{self.path} is not finished: run the same command again to continue it.")
         policies = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
         return [Policy(PolicyInfo(**info), row.clone()) for info, row in policies]
 
@@ -155,8 +155,8 @@ def open_run(path: Path, settings: Settings) -> Run:
         )
         if before.get("overlap"):
             raise DamperError(
-                f"out={str(path)!r} holds a run with overlap=True, which was removed: choose another folder, or go on "
-                "with the version of damper that began it. The policies in it can still be loaded."
+                f"out={str(path)!r} holds a run with overlap=True, a setting that was removed: choose another folder, "
+                "or continue with the version of damper that started it. Its policies can still be loaded."
             )
         free = (*EXECUTION, "steps") if run.has_checkpoint and settings.steps > before["steps"] else EXECUTION
         for name in dict.fromkeys([*record, *now, *before]):
@@ -164,17 +164,17 @@ def open_run(path: Path, settings: Settings) -> Run:
                 longer = name == "steps" and settings.steps > before["steps"]
                 more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
                 if name.startswith("code of"):
-                    more = " What it uses of its module counts too, also a list or dict that it changes itself."
+                    more = " What it uses from its module counts too, even a list or dict that it changes itself."
                 raise DamperError(
                     f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
-                    f"{now.get(name)!r}; choose another folder, or repeat the settings to go on with it.{more}"
+                    f"{now.get(name)!r}; choose another folder, or repeat the settings to continue it.{more}"
                 )
         if not run.finished:
             _sweep(path, "**/.*.tmp")
         return run
     _sweep(path, ".manifest.json.*.tmp")
     if path.exists() and any(other.name != LOCK for other in path.iterdir()):
-        raise DamperError(f"out must be an empty or new folder or a run, but {str(path)!r} holds other files.")
+        raise DamperError(f"out must be a new or empty folder, or a run, but {str(path)!r} holds other files.")
     facts = {
         "settings": record,
         "custom_code": custom,
@@ -209,7 +209,7 @@ def record_env(run: Run, env_spec: str) -> None:
         if before[name] != now[name]:
             raise DamperError(
                 f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} was "
-                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it was to go on."
+                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it was to continue."
             )
 
 

@@ -32,7 +32,7 @@ def run_lock(folder: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise RunLockedError(
-            f"out={str(folder)!r} is being trained by another process: wait until it ends, or choose another folder."
+            f"another process is training in out={str(folder)!r}: wait until it ends, or choose another folder."
         ) from error
     except OSError as error:
         raise disk_error(folder, error) from error

@@ -95,8 +95,8 @@ class Predictor(ABC):
         actions = self._act(flat) if deterministic or backbone in DETERMINISTIC else self._draw(flat)
         if actions is None:
             raise DamperError(
-                f"deterministic must be True, because this policy of {backbone} holds no distribution to draw from: it "
-                "has the deterministic action alone."
+                f"deterministic must be True for this policy of {backbone}, which holds only the deterministic action "
+                "and no distribution to sample from."
             )
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
 
@@ -201,19 +201,20 @@ class Policy(Predictor):
     def load(cls, path: Path | str) -> Policy:
         """Read a policy file; raises for anything else."""
         if not Path(path).is_file():
-            raise DamperError(f"{path} must be a policy file, but is none: give a file of a run's policies/.")
+            raise DamperError(f"{path} must be a policy file, but is not: give a file from a run's policies/.")
         try:
             with safe_open(str(path), framework="pt") as file:
                 header = (file.metadata() or {})["damper_policy"]
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except SafetensorError as error:
             raise DamperError(
-                f"{path} is damaged or no safetensors file ({error}): give a file of a run's policies/, a "
+                f"{path} is damaged or not a safetensors file ({error}): give a file from a run's policies/, a "
                 "Stable-Baselines3 .zip or an .onnx file."
             ) from error
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamperError(
-                f"{path} is a safetensors file but no damper policy of this version: give a file of a run's policies/."
+                f"{path} is a safetensors file, but not a damper policy of this version: give a file from a run's "
+                "policies/."
             ) from error
 
 

@@ -34,7 +34,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "graph": (True, False, None),
 }
 _MAY_BE_ZERO = ("learning_starts", "checkpoint_every", "eval_every")  # all other integers must be at least 1
-NO_CUSTOM_LAYERS = "all agents' layers are one batch; damper.sb3's classes take layers of your own, by policy_kwargs."
+NO_CUSTOM_LAYERS = "the engine batches all agents' layers; damper.sb3's classes take custom layers in policy_kwargs."
 
 
 def check_settings(settings: Settings) -> Settings:
@@ -71,15 +71,15 @@ def check_settings(settings: Settings) -> Settings:
     for name, value in (*((name, values[name]) for name in PER_AGENT), *settings.method_settings.items()):
         if len(set(_each(value))) < len(_each(value)):
             raise DamperError(
-                f"{name} must have different values, one agent each, but {value} was given: the same agent twice is no "
-                "second seed."
+                f"{name} must have different values, one for each agent, but {value} was given: a repeated value would "
+                "train the same agent twice."
             )
     return settings
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
     if not is_number(value) or not low <= value <= high:
-        others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule as linear:0.001:0"}
+        others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule such as linear:0.001:0"}
         more = others.get(name, "")
         raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
 
@@ -102,12 +102,12 @@ def _check_env_kwargs(settings: Settings) -> None:
             json.dumps(value)
         except (TypeError, ValueError) as error:
             raise DamperError(
-                f"env_kwargs must hold what JSON can record, but {name} is {value!r}: give it inside a callable that "
-                "makes the environment."
+                f"env_kwargs must hold values that JSON can represent, but {name} is {value!r}: set it in a callable "
+                "that makes the environment."
             ) from error
     if settings.backend == "envpool":
         raise DamperError(
-            f"env_kwargs must be left out with backend='envpool', whose environments are what their id names, but "
+            f"env_kwargs must be left out with backend='envpool', which makes environments as registered, but "
             f"{given} was given: use backend='gymnasium'."
         )
 
@@ -168,7 +168,7 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
     same = partial(torch.allclose, rtol=1e-4, atol=1e-4, equal_nan=True)
     # If two equal calls differ, the rule draws its own random numbers, and this test says nothing.
     if same(together, again) and not same(together, alone):
-        raise DamperError(f"{must} what one agent gets depends on another's gradients: {fix}")
+        raise DamperError(f"{must} one agent's result depends on another's gradients: {fix}")
 
 
 def _with_schedules_sampled(settings: Settings) -> Settings:

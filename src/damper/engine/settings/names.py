@@ -26,7 +26,7 @@ def accept_sb3_names(
     given = current_names(given)
     if "overlap" in given:
         raise DamperError(
-            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, since updates run while "
+            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, because updates run while "
             "the environments step anyway."
         )
     if "total_timesteps" in given:
@@ -43,7 +43,7 @@ def accept_sb3_names(
 def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Rename settings to their current names: ``envs`` to ``backend``; the removed ``overlap`` is dropped if off."""
     if "envs" in settings and "backend" in settings:
-        raise DamperError("backend must be given by one name, but envs, its old one, was given too: leave that out.")
+        raise DamperError("backend and envs, its old name, are the same setting, but both were given: leave envs out.")
     removed = {"overlap"} if settings.get("overlap") is False else set()
     return {("backend" if name == "envs" else name): settings[name] for name in settings if name not in removed}
 

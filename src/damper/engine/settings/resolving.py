@@ -126,7 +126,9 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
     try:
         return tuple(operator.index(seed) for seed in seeds)
     except TypeError as error:
-        raise DamperError(f"seeds must be whole numbers, or how many of them, but {seeds!r} was given.") from error
+        raise DamperError(
+            f"seeds must be a list of whole numbers, or a number of seeds, but {seeds!r} was given."
+        ) from error
 
 
 def _check_names(given: Iterable[str], method: Method) -> None:
@@ -135,7 +137,7 @@ def _check_names(given: Iterable[str], method: Method) -> None:
     for name in given:
         if name not in names and name not in method.settings():
             hint = NO_CUSTOM_LAYERS if name in SB3_NETWORKS else setting_hint(name, method, names)
-            raise DamperError(f"{name} is no setting of the run or of method {method.name!r}: {hint}")
+            raise DamperError(f"{name} is not a setting of the run or of method {method.name!r}: {hint}")
 
 
 def _rule_name(rule: Callable[..., Any]) -> str:
@@ -144,8 +146,8 @@ def _rule_name(rule: Callable[..., Any]) -> str:
         return known
     name = getattr(rule, "__name__", "mine")
     raise DamperError(
-        f"rule must be a name in damper.rules.RULES, since a run's files tell it by that, but the function {name} was "
-        f"given: set damper.rules.RULES[{name!r}] = {name}, then give rule={name!r}."
+        f"rule must be a name in damper.rules.RULES, because a run's files record its name, but the function {name} "
+        f"was given: set damper.rules.RULES[{name!r}] = {name}, then give rule={name!r}."
     )
 
 
@@ -159,10 +161,10 @@ def _registered(method: str | Method) -> Method:
         )
     if isinstance(method, Method) and chosen.name not in METHODS and "+" not in chosen.name:
         raise DamperError(
-            f"method {chosen.name!r} must be known by its name, but is not: set damper.METHODS[{chosen.name!r}] first."
+            f"method {chosen.name!r} must be registered, but is not: set damper.METHODS[{chosen.name!r}] first."
         )
     if find_method(chosen.name) != chosen:
-        raise DamperError(f"method {chosen.name!r} is another one in damper.METHODS: give yours another name.")
+        raise DamperError(f"method {chosen.name!r} is another method in damper.METHODS: give yours another name.")
     return chosen
 
 

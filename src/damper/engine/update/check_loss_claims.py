@@ -51,8 +51,8 @@ def check_loss_claims(backbone: str, population: Population) -> None:
         )
         if any(not bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in zip(ours, theirs, strict=True)):
             raise DamperError(
-                f"{claim} must be left out of the {network}'s loss of method {method.name!r}, which reads more than "
-                f"{CLAIMS[claim]} at inputs made of batch and noise: read that way, its gradient is another one."
+                f"{claim} must be left out for the {network} loss of method {method.name!r}, which reads more than "
+                f"{CLAIMS[claim]} at inputs made of batch and noise: with it, the gradient is wrong."
             )
 
 

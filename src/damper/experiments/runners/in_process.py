@@ -59,7 +59,9 @@ def check_physics(job: Job) -> None:
     settings, wanted = job.settings, job.wanted[0].identity["physics"]
     here = physics(settings.env_id, settings.backend, versions())
     if here != wanted:
-        raise DamperError(f"this machine must simulate with {wanted}, but has {here}: install the same versions there.")
+        raise DamperError(
+            f"the machine that trains must simulate with {wanted}, but has {here}: install the same versions there."
+        )
 
 
 def record_run(run: Run, job: Job, command: str) -> list[Record]:

@@ -45,9 +45,9 @@ def combined_error(failed: Sequence[Failed]) -> Exception:
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
         others = ", ".join(job_title(job) for job, _ in failed[1:])
-        return DamperError(f"{job_title(first)}: {mistake}" + (f" (Failed too: {others}.)" if others else ""))
+        return DamperError(f"{job_title(first)}: {mistake}" + (f" (Also failed: {others}.)" if others else ""))
     for job, error in failed:
-        error.add_note(f"{job_title(job)} failed. What the others finished is kept; the same command goes on with it.")
+        error.add_note(f"{job_title(job)} failed. What the others finished is kept; the same command resumes it.")
     errors = [error for _, error in failed]
     return errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} populations failed", errors)
 

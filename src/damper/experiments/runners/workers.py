@@ -96,7 +96,7 @@ def run_in_workers(
     try:
         with _StopWorkers(), multi_process_service(on_gpu) as shared:
             if on_gpu and not shared and progress:
-                say("nvidia-cuda-mps-control does not start here: the processes take turns on the GPU.", "yellow")
+                say("nvidia-cuda-mps-control cannot be started here, so the processes take turns on the GPU.", "yellow")
             waiting = {
                 pool.submit(_run_in_own_process, _with_env_threads(job, agents_at_once), folder, command, threads): job
                 for job, folder in longest_first
@@ -114,7 +114,7 @@ class _StopWorkers(StopSignals):
         super().receive(number, frame)
         for process in multiprocessing.active_children():
             process.terminate()
-        raise Stopped("stopped; the same command goes on with what was begun.", number)
+        raise Stopped("stopped; the same command resumes what was started.", number)
 
 
 def _prepare(threads: int) -> None:
@@ -134,8 +134,8 @@ def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> l
             return process.submit(run_job, job, folder, command, False).result()
         except BrokenProcessPool as error:
             raise DamperError(
-                "its process was killed, as the system does when memory runs out: with fewer workers or a smaller "
-                "population it needs less, and the same command goes on with it."
+                "its process was killed, probably because memory ran out: use fewer workers or a smaller population; "
+                "the same command resumes it."
             ) from error
         except KeyboardInterrupt as error:  # raised in that process by a signal; this thread receives none
-            raise DamperError("its process was stopped; the same command goes on with it.") from error
+            raise DamperError("its process was stopped; the same command resumes it.") from error

@@ -191,7 +191,7 @@ class SmoothMixin:
         own = self.__dict__
         if "_method" in own and name in _FIXED:
             load = f"{type(self).__name__}.load(path, {name}=...)"
-            raise DamperError(f"{name} must be given where the model is made or loaded, as in {load}: save it first.")
+            raise DamperError(f"{name} must be given when the model is made or loaded, as in {load}: save it first.")
         if "_method" in own and name not in own and is_setting(name, self._method):
             check_names(self._method, {name: value})
             given = {**self.given_settings, name: value}

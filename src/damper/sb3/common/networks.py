@@ -148,7 +148,9 @@ class OnPolicyActor(SB3Policy):
     def _moments(self, obs: Any) -> tuple[Tensor, Tensor]:
         inside = self.actor.get_distribution(obs).distribution
         if not isinstance(inside, Normal):
-            raise DamperError(f"this loss needs a Gaussian policy, but the policy's is {type(inside).__name__}.")
+            raise DamperError(
+                f"this loss needs a Gaussian policy, but the policy's distribution is {type(inside).__name__}."
+            )
         return inside.mean, inside.stddev.log()
 
 
