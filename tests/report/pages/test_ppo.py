@@ -129,5 +129,5 @@ def test_a_broken_record_is_named_and_none_is_no_table(tmp_path: Path) -> None:
     shutil.copy(next((ROOT / "results" / "ppo").glob("Pend*plain*-0.json")), tmp_path / "ppo" / "one.json")
     assert "1 seeds each" not in ppo_tables(read_ppo(tmp_path)) and "| plain | " in ppo_tables(read_ppo(tmp_path))
     (tmp_path / "ppo" / "two.json").write_text("{")
-    with pytest.raises(DamperError, match=r"two.json is no whole record .*: delete it and train again"):
+    with pytest.raises(DamperError, match=r"two.json is not a complete record .*: delete it and train again"):
         read_ppo(tmp_path)

@@ -38,7 +38,7 @@ def read_ppo(results: Path) -> Runs:
             group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
             runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
         except (OSError, ValueError, KeyError) as error:
-            raise DamperError(f"{path} is no whole record ({error}): delete it and train again.") from error
+            raise DamperError(f"{path} is not a complete record ({error}): delete it and train again.") from error
     order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
     return {
         env: {
