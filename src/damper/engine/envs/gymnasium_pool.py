@@ -291,8 +291,9 @@ class GymnasiumPool:
         learnt = [one for one in _wrappers(self.envs[0]) if isinstance(one, NormalizeObservation | NormalizeReward)]
         if moved.any() and learnt:
             raise DamperError(
-                f"env={self.spec.id!r} must keep nothing that no checkpoint has to be resumed, but its "
-                f"{type(learnt[0]).__name__} learns statistics: train with norm_obs instead, which is saved."
+                f"env={self.spec.id!r} must have no state that checkpoints lack to be resumed, but its "
+                f"{type(learnt[0]).__name__} learns statistics: leave it out; norm_obs, which is saved, normalises "
+                "observations."
             )
         if moved.any():
             raise InexactReplayError(
