@@ -108,11 +108,33 @@ def test_data_without_a_text_of_their_own_are_left_out_not_fatal(tmp_path: Path)
 
 
 def test_large_arrays_do_not_become_text(tmp_path: Path) -> None:
-    text = "import numpy as np\nclass Large(np.ndarray):\n    tolist = None\nMOTION = np.zeros(3).view(Large)\n"
-    make = module(tmp_path, text + "def make():\n    return MOTION\n").make
-    before = identify(make)
-    make.__globals__["MOTION"][-1] = 1.0
-    assert identify(make) != before
+    text = "import numpy as np\nclass Large(np.ndarray):\n    tolist = None\nMOTION = np.full(3, 0.1).view(Large)\n"
+    text += "def make():\n    return MOTION\n"
+    first, edited = (module(tmp_path, one).make for one in (text, text.replace("0.1", "0.2")))
+    assert identify(first) != identify(edited)
+
+
+CACHING = (
+    "from gymnasium.envs.classic_control.pendulum import PendulumEnv\nfrom gymnasium.wrappers import TimeLimit\n"
+    "CACHE = {}\ndef make():\n    CACHE[len(CACHE)] = 'table'\n    return TimeLimit(PendulumEnv(), 20)\n"
+)
+
+
+def test_an_environment_may_fill_a_cache_of_its_module(tmp_path: Path) -> None:
+    trained, again = (module(tmp_path, CACHING) for _ in range(2))
+    run = damper.train(trained.make, out=tmp_path / "run", **QUICK)
+    assert trained.CACHE and damper.train(again.make, out=tmp_path / "run", **QUICK) == run, "the same command again"
+    trained, again = (module(tmp_path, CACHING) for _ in range(2))
+    both = {**QUICK, "methods": ("plain", "damper"), "episodes": 1, "out": tmp_path / "both"}
+    assert compare(trained.make, **both).runs == compare(again.make, **both).runs, "nor does one run change the next"
+
+
+def test_what_a_script_changes_between_two_runs_counts(tmp_path: Path) -> None:
+    made = module(tmp_path, ENV + "CONFIG = {'g': 9.8}\ndef make():\n    return Mine(**CONFIG)\n")
+    damper.train(made.make, out=tmp_path / "run", **QUICK)
+    made.CONFIG["g"] = 1.6
+    with pytest.raises(DamperError, match="code of env was"):
+        damper.train(made.make, out=tmp_path / "run", **QUICK)
 
 
 def test_variables_of_a_script_that_it_only_shares_names_with_do_not_count(tmp_path: Path) -> None:

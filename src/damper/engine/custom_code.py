@@ -19,6 +19,9 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
 PLAIN = (str, int, float, bool, type(None))
+_FIRST_READ: dict[
+    int, tuple[Any, str]
+] = {}  # a module's containers and their text by id, which they keep by being here
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
@@ -82,6 +85,11 @@ def identify(function: Callable[..., Any]) -> str:
     return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
+def read_anew() -> None:
+    """Forget the containers read so far: between two calls of ``damper.train`` their owner may have changed them."""
+    _FIRST_READ.clear()
+
+
 def _captured(function: Any) -> list[Any]:
     """Values in the function's closure and defaults, or the arguments of a ``functools.partial``."""
     if isinstance(function, functools.partial):
@@ -101,7 +109,7 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
     names = {base.__name__ for base in getattr(part, "__mro__", ())}.union(*map(_names, _codes(part, functions)))
     for name in sorted(names & home.keys()):
         value = home[name]
-        if (data := _data(value)) is not None and not name.startswith("__"):
+        if (data := _module_data(value)) is not None and not name.startswith("__"):
             yield f"{name} = {data}"
             continue
         code = inspect.isfunction(value) or inspect.isclass(value)
@@ -124,6 +132,16 @@ def _names(code: CodeType) -> set[str]:
     inner = (value for value in code.co_consts if isinstance(value, CodeType))
     own = (one.argval for one in dis.get_instructions(code) if one.opname in _LOOKS_UP)
     return {*own, *(name for one in inner for name in _names(one))}
+
+
+def _module_data(value: Any) -> str | None:
+    """Data as text; a container's as first read, since what environments add to it, as to a cache, is no edit."""
+    if id(value) not in _FIRST_READ:
+        data = _data(value)
+        if data is None or isinstance(value, PLAIN):
+            return data
+        _FIRST_READ[id(value)] = value, data
+    return _FIRST_READ[id(value)][1]
 
 
 def _data(value: Any, around: tuple[Any, ...] = ()) -> str | None:
@@ -154,8 +172,8 @@ def _source(function: Any) -> str:
     except (OSError, TypeError):
         parts = vars(function).items() if inspect.isclass(function) else [("", function)]
         code = [_instructions(part.__code__) for _, part in parts if hasattr(part, "__code__")]
-        data = [f"{name} = {_data(part)}" for name, part in parts if name and not name.startswith("__") and _data(part)]
-        return " ".join(code + data)
+        named = ((name, _module_data(part)) for name, part in parts if name and not name.startswith("__"))
+        return " ".join([*code, *(f"{name} = {data}" for name, data in named if data)])
 
 
 def _instructions(code: CodeType) -> str:
