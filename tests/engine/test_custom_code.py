@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -87,7 +88,7 @@ def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
 def test_data_of_its_module_count_wherever_they_are_named(tmp_path: Path) -> None:
     text = (
         "import functools\nimport numpy as np\nfrom dataclasses import dataclass\nfrom torch import Tensor\n"
-        "@dataclass\nclass Config:\n    gain: float\nCONFIG = Config(0.1)\nARRAY = np.array([0.2])\n"
+        "@dataclass(slots=True)\nclass Config:\n    gain: float\nCONFIG = Config(0.1)\nARRAY = np.array([0.2])\n"
         "NESTED = {'weights': (0.3, {'names'})}\nDEFAULT, ATTRIBUTE, WRAPPED = 0.4, 0.5, 0.6\n"
         "def wraps(f):\n    return functools.wraps(f)(lambda *given: WRAPPED * f(*given))\n"
         "class Mass:\n    limit = ATTRIBUTE\n    def step(self):\n        return self.limit\n"
@@ -97,6 +98,43 @@ def test_data_of_its_module_count_wherever_they_are_named(tmp_path: Path) -> Non
     edited = [module(tmp_path, text.replace(edit, "'other'")) for edit in edits]
     assert len({identify(one.make) for one in (module(tmp_path, text), *edited)}) == 1 + len(edits)
     assert identify(module(tmp_path, LOSS).quiet) == "mine:quiet a27004a2d6bf9ac0", "as before data counted"
+
+
+def test_data_without_a_text_of_their_own_are_left_out_not_fatal(tmp_path: Path) -> None:
+    text = "import numpy as np\nTREE = {'g': 9.8}\nTREE['self'] = [TREE]\nOBJECTS = np.array([object()])\n"
+    text += "def make():\n    return TREE, OBJECTS\n"
+    first, again, edited = (module(tmp_path, one).make for one in (text, text, text.replace("9.8", "1.6")))
+    assert identify(first) == identify(again) != identify(edited)
+
+
+def test_large_arrays_do_not_become_text(tmp_path: Path) -> None:
+    text = "import numpy as np\nclass Large(np.ndarray):\n    tolist = None\nMOTION = np.full(3, 0.1).view(Large)\n"
+    text += "def make():\n    return MOTION\n"
+    first, edited = (module(tmp_path, one).make for one in (text, text.replace("0.1", "0.2")))
+    assert identify(first) != identify(edited)
+
+
+CACHING = (
+    "from gymnasium.envs.classic_control.pendulum import PendulumEnv\nfrom gymnasium.wrappers import TimeLimit\n"
+    "CACHE = {}\ndef make():\n    CACHE[len(CACHE)] = 'table'\n    return TimeLimit(PendulumEnv(), 20)\n"
+)
+
+
+def test_an_environment_may_fill_a_cache_of_its_module(tmp_path: Path) -> None:
+    trained, again = (module(tmp_path, CACHING) for _ in range(2))
+    run = damper.train(trained.make, out=tmp_path / "run", **QUICK)
+    assert trained.CACHE and damper.train(again.make, out=tmp_path / "run", **QUICK) == run, "the same command again"
+    trained, again = (module(tmp_path, CACHING) for _ in range(2))
+    both = {**QUICK, "methods": ("plain", "damper"), "episodes": 1, "out": tmp_path / "both"}
+    assert compare(trained.make, **both).runs == compare(again.make, **both).runs, "nor does one run change the next"
+
+
+def test_what_a_script_changes_between_two_runs_counts(tmp_path: Path) -> None:
+    made = module(tmp_path, ENV + "CONFIG = {'g': 9.8}\ndef make():\n    return Mine(**CONFIG)\n")
+    damper.train(made.make, out=tmp_path / "run", **QUICK)
+    made.CONFIG["g"] = 1.6
+    with pytest.raises(DamperError, match="code of env was"):
+        damper.train(made.make, out=tmp_path / "run", **QUICK)
 
 
 def test_variables_of_a_script_that_it_only_shares_names_with_do_not_count(tmp_path: Path) -> None:
@@ -219,6 +257,30 @@ def test_environments_of_packages_are_known_by_name(monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setitem(gymnasium.registry, "Packed-v0", installed)
     assert registered_env("Packed-v0") is None
+
+
+def test_environments_of_a_notebook_are_known_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their module, ``__main__``, has no file."""
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    space = vars(sys.modules["__main__"])
+    exec("from gymnasium.envs.classic_control.pendulum import PendulumEnv\nclass Mine(PendulumEnv): pass", space)
+    monkeypatch.setitem(gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", space["Mine"]))
+    assert registered_env("Mine-v0") is space["Mine"]
+    assert identify(space["Mine"]).startswith("__main__:Mine ")
+
+
+def test_a_missing_dependency_is_left_to_where_the_environment_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "walker_of_mine.py").write_text(
+        "from gymnasium.error import DependencyNotInstalled\nraise DependencyNotInstalled('Box2D is not installed')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = gymnasium.envs.registration.EnvSpec("Walks-v0", entry_point="walker_of_mine:Walker")
+    monkeypatch.setitem(gymnasium.registry, "Walks-v0", spec)
+    assert registered_env("Walks-v0") is None
+    with pytest.raises(DamperError, match="env='Walks-v0' must be importable, but Box2D is not installed"):
+        damper.train("Walks-v0", **QUICK)
 
 
 def test_a_name_registered_anew_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

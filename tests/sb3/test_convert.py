@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -119,6 +120,17 @@ def test_modules_exchanged_in_a_model_are_not_overlooked(backbone, exchange, tol
     exchange(changed.policy)
     with pytest.raises(DamperError, match=f"{told}.*cannot be converted"):
         from_sb3(changed)
+
+
+def test_the_comparison_with_the_model_is_in_float32(monkeypatch, request):
+    """On a GPU TF32's rounding would exceed its tolerance."""
+    kept, matmul = model("td3"), torch.backends.cuda.matmul
+    seen, predict = [], kept.predict
+    monkeypatch.setattr(kept, "predict", lambda *a, **k: seen.append(matmul.allow_tf32) or predict(*a, **k))
+    request.addfinalizer(partial(setattr, matmul, "allow_tf32", matmul.allow_tf32))
+    matmul.allow_tf32 = True
+    from_sb3(kept)
+    assert seen == [False] and matmul.allow_tf32
 
 
 def poison(path: Path) -> Path:

@@ -10,14 +10,18 @@ import sysconfig
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from types import CodeType, MethodType
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
 PLAIN = (str, int, float, bool, type(None))
+_FIRST_READ: dict[
+    int, tuple[Any, str]
+] = {}  # a module's containers and their text by id, which they keep by being here
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
@@ -51,7 +55,7 @@ def registered_env(env_id: str) -> Callable[..., Any] | None:
         return None
     try:
         creator: Any = load_env_creator(entry) if isinstance(entry, str) else entry
-    except (ImportError, AttributeError):  # reported where the environment is made
+    except (ImportError, AttributeError, gymnasium.error.Error):  # reported where the environment is made
         return None
     return None if _is_installed(creator) or not has_stable_name(creator) else creator
 
@@ -59,7 +63,7 @@ def registered_env(env_id: str) -> Callable[..., Any] | None:
 def _is_installed(part: Any) -> bool:
     try:
         file = inspect.getfile(inspect.unwrap(part))
-    except TypeError:  # an interactive session has no files
+    except (OSError, TypeError):  # an interactive session has no files
         return False
     return file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
 
@@ -81,6 +85,11 @@ def identify(function: Callable[..., Any]) -> str:
     return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
+def read_anew() -> None:
+    """Forget the containers read so far: between two calls of ``damper.train`` their owner may have changed them."""
+    _FIRST_READ.clear()
+
+
 def _captured(function: Any) -> list[Any]:
     """Values in the function's closure and defaults, or the arguments of a ``functools.partial``."""
     if isinstance(function, functools.partial):
@@ -100,7 +109,7 @@ def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
     names = {base.__name__ for base in getattr(part, "__mro__", ())}.union(*map(_names, _codes(part, functions)))
     for name in sorted(names & home.keys()):
         value = home[name]
-        if (data := _data(value)) is not None and not name.startswith("__"):
+        if (data := _module_data(value)) is not None and not name.startswith("__"):
             yield f"{name} = {data}"
             continue
         code = inspect.isfunction(value) or inspect.isclass(value)
@@ -114,8 +123,8 @@ def _codes(part: Any, functions: list[Any]) -> Iterator[CodeType]:
     """The functions' code, and that of the definition itself: decorators, defaults and a class's attributes."""
     yield from (function.__code__ for function in functions)
     if "<lambda>" not in part.__qualname__:  # whose source is the statement around it
-        with suppress(SyntaxError):
-            yield compile(textwrap.dedent(_source(part)), "<source>", "exec")
+        with suppress(OSError, TypeError, SyntaxError):  # without source
+            yield compile(textwrap.dedent(inspect.getsource(part)), "<source>", "exec")
 
 
 def _names(code: CodeType) -> set[str]:
@@ -125,20 +134,33 @@ def _names(code: CodeType) -> set[str]:
     return {*own, *(name for one in inner for name in _names(one))}
 
 
-def _data(value: Any) -> str | None:
-    """Data as text, including nested data; None for any other object."""
+def _module_data(value: Any) -> str | None:
+    """Data as text; a container's as first read, since what environments add to it, as to a cache, is no edit."""
+    if id(value) not in _FIRST_READ:
+        data = _data(value)
+        if data is None or isinstance(value, PLAIN):
+            return data
+        _FIRST_READ[id(value)] = value, data
+    return _FIRST_READ[id(value)][1]
+
+
+def _data(value: Any, around: tuple[Any, ...] = ()) -> str | None:
+    """Data as text, including nested data; None for any other object, and for data that contain themselves."""
     if isinstance(value, PLAIN):
         return repr(value)
-    if isinstance(value, type):
+    if isinstance(value, type) or any(value is one for one in around):
         return None
+    inner = functools.partial(_data, around=(*around, value))
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:  # may be large
+        return f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}"
     if hasattr(value, "tolist"):  # NumPy's and torch's
-        return f"{type(value).__name__} {value.tolist()}"
+        return f"{type(value).__name__} {inner(value.tolist())}"
     if is_dataclass(value):
-        value = vars(value)
+        value = {field.name: getattr(value, field.name, None) for field in fields(value)}
     if isinstance(value, Mapping):
-        return f"{{{', '.join(sorted(f'{_data(key)}: {_data(own)}' for key, own in value.items()))}}}"
+        return f"{{{', '.join(sorted(f'{inner(key)}: {inner(own)}' for key, own in value.items()))}}}"
     if isinstance(value, list | tuple | set | frozenset):
-        parts = [str(_data(one)) for one in value]
+        parts = [str(inner(one)) for one in value]
         return f"[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
     return None
 
@@ -150,8 +172,8 @@ def _source(function: Any) -> str:
     except (OSError, TypeError):
         parts = vars(function).items() if inspect.isclass(function) else [("", function)]
         code = [_instructions(part.__code__) for _, part in parts if hasattr(part, "__code__")]
-        data = [f"{name} = {_data(part)}" for name, part in parts if name and not name.startswith("__") and _data(part)]
-        return " ".join(code + data)
+        named = ((name, _module_data(part)) for name, part in parts if name and not name.startswith("__"))
+        return " ".join([*code, *(f"{name} = {data}" for name, data in named if data)])
 
 
 def _instructions(code: CodeType) -> str:

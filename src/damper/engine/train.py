@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from damper.engine.custom_code import has_stable_name
+from damper.engine.custom_code import has_stable_name, read_anew
 from damper.engine.device.precision import check_tf32, device_context
 from damper.engine.device.threads import fitting_threads, threads
 from damper.engine.envs.gymnasium_pool import import_module_of
@@ -70,6 +70,7 @@ def train(
     """
     called = as_callbacks(callbacks)
     import_module_of(env)  # first, since the module may register the method
+    read_anew()
     resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
     check_tf32(resolved.device, resolved.tf32)
     folder = Path(out) if out else default_folder(resolved)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from damper.engine.custom_code import read_anew
 from damper.engine.device.precision import check_tf32
 from damper.engine.envs.gymnasium_pool import import_module_of, make_env
 from damper.engine.envs.rollout import evaluation_seeds
@@ -98,6 +99,7 @@ def compare(
         raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
     methods = (methods,) if isinstance(methods, str) else methods
     evaluation_seeds(episodes)  # raises before anything is trained
+    read_anew()
     import_module_of(env)  # before methods are looked up: it may register some
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds

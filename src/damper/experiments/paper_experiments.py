@@ -158,11 +158,11 @@ def _cell_agents(
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
     if lists:
         raise DamperError(f"{lists[0]} must be one value to reproduce an experiment, but several were given.")
-    installed = physics(env, population.backend, known)
+    installed, code = physics(env, population.backend, known), population.custom_code()
     agents = []
     for row in population.agents():
         swept = {name: value for name, value in row.items() if name != "seed"}
         own = replace(population, seeds=(row["seed"],), method_settings={**population.method_settings, **swept})
-        agent_identity = identity(own.record(), row, installed, request.episodes, own.custom_code())
+        agent_identity = identity(own.record(), row, installed, request.episodes, code)
         agents.append(AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"])))
     return agents

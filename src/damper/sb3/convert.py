@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from damper.activations import NAMES, known_modules
 from damper.engine.data.normalisation import Normaliser
+from damper.engine.device.precision import device_context
 from damper.engine.envs.env_spec_json import UNKNOWN, spec_from_id, to_json, with_unknown_wrapper
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
@@ -153,25 +154,23 @@ def env_spec(model: Any) -> EnvSpec:
 
 def _specs(env: VecEnv) -> list[EnvSpec | None]:
     """The environments' specs; ``[None]`` if they have none or cannot send it from another process."""
-    asked: Any = _UnpicklableSpec
+    asked: Any = _UnpicklableSpec()
     stays = isinstance(env.unwrapped, SubprocVecEnv) and any(env.env_is_wrapped(asked))
     return [None] if stays or not env.has_attr("spec") else env.get_attr("spec")
 
 
-class _AsksTheEnv(type):
-    def __instancecheck__(cls, env: Any) -> bool:
+class _UnpicklableSpec:
+    """In place of a class in ``env_is_wrapped``: asks each environment whether its spec cannot be pickled.
+
+    A lambda in it, for example, would end the environment's process in ``SubprocVecEnv``, and the training with it.
+    """
+
+    def __instancecheck__(self, env: Any) -> bool:
         try:
             ForkingPickler.dumps(env.spec)
         except Exception:  # pickling raises whatever an object's own code does
             return True
         return False
-
-
-class _UnpicklableSpec(metaclass=_AsksTheEnv):
-    """A pseudo wrapper for ``env_is_wrapped``, which asks each environment whether its spec cannot be pickled.
-
-    A lambda in it, for example, would end the environment's process in ``SubprocVecEnv``, and the training with it.
-    """
 
 
 def norm_obs(model: Any) -> bool:
@@ -246,7 +245,8 @@ def from_sb3(model: Any) -> Policy:
     }
     policy = make_policy(actor, model.action_space.low, model.action_space.high, facts)
     obs = np.random.default_rng(0).normal(size=(64, policy.sizes[0]))
-    expected, _ = model.predict(obs if normaliser is None else normaliser(obs), deterministic=True)
+    with device_context(str(model.device), tf32=False):  # whose rounding would look like another network
+        expected, _ = model.predict(obs if normaliser is None else normaliser(obs), deterministic=True)
     scale = 1.0 + np.abs(expected).max()
     if not np.allclose(policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True):
         raise DamperError(

@@ -137,10 +137,10 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
     def train(self) -> None:
         """SB3's; after each backward pass the auxiliary gradient is combined with that of SB3's loss."""
-        log, (own, shared) = Log(), actor_parameters(self.policy) if self._method.actor else ([], [])
-        if not (own or shared):  # nothing to make smooth: method="plain", or an actor frozen as a whole
+        if not self._method.actor:
             super().train()
             return
+        log, (own, shared) = Log(), actor_parameters(self.policy)
         add_auxiliary = after_backward([*own, *shared], lambda: self._add_auxiliary(own, shared, log))
         with indexed(self.rollout_buffer, self._method.name), add_auxiliary:
             super().train()

@@ -229,7 +229,9 @@ def test_statistics_that_are_lost_are_no_reason_for_fresh_episodes() -> None:
     pool.reset()
     for _ in range(210):
         pool.step(np.zeros((2, 1)))
-    with pytest.raises(DamperError, match="its NormalizeObservation learns statistics: train with norm_obs") as refused:
+    with pytest.raises(
+        DamperError, match="its NormalizeObservation learns statistics: leave it out; norm_obs"
+    ) as refused:
         resumed.restore(pool.state())
     assert not isinstance(refused.value, InexactReplayError)
 

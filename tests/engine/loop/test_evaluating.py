@@ -74,7 +74,8 @@ def test_the_best_of_each_agent_is_kept(tmp_path: Path) -> None:
         assert run.policy(agent).info.steps == 250
         path.unlink()
         with pytest.raises(
-            DamperError, match=rf"finds no intact policy in {path.name}: use a copy of the run, or delete"
+            DamperError,
+            match=rf"finds no intact policy in {path.name}: use the version .* or a copy of the run, or delete",
         ):
             run.policy(agent, best=True)
 

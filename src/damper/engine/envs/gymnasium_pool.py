@@ -292,7 +292,8 @@ class GymnasiumPool:
         if moved.any() and learnt:
             raise DamperError(
                 f"env={self.spec.id!r} must not keep state that a checkpoint does not hold, but its "
-                f"{type(learnt[0]).__name__} learns statistics: train with norm_obs instead, which is saved."
+                f"{type(learnt[0]).__name__} learns statistics: leave it out; norm_obs, which is saved, normalises "
+                "observations."
             )
         if moved.any():
             raise InexactReplayError(

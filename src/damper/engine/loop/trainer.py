@@ -58,6 +58,7 @@ class Trainer:
         self.callbacks = Callbacks(callbacks)
         self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
+        settings.custom_code()  # first read before environments are made, which may fill caches of their module
         seeds = [agent["seed"] for agent in settings.agents()]
         where = settings.env, seeds, settings.backend, settings.env_threads
         self.pool = make_pool(*where, **(settings.env_kwargs or {}))

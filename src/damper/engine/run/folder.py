@@ -91,7 +91,8 @@ class Run:
         except DamperError as error:
             raise DamperError(
                 f"{self.path} is finished, but this version of damper finds no intact policy in "
-                f"{self.policy_path(agent, best).name}: use a copy of the run, or delete the folder to train it again."
+                f"{self.policy_path(agent, best).name}: use the version that trained it or a copy of the run, or "
+                "delete the folder to train it again."
             ) from error
 
     def _best(self, agent: int) -> Policy:
