@@ -23,7 +23,7 @@ from damper.experiments.paper_experiments import expand_request
 from damper.experiments.population_plan import pack
 from damper.experiments.records import unpack_trace
 from damper.experiments.reproduce import Outcome, command, estimate, overview, reproduce
-from damper.experiments.runners.in_process import plan
+from damper.experiments.runners.in_process import plan, record_run
 from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND
 from damper.experiments.store import Store
 from damper.interface import Loss
@@ -330,3 +330,14 @@ def test_a_manifest_gives_the_identity_that_was_asked_for(done: Path) -> None:
     manifest = run.manifest
     found = [identity(manifest["settings"], row, agents[0].identity["physics"], 10) for row in manifest["agents"]]
     assert found == [agent.identity for agent in agents]
+
+
+def test_agents_whose_code_is_not_the_asking_process_s_are_refused(done: Path) -> None:
+    (run,) = (Run(path.parent) for path in done.rglob("manifest.json"))
+    ((job, _),) = plan(expand_request(tiny()), done / "elsewhere")
+    assert len(record_run(run, job, "damper")) == 2
+    with (
+        patch("damper.experiments.runners.in_process.recorded_code", return_value={"env": "mine:Other 00"}),
+        pytest.raises(DamperError, match=r"must hold the 2 agents asked for, but 0 match: .* the same code on every"),
+    ):
+        record_run(run, job, "damper")

@@ -6,6 +6,7 @@ This is the code that trains; the tests of parity, isolation and NaN run it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -83,7 +84,7 @@ def _critic_on_two_streams(
     def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
         if side is not None:
             side.wait_stream(torch.cuda.current_stream(side.device))
-        with torch.cuda.stream(side):  # None, without CUDA: both run in order
+        with nullcontext() if side is None else torch.cuda.stream(side):
             other: CriticGradient = find_smoothness(batch, noise)
         result: CriticGradient = find_rest(batch, noise)
         if side is not None:

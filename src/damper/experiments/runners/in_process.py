@@ -24,6 +24,7 @@ from damper.experiments.population_plan import Job, pack
 from damper.experiments.records import make_record
 from damper.experiments.runners.outcomes import Result, keep_records
 from damper.experiments.store import Record, Store
+from damper.terminal import counted
 
 
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
@@ -78,6 +79,11 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
         agent = by_digest.get(digest(agent_identity))
         if agent is not None:
             records.append(make_record(run, evaluation, index, agent_identity, agent.rank, command))
+    if len(records) < len(by_digest):
+        raise DamperError(
+            f"{run.path} must hold the {counted(len(by_digest), 'agent')} asked for, but {len(records)} match: the "
+            "code that trained them differs from that of the asking process; install the same code on every machine."
+        )
     return records
 
 
