@@ -10,7 +10,7 @@ import sysconfig
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from types import CodeType, MethodType
 from typing import Any
 
@@ -131,10 +131,10 @@ def _data(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, type):
         return None
-    if hasattr(value, "tolist"):  # NumPy's and torch's
+    if hasattr(type(value), "tolist"):  # NumPy's and torch's; a type as NDArray has it too, but not its own type
         return f"{type(value).__name__} {value.tolist()}"
     if is_dataclass(value):
-        value = vars(value)
+        value = {one.name: getattr(value, one.name, None) for one in fields(value)}  # with slots, it has no vars
     if isinstance(value, Mapping):
         return f"{{{', '.join(sorted(f'{_data(key)}: {_data(own)}' for key, own in value.items()))}}}"
     if isinstance(value, list | tuple | set | frozenset):
