@@ -137,6 +137,16 @@ def test_what_a_script_changes_between_two_runs_counts(tmp_path: Path) -> None:
         damper.train(made.make, out=tmp_path / "run", **QUICK)
 
 
+def test_types_and_slots_that_it_names_are_no_obstacle(tmp_path: Path) -> None:
+    text = (
+        "import dataclasses\nimport numpy as np\nfrom numpy.typing import NDArray\nObs = NDArray[np.float32]\n"
+        "@dataclasses.dataclass(slots=True)\nclass Sizes:\n    limit: int = 5\n"
+        "sizes = Sizes()\n\ndef step(obs: NDArray[np.float64]) -> Obs:\n    return obs[: sizes.limit]\n"
+    )
+    first, same, other = (identify(module(tmp_path, t).step) for t in (text, text, text.replace("= 5", "= 6")))
+    assert first == same != other
+
+
 def test_variables_of_a_script_that_it_only_shares_names_with_do_not_count(tmp_path: Path) -> None:
     script = module(
         tmp_path,

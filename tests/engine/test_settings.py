@@ -108,6 +108,7 @@ def test_the_authors_protocol_is_read_by_its_old_name_and_leads_to_the_same_runs
 def test_usual_and_old_names_are_read() -> None:
     ours = resolve("Swimmer-v5", seeds=(7,), steps=50, backend="envpool")
     assert resolve("Swimmer-v5", seed=7, total_timesteps=50, envs="envpool") == ours
+    assert resolve("Pendulum", train_freq=(4, "step")) == resolve("Pendulum", train_freq=4)
     assert default_folder(ours).name == "Swimmer-v5-td3-damper-e3aa7a47"
     manifest = {("envs" if name == "backend" else name): value for name, value in ours.record().items()}
     assert "backend" in ours.record() and complete_record(manifest) == complete_record(ours.record())
@@ -217,6 +218,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 0}, "batch_size must be a whole number of at least 1, but 0 was given"),
     ({"batch_size": 2.5}, "batch_size must be a whole number of at least 1, but 2.5 was given"),
     ({"batch_size": (1, 2)}, "batch_size must be one value for the whole population, but 2 were given"),
+    ({"gradient_steps": -1}, "gradient_steps must be .*, but -1 was given: for SB3's -1 give the number that train_"),
+    ({"train_freq": (1, "episode")}, r"train_freq must be a number of steps, but \(1, 'episode'\) was given: damper.s"),
+    ({"train_freq": (1, 2)}, "train_freq must be one value for the whole population, but 2 were given"),
+    ({"action_noise": None}, r"action_noise must be a number in .*, the standard deviation .* \(0 for SB3's None\)"),
+    ({"n_steps": 3}, "n_steps is not a setting .*: only the classes of damper.sb3 take it, not the engine"),
+    ({"target_entropy": -1.0}, "target_entropy is not a setting .*: only the classes of damper.sb3 take it"),
     ({"steps": 0}, "steps must be a whole number of at least 1"),
     ({"steps": True}, "steps must be a whole number of at least 1, but True was given"),
     ({"learning_rate": True}, "learning_rate must be a number in .*, but True was given"),

@@ -153,7 +153,7 @@ def _data(value: Any, around: tuple[Any, ...] = ()) -> str | None:
     inner = functools.partial(_data, around=(*around, value))
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:  # may be large
         return f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}"
-    if hasattr(value, "tolist"):  # NumPy's and torch's
+    if hasattr(type(value), "tolist"):  # NumPy's and torch's; NDArray has it too, but its type does not
         return f"{type(value).__name__} {inner(value.tolist())}"
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name, None) for field in fields(value)}

@@ -80,13 +80,15 @@ def check_settings(settings: Settings) -> Settings:
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
     if not is_number(value) or not low <= value <= high:
         others = {"ent_coef": ", or 'auto' for all agents", "learning_rate": ", or a schedule such as linear:0.001:0"}
+        others["action_noise"] = ", the standard deviation of normal noise (0 for SB3's None)"
         more = others.get(name, "")
         raise DamperError(f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given.")
 
 
 def _check_integer(name: str, value: Any, low: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given.")
+        fix = ": for SB3's -1 give the number that train_freq has" if (name, value) == ("gradient_steps", -1) else ""
+        raise DamperError(f"{name} must be a whole number of at least {low}, but {value!r} was given{fix}.")
 
 
 def _check_env_kwargs(settings: Settings) -> None:

@@ -16,7 +16,9 @@ from damper.protocols import protocol_name
 def accept_sb3_names(
     seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
 ) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
-    """Seeds, steps and the other settings; Stable-Baselines3's ``seed`` and ``total_timesteps`` are accepted too.
+    """Seeds, steps and the other settings, which may be given as Stable-Baselines3's.
+
+    Those are ``seed``, ``total_timesteps`` and ``train_freq=(4, "step")``.
 
     Args:
         seeds: as given, or None.
@@ -29,6 +31,12 @@ def accept_sb3_names(
             f"overlap must be left out, but {given['overlap']!r} was given: it was removed, because updates run while "
             "the environments step anyway."
         )
+    if isinstance(freq := given.get("train_freq"), tuple | list) and len(freq) == 2 and isinstance(freq[1], str):
+        if freq[1] != "step":
+            raise DamperError(
+                f"train_freq must be a number of steps, but {freq!r} was given: damper.sb3's classes take episodes."
+            )
+        given["train_freq"] = freq[0]
     if "total_timesteps" in given:
         if steps is not None:
             raise DamperError("steps and total_timesteps are the same setting, but both were given: leave one out.")

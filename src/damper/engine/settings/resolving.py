@@ -25,6 +25,8 @@ from damper.tasks import TASKS, find_task, task_name
 METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that replace a part of the method
 DEFAULT_SEEDS = (0,)
 SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
+SB3_ONLY = {"n_steps", "target_entropy", "target_update_interval", "use_sde", "sde_sample_freq", "use_sde_at_warmup"}
+SB3_ONLY |= {"optimize_memory_usage", "replay_buffer_class", "replay_buffer_kwargs"}
 MIN_UPDATES_TO_COMPILE = 100_000  # compiled, each is about half a millisecond faster
 
 
@@ -137,6 +139,8 @@ def _check_names(given: Iterable[str], method: Method) -> None:
     for name in given:
         if name not in names and name not in method.settings():
             hint = NO_CUSTOM_LAYERS if name in SB3_NETWORKS else setting_hint(name, method, names)
+            if name in SB3_ONLY:
+                hint = "only the classes of damper.sb3 take it, not the engine."
             raise DamperError(f"{name} is not a setting of the run or of method {method.name!r}: {hint}")
 
 
