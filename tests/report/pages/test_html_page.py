@@ -117,6 +117,14 @@ def test_one_seed_of_a_task_of_ones_own_gets_no_word_about_what_is_not_there(tmp
 
 
 @needs_browser
+def test_damper_alone_is_compared_with_nothing(tmp_path: Path) -> None:
+    alone = agents_of("td3-table", tasks=("Hopper",), methods=("damper",))
+    (tmp_path / "alone.html").write_text(page(page_data(setups(invented(agent) for agent in alone), [])))
+    shown = re.sub(r"(?s)<script.*?</script>", "", document(tmp_path / "alone.html", tmp_path))
+    assert "Needs two seeds of DAMPER and of another method" in shown and "No comparison yet" not in shown
+
+
+@needs_browser
 def test_claims_appear_once_a_comparison_of_one_has_enough_seeds(built: Path, tmp_path: Path) -> None:
     own = agents_of("td3-table", tasks=("Swimmer-v5",), methods=("plain", "damper"), steps=5000)
     (tmp_path / "own.html").write_text(page(page_data(setups(invented(agent) for agent in own), [])))

@@ -70,7 +70,7 @@ function aggregateSection() {
   const change = ["return", "smoothness"].map((measure) => forest(`Change from ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
   return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
     `P(DAMPER better) is the probability that a DAMPER seed beats a seed of the other method, averaged over the tasks that both have (their number is in brackets). The change is the interquartile mean of a method's change from plain ${state.backbone.toUpperCase()}. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
-    rows.length ? el("div", { class: "grid" }, panels, change) : nothing("Needs two seeds of DAMPER and of another method on the same task."));
+    rows.some((a) => a.improvement || a.change) ? el("div", { class: "grid" }, panels, change) : nothing("Needs two seeds of DAMPER and of another method on the same task."));
 }
 
 // --- times and sources --------------------------------------------------------------------------------------------
