@@ -49,7 +49,7 @@ def test_one_backbone_and_some_methods_are_enough(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DamperError, match="bench must be a folder of measurements by machine"):
+    with pytest.raises(DamperError, match=r"one per machine, .* damper bench --out FOLDER/MACHINE"):
         draw_bench_figures(tmp_path, tmp_path)
 
 

@@ -26,7 +26,10 @@ def draw_bench_figures(measured: Path, folder: Path, formats: Sequence[str] = ("
     updates = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/update.json"))}
     sizes = {path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/scaling.json"))}
     if not updates or not sizes:
-        raise DamperError(f"bench must be a folder of measurements by machine, but {measured} holds none.")
+        raise DamperError(
+            f"bench must be a folder of folders, one per machine, with update.json and scaling.json, but {measured} "
+            "has none: measure with damper bench --out FOLDER/MACHINE."
+        )
     figures = {"cost": partial(_cost, updates), "scaling": partial(_scaling, *list(sizes.items())[-1])}
     return draw_all(figures, folder, formats, {"font.size": 9})
 

@@ -99,18 +99,21 @@ def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[
     verdict_list = "\n".join(f"- *{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
     head = (
         "# Tables\n\nWritten by `damper report` from the records; do not edit.\n\n"
-        "- An entry is the mean with two standard deviations in brackets: of the seeds' means; of all episodes. Below "
-        "it are the median and every seed, then what the paper prints.\n"
+        "- An entry is the mean with two standard deviations in brackets: of the seeds' means; of all episodes (of one "
+        "seed only the second). Below it are the median and every seed, then what the paper prints.\n"
         "- Bold is the best mean of a column among cells of five seeds or more, however small its lead.\n"
         "- A cell with agents that hold [one constant action](../statistics.md#constant-actions) says so and is never "
         "the best in smoothness.\n"
         "- *n* is the number of seeds where it is not five; † marks a diverged seed.\n"
-        "- Lower sm, mean |Δa| and roughness are smoother.\n\n"
-        "The verdict on a claim of the paper is that of its worst comparison ([how intervals and verdicts are "
-        f"made](../statistics.md)):\n\n{verdict_list}\n\n{caution('../statistics.md#verdicts')}\n"
+        "- Lower sm, mean |Δa| and roughness are smoother.\n"
     )
-    if not found:
+    if not found and not timings:
         return head + "\nNo records yet.\n"
+    if timings or main_setups(found):  # no claim is judged on other records
+        head += (
+            "\nThe verdict on a claim of the paper is that of its worst comparison ([how intervals and verdicts are "
+            f"made](../statistics.md)):\n\n{verdict_list}\n\n{caution('../statistics.md#verdicts')}\n"
+        )
     parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
     if timings:
         parts.append(

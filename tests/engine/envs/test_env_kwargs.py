@@ -11,6 +11,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 import damper
+from damper.engine.envs.gymnasium_pool import make_env
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder, run_settings
@@ -43,6 +44,17 @@ def test_it_is_trained_recorded_and_evaluated_with_them(tmp_path: Path) -> None:
 def test_a_callable_gets_them(tmp_path: Path) -> None:
     settings = resolve(light_pendulum, steps=30, env_kwargs=MOON)
     assert gravities(Trainer(settings, tmp_path / "run")) == {1.6}
+
+
+@pytest.mark.parametrize("env", ["Pendulum-v1", gymnasium.spec("Pendulum-v1")])
+def test_a_missing_opengl_is_told_by_the_variable_that_names_it(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:  # as `import mujoco` does where MUJOCO_GL names a missing library
+        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
+
+    monkeypatch.setattr(gymnasium, "make", fail)
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    with pytest.raises(DamperError, match="MUJOCO_GL=osmesa names an OpenGL that is not installed: unset it"):
+        make_env(env)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 
 from damper.cli import main
 from damper.engine.run.folder import Run
+from damper.engine.run.stop import Stopped
 from damper.errors import DamperError
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.population_plan import Job, pack
@@ -120,6 +122,19 @@ def test_populations_that_fail_are_named_and_the_others_kept(tmp_path: Path) -> 
         run_on_ray(jobs, store, "", progress=False)
     assert [str(error) for error in failed.value.exceptions] == ["no room for plain", "no room for caps"]
     assert [record.identity["method"] for record in store] == ["damper", "damper"]
+
+
+def test_a_signal_stops_the_command_and_it_says_how_to_go_on(tmp_path: Path) -> None:
+    def stopped(job: Job, folder: Path, command: str, progress: bool) -> list[Record]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    jobs = plan(expand_request(tiny()), tmp_path / "runs")
+    connected = patch("damper.experiments.runners.on_ray._connect", return_value=Cluster())
+    trained = patch("damper.experiments.runners.on_ray.run_job", stopped)
+    with connected, trained, pytest.raises(Stopped, match="the same command goes on") as raised:
+        run_on_ray(jobs, Store(tmp_path / "results"), "", progress=False)
+    assert raised.value.number == signal.SIGTERM
 
 
 @pytest.mark.parametrize(

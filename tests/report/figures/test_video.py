@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -102,6 +103,20 @@ def test_an_environment_that_cannot_be_drawn_is_told_in_one_sentence(
     with pytest.raises(DamperError, match=r"MUJOCO_GL=egl where there is a GPU, or install OSMesa"):
         film_evaluations({"damper": hopper}, tmp_path / "film.gif", steps=2)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_missing_display_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    def warn(_: object) -> None:
+        warnings.warn_explicit("no DISPLAY", UserWarning, "glfw/__init__.py", 1, module="glfw")
+        raise RuntimeError("no screen")
+
+    monkeypatch.setattr("gymnasium.envs.classic_control.pendulum.PendulumEnv.render", warn)
+    with pytest.raises(DamperError, match="no screen"):
+        film_evaluations({"damper": damper.evaluate(still, "Pendulum-v1", 1)}, tmp_path / "film.gif", steps=2)
+    assert "no DISPLAY" not in [str(one.message) for one in recwarn]
 
 
 class Dice(gymnasium.Wrapper):

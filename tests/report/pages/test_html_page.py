@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,14 +30,15 @@ for (const point of document.querySelectorAll("#fronts path.mark[opacity='0.34']
 
 
 def odd_records() -> list[Record]:
-    """Whatever a store may hold: holes, a diverged agent, one episode, a task of its own, sweeps, two protocols."""
+    """Whatever a store may hold: holes, a diverged agent, one episode, a task of its own, sweeps, small numbers."""
     table = agents_of("td3-table", tasks=("Pendulum", "Hopper"), methods=("plain", "caps", "damper"))
     records = [invented(agent, -150.0 + i, 1.0 + i / 50) for i, agent in enumerate(table) if i % 11]
     lost = {name: [None] * 10 for name in ("return", "smoothness")}
     records[3] = replace(records[3], frozen=1234, episodes={**records[3].episodes, **lost})
     for agent in agents_of("eta-sweep", "scalarization-sweep", tasks=("Hopper",), seeds=1):
         records.append(invented(agent, 3000.0, 0.5 + agent.identity["method_settings"].get("weight", 0.3)))
-    records += [invented(agent, 5.0) for agent in agents_of("sac-table", tasks=("Walker",), seeds=1)]
+    for record in (invented(agent, 5.0) for agent in agents_of("sac-table", tasks=("Walker",), seeds=1)):
+        records.append(replace(record, curve={**record.curve, "norm_ratio": [1e-7, 1e-5]}))  # 0.000001 is a wide label
     own = agents_of("td3-table", tasks=("Swimmer-v5",), methods=("damper",), steps=5000, seeds=2)
     records += [invented(own[0], episodes=1), replace(invented(own[1], episodes=1), trace=None, curve={"step": []})]
     records += [invented(agent) for agent in expand_request(tiny())]
@@ -88,8 +90,38 @@ def test_a_link_opens_the_view_it_names(built: Path, tmp_path: Path) -> None:
 @needs_browser
 def test_an_empty_store_says_so(tmp_path: Path) -> None:
     write_report(tmp_path / "nothing", tmp_path / "out", formats=())
-    assert "No records yet" in document(tmp_path / "out" / "report.html", tmp_path)
+    assert "No agents on record yet" in document(tmp_path / "out" / "report.html", tmp_path)
     assert "No records yet" in (tmp_path / "out" / "tables.md").read_text()
+
+
+@needs_browser
+def test_a_store_of_times_alone_shows_them(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[3] / "results" / "bench", tmp_path / "results" / "bench")
+    write_report(tmp_path / "results", tmp_path / "out", formats=())
+    shown = document(tmp_path / "out" / "report.html", tmp_path)
+    assert "No agents on record yet" in shown and "Milliseconds per update" in shown
+    assert "## Update times" in (tmp_path / "out" / "tables.md").read_text()
+
+
+@needs_browser
+def test_one_seed_of_a_task_of_ones_own_gets_no_word_about_what_is_not_there(tmp_path: Path) -> None:
+    for agent in agents_of("td3-table", tasks=("Swimmer-v5",), methods=("plain", "damper"), steps=5000, seeds=1):
+        Store(tmp_path / "mine").add(invented(agent))
+    write_report(tmp_path / "mine", tmp_path / "out", formats=())
+    shown = re.sub(r"(?s)<script.*?</script>", "", document(tmp_path / "out" / "report.html", tmp_path))
+    assert "Swimmer-v5" in shown and "Needs two seeds of DAMPER and of another method" in shown
+    assert ONE_ETA_LABEL not in shown and "results/" not in shown
+    tables, details = ((tmp_path / "out" / name).read_text() for name in ("tables.md", "details.md"))
+    assert "Swimmer-v5" in tables and "verdict" not in tables
+    assert "](" not in details, "there is no page of results to link to"
+
+
+@needs_browser
+def test_damper_alone_is_compared_with_nothing(tmp_path: Path) -> None:
+    alone = agents_of("td3-table", tasks=("Hopper",), methods=("damper",))
+    (tmp_path / "alone.html").write_text(page(page_data(setups(invented(agent) for agent in alone), [])))
+    shown = re.sub(r"(?s)<script.*?</script>", "", document(tmp_path / "alone.html", tmp_path))
+    assert "Needs two seeds of DAMPER and of another method" in shown and "No comparison yet" not in shown
 
 
 @needs_browser

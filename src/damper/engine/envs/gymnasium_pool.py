@@ -7,6 +7,7 @@ merge, and steps that are 7 % (35 Pendulums) to 25 % (one) faster.
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -106,6 +107,11 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
             raise
         raise_unknown(name, gymnasium.registry, "Gymnasium")
     except (TypeError, ValueError, AttributeError) as error:
+        if "glGetError" in str(error):  # from importing mujoco
+            raise DamperError(
+                f"env={name!r} cannot be made, because MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} names an OpenGL "
+                "that is not installed: unset it, or install it (for osmesa the system package libosmesa6)."
+            ) from error
         if isinstance(env, EnvSpec):
             raise DamperError(f"env={name!r} cannot be made again from its record, because {error}.") from error
         if isinstance(error, TypeError):

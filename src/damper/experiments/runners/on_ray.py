@@ -16,7 +16,7 @@ from typing import Any
 from damper.errors import DamperError, MissingExtraError
 from damper.experiments.population_plan import Job
 from damper.experiments.runners.in_process import run_job
-from damper.experiments.runners.outcomes import Result, keep_records
+from damper.experiments.runners.outcomes import Result, StopPopulations, keep_records
 from damper.experiments.store import Record, Store
 
 RETRIES = 10  # of a population whose worker or machine is lost; a user's mistake is not retried
@@ -54,7 +54,8 @@ def run_on_ray(
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
             yield waiting.pop(done), partial(ray.get, done)
 
-    keep_records(outcomes(), store, len(jobs), progress)
+    with StopPopulations():  # Ray would answer SIGTERM with a crash
+        keep_records(outcomes(), store, len(jobs), progress)
 
 
 def cluster_device(address: str) -> str:

@@ -1,10 +1,12 @@
-"""Store the records of several populations as each one ends, and raise failures when all are done."""
+"""Store the records of several populations as each one ends, raise failures when all are done, and stop on a signal."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from types import FrameType, TracebackType
 
+from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.population_plan import Job
 from damper.experiments.store import Record, Store
@@ -12,6 +14,22 @@ from damper.terminal import counted, say
 
 Failed = tuple[Job, Exception]
 Result = Callable[[], list[Record] | None]
+
+
+class StopPopulations(StopSignals):
+    """Stops what waits inside its ``with`` block at a signal, and says how to go on."""
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Interrupt the wait."""
+        super().receive(number, frame)
+        raise KeyboardInterrupt  # Ray would replace an error with a message by this one
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self.received is not None:
+            raise Stopped("stopped; the same command resumes what was started.", self.received) from None
 
 
 def keep_records(outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True) -> None:

@@ -18,11 +18,10 @@ import torch
 from damper.engine.device.cores import usable_cores
 from damper.engine.device.multi_process_service import multi_process_service
 from damper.engine.device.transfers import sleep_while_waiting
-from damper.engine.run.stop import Stopped, StopSignals
 from damper.errors import DamperError
 from damper.experiments.population_plan import Job
 from damper.experiments.runners.in_process import run_here, run_job
-from damper.experiments.runners.outcomes import keep_records
+from damper.experiments.runners.outcomes import StopPopulations, keep_records
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
@@ -107,14 +106,13 @@ def run_in_workers(
         pool.shutdown(cancel_futures=True)
 
 
-class _StopWorkers(StopSignals):
+class _StopWorkers(StopPopulations):
     """Passes a signal on to the workers: every population saves and stops, and no new one starts."""
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        super().receive(number, frame)
         for process in multiprocessing.active_children():
             process.terminate()
-        raise Stopped("stopped; the same command resumes what was started.", number)
+        super().receive(number, frame)
 
 
 def _prepare(threads: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,7 +112,9 @@ def _picture(env: gymnasium.Env[Any, Any]) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        shown: Any = env.render()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="glfw")  # of a missing display; the error below says what to do
+            shown: Any = env.render()
         picture = Image.fromarray(np.asarray(shown, np.uint8))
     except Exception as error:  # whatever a graphics library raises where there is no graphics
         module = str(env.spec.entry_point) if env.spec else ""

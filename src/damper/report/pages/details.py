@@ -30,7 +30,7 @@ def details(found: Sequence[Setup]) -> str:
     main = main_setups(found)
     if not main:
         at = "at the settings of a protocol " if found else ""
-        return f"{HEAD}\nNo records {at}yet.\n"
+        return f"# Further comparisons\n\nNo records {at}yet.\n"  # nor a page of results to link to
     parts = [
         *(pairs_section(setup, "tables.md", counts_of_signs(setup)) for setup in main[1:]),
         *_protocols(main),

@@ -31,6 +31,7 @@ from damper.report.tables.result_tables import (
     cost_tables,
     speed_rows,
 )
+from damper.tasks import PAPER_TASKS
 from damper.terminal import counted
 
 SCRIPTS = ("core.js", "chart.js", "results.js", "pictures.js", "sweeps.js", "main.js")
@@ -128,7 +129,7 @@ def _cell(
         "label": cell.label,
         "settings": cell.settings,
         "published": published,
-        "oneEta": cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
+        "oneEta": cell.task in PAPER_TASKS and cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
         "seeds": cell.seeds,
         "frozen": cell.frozen,
         "constant": cell.constant,

@@ -59,10 +59,11 @@ function drawChart(spec, width) {
   const levels = (spec.levels || []).filter((l) => l.y !== null && l.y !== undefined);
   const x = spec.x.domain || extent(xs, spec.x.log, spec.x.pad ?? 0), y = spec.y.domain || extent([...ys, ...levels.map((l) => l.y)], spec.y.log, 0.06);
   if (!x || !y) return nothing(spec.empty || "Nothing measured yet.");
-  const height = spec.height || 210, left = 50, right = 10, top = 8, bottom = 36;
+  const yt = ticks(...y, spec.y.log, 4), widest = Math.max(...yt.map((v) => short(v).length));
+  const height = spec.height || 210, left = Math.max(50, 24 + 7 * widest), right = 10, top = 8, bottom = 36;
   const X = scale(x, [left, width - right], spec.x.log), Y = scale(y, [height - bottom, top], spec.y.log);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${spec.title || ""} ${spec.y.label} over ${spec.x.label}` });
-  axes(root, spec, { x, y, X, Y, left, right, top, bottom, width, height });
+  axes(root, spec, { x, yt, X, Y, left, right, top, bottom, width, height });
   for (const level of levels) {
     root.append(svg("line", { x1: left, x2: width - right, y1: Y(level.y), y2: Y(level.y), style: `stroke:${level.colour}`, "stroke-width": 1.6, "stroke-dasharray": "6 4", class: "level" }));
   }
@@ -72,8 +73,8 @@ function drawChart(spec, width) {
 }
 
 function axes(root, spec, f) {
-  const xt = spec.x.ticks || ticks(...f.x, spec.x.log, Math.max(2, f.width / 90)), yt = ticks(...f.y, spec.y.log, 4);
-  for (const v of yt) {
+  const xt = spec.x.ticks || ticks(...f.x, spec.x.log, Math.max(2, f.width / 90));
+  for (const v of f.yt) {
     root.append(svg("line", { x1: f.left, x2: f.width - f.right, y1: f.Y(v), y2: f.Y(v), class: "gridline" }));
     root.append(svg("text", { x: f.left - 6, y: f.Y(v) + 4, "text-anchor": "end" }, short(v)));
   }

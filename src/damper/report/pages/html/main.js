@@ -4,7 +4,7 @@ const LIVE = [];
 
 function render() {
   const main = document.getElementById("main");
-  if (!DATA.setups.length) return void main.replaceChildren(section("empty", "No records yet", "damper reproduce td3-table fills results/; damper report then fills this page."));
+  if (!DATA.setups.length) return void main.replaceChildren(section("empty", "No agents on record yet", "damper reproduce td3-table trains some; damper report then fills this page."), ...(DATA.cost.length ? [timeSection()] : []));
   settle();
   LIVE.length = 0;
   const open = new Set([...document.querySelectorAll("details[open]")].map((d) => d.textContent));
@@ -19,6 +19,13 @@ let pending = 0;
 window.addEventListener("resize", () => { clearTimeout(pending); pending = setTimeout(() => LIVE.forEach((host) => host.draw()), 120); });
 window.addEventListener("hashchange", () => { Object.assign(state, DEFAULTS); readHash(); render(); });
 
+// Pairs of a picture's texts that lie on each other.
+function overlaps(picture) {
+  const texts = [...picture.querySelectorAll("text")].map((node) => [node.textContent, node.getBoundingClientRect()]);
+  const lie = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4;
+  return texts.flatMap(([one, a], i) => texts.slice(i + 1).filter(([, b]) => lie(a, b)).map(([other]) => [one, other]));
+}
+
 // Every value of every control, one after another; every section must draw or say why not.
 function selftest() {
   const tried = [];
@@ -28,6 +35,7 @@ function selftest() {
       ERRORS.push(`${where}: section ${part.id} is empty`);
     }
     for (const host of LIVE) if (!host.querySelector(".mark, .none")) ERRORS.push(`${where}: chart ${host.textContent} is empty`);
+    for (const picture of document.querySelectorAll("svg[role=img]")) for (const [a, b] of overlaps(picture)) ERRORS.push(`${where}: ${picture.getAttribute("aria-label")}: ${a} covers ${b}`);
     for (const td of document.querySelectorAll("td[data-has=yes]")) if (!/\d/.test(td.querySelector("b").textContent)) ERRORS.push(`${where}: a table cell is empty`);
     if (/NaN|undefined|\[object/.test(document.getElementById("main").textContent)) ERRORS.push(`${where}: a number is not written`);
     if (document.documentElement.scrollWidth > innerWidth + 1) ERRORS.push(`${where}: the page is wider than the window`);

@@ -46,7 +46,7 @@ function forest(title, rows, centre, format) {
   const host = el("div", { class: "panel" }, el("h3", {}, title));
   host.draw = () => {
     while (host.lastChild.tagName !== "H3") host.lastChild.remove();
-    if (!rows.length) return void host.append(nothing("Nothing measured yet."));
+    if (!rows.length) return void host.append(nothing("No comparison yet: each side needs two seeds, and most of its agents must not hold one constant action."));
     const width = Math.max(host.clientWidth, 240), left = 84, right = 48, step = 25, height = rows.length * step + 26;
     const domain = extent([centre, ...rows.flatMap((r) => r.value)], false, 0.05), X = scale(domain, [left, width - right], false);
     const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": title });
@@ -70,7 +70,7 @@ function aggregateSection() {
   const change = ["return", "smoothness"].map((measure) => forest(`Change from ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
   return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
     `P(DAMPER better) is the probability that a DAMPER seed beats a seed of the other method, averaged over the tasks that both have (their number is in brackets). The change is the interquartile mean of a method's change from plain ${state.backbone.toUpperCase()}. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
-    rows.length ? el("div", { class: "grid" }, panels, change) : nothing("Needs DAMPER and another method on the same task."));
+    rows.some((a) => a.improvement || a.change) ? el("div", { class: "grid" }, panels, change) : nothing("Needs two seeds of DAMPER and of another method on the same task."));
 }
 
 // --- times and sources --------------------------------------------------------------------------------------------
@@ -80,11 +80,11 @@ function plainTable(header, rows) {
 }
 
 function timeSection() {
-  const speed = setup().speed;
+  const speed = setup()?.speed;
   return section("times", "Time", "Milliseconds per update as measured by damper bench, and how many times plain's that is, with the range of the middle nine tenths of the rounds where they were kept; then how fast populations trained.",
     DATA.cost.length ? DATA.cost.map((c) => [el("h3", {}, c.caption), plainTable(c.header, c.rows)]) : nothing("No update times on record: damper bench writes them."),
     DATA.timeClaims.length ? [el("h3", { class: "code" }, "The paper's claims about time, on each machine that was measured"), el("div", {}, DATA.timeClaims.map(claimRow))] : null,
-    el("details", {}, el("summary", { class: "what" }, "Training speed of the populations"), plainTable(speed.header, speed.rows)));
+    speed ? el("details", {}, el("summary", { class: "what" }, "Training speed of the populations"), plainTable(speed.header, speed.rows)) : null);
 }
 
 function sourceSection() {
