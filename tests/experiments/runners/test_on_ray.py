@@ -132,7 +132,7 @@ def test_a_signal_stops_the_command_and_it_says_how_to_go_on(tmp_path: Path) -> 
     jobs = plan(expand_request(tiny()), tmp_path / "runs")
     connected = patch("damper.experiments.runners.on_ray._connect", return_value=Cluster())
     trained = patch("damper.experiments.runners.on_ray.run_job", stopped)
-    with connected, trained, pytest.raises(Stopped, match="the same command goes on") as raised:
+    with connected, trained, pytest.raises(Stopped, match="the same command resumes what was started") as raised:
         run_on_ray(jobs, Store(tmp_path / "results"), "", progress=False)
     assert raised.value.number == signal.SIGTERM
 
