@@ -59,6 +59,13 @@ def check_names(
             raise DamperError(f"{name} is neither an argument of {whose} nor a setting of the method: {hint}")
 
 
+def check_no_critic_loss(method: Method, why: str) -> None:
+    """Raise for a method with a loss on critics, which the class cannot take; ``why`` ends the sentence."""
+    if method.critic is not None:
+        fix = "use its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one without a critic loss"
+        raise DamperError(f"method {method.name!r} has a loss on {why}: {fix}.")
+
+
 def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
     """Apply the rule once, so that wrong settings raise now instead of at the first update."""
     if method.rule:

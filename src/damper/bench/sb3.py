@@ -43,7 +43,6 @@ def measure_overhead(
     rounds: int = 30,
     updates: int = 20,
     batch_size: int | None = None,
-    show: bool = True,
     clock: str = "wall",
     device: str = "cpu",
     **settings: Any,
@@ -56,7 +55,6 @@ def measure_overhead(
         rounds: how often each class is timed; which goes first alternates.
         updates: gradient steps per class and round, an even number; for PPO, minibatches of one epoch.
         batch_size: transitions per gradient step; SB3's default if None.
-        show: print the result.
         clock: "wall", or "processor" for this process's CPU time, which other processes hardly change.
         device: the device of both.
         **settings: further arguments of both classes, e.g. ``policy_kwargs``.
@@ -75,10 +73,7 @@ def measure_overhead(
     }
     times = time_interleaved(workloads, Plan(rounds * updates, rounds, clock, device), warm_up=updates)
     measured = times.median_ms("plain"), times.median_ms("ours"), times.ratio("ours", "plain")
-    overhead = Overhead(backbone, method, *measured)
-    if show:
-        print(overhead)
-    return overhead
+    return Overhead(backbone, method, *measured)
 
 
 def _model(kind: Any, settings: dict[str, Any]) -> Any:

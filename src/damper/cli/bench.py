@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields, replace
-from typing import Any
 
 import torch
 
@@ -150,8 +149,9 @@ def _sb3(options: Bench, plan: Plan) -> Measurement | None:
     for backbone in options.backbones or ("td3", "sac", "ppo"):
         for method in options.methods or ("damper",):
             updates = max(1, plan.iterations // options.rounds)
-            how: dict[str, Any] = {"show": False, "clock": options.clock, "device": options.device}
-            made = measure_overhead(backbone, method, options.rounds, updates, **how)
+            made = measure_overhead(
+                backbone, method, options.rounds, updates, clock=options.clock, device=options.device
+            )
             row = {"backbone": backbone.upper(), "method": method, "ms": made.ours_ms}
             rows.append({**row, "SB3's plain ms": made.plain_ms, "× SB3's plain": made.ratio})
     scope = "SB3's own training step with its default networks, and our class's: sampling, targets and log included."

@@ -15,7 +15,7 @@ from damper._backward import backward_auxiliary
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.losses.temporal_ramp import temporal_ramp
-from damper.method_args import check_names, check_rule, choose, default_eta
+from damper.method_args import check_names, check_no_critic_loss, check_rule, choose, default_eta
 from damper.methods import Method
 from damper.rsl_rl.storage import Pairs, indexed
 from damper.rules import GradientReport, Rule, has_memory, initial_state, rebuild_state, state_tensors
@@ -159,9 +159,7 @@ def _check(method: Method, actor: Any, storage: Any) -> None:
             f"method {method.name!r} compares two observations, but a recurrent actor's action depends on a memory "
             "that they do not contain: use an MLPModel as the actor, or method='plain'."
         )
-    if method.critic is not None:
-        fix = "use its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one without a critic loss"
-        raise DamperError(f"method {method.name!r} has a loss on critics Q(s, a), while PPO's critic is V(s): {fix}.")
+    check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
     if method.prediction or method.actor is temporal_ramp:
         lacks = "a second head on the actor" if method.prediction else "the number of steps of the whole run"
         raise DamperError(f"method {method.name!r} needs {lacks}, which rsl_rl's PPO does not have: choose another.")

@@ -17,6 +17,7 @@ from damper._backward import after_backward, backward_auxiliary
 from damper.engine.envs.spec import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
+from damper.method_args import check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
@@ -94,15 +95,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
                 f"the action space must be a Box for method {method.name!r}, which compares mean actions, but is "
                 f"{self.action_space}: only method='plain' takes others."
             )
-        if method.critic is not None:
-            fix = (
-                "use its actor loss alone, as in auxiliary='l2c2'"
-                if method.actor
-                else "choose one without a critic loss"
-            )
-            raise DamperError(
-                f"method {method.name!r} has a loss on critics Q(s, a), while PPO's critic is V(s): {fix}."
-            )
+        check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
         if method.prediction:
             raise DamperError(
                 f"method {method.name!r} needs a second head on the actor and its Polyak average, which PPO's policy "

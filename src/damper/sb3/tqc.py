@@ -10,7 +10,8 @@ from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor
 
-from damper.errors import DamperError, MissingExtraError
+from damper.errors import MissingExtraError
+from damper.method_args import check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.mixin import init_arguments
@@ -83,16 +84,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         super().__init__(**init_arguments(locals()))
 
     def _check_method(self) -> None:
-        if self._method.critic is not None:
-            fix = (
-                "use its actor loss alone, as in auxiliary='l2c2'"
-                if self._method.actor
-                else "choose one without a critic loss"
-            )
-            raise DamperError(
-                f"method {self._method.name!r} has a loss on values Q(s, a), while TQC's critics predict quantiles: "
-                f"{fix}."
-            )
+        check_no_critic_loss(self._method, "values Q(s, a), while TQC's critics predict quantiles")
 
     def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
