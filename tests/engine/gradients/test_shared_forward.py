@@ -63,21 +63,21 @@ def as_gradients(found: CriticGradient) -> Gradients:
 def check_backends(made: Population, objectives: Objectives) -> None:
     networks = made.networks
     shared, reference = SharedForwardBackend(networks), AutogradBackend(networks)
-    whole, found = as_gradients(reference.critic(objectives)), shared.critic(objectives)
+    whole, found = as_gradients(reference.critic_gradient(objectives)), shared.critic_gradient(objectives)
     check_same(networks.critic_layout, as_gradients(found), whole)
     if made.method.separate_critic_pass:
-        other = shared.critic_smoothness(objectives)
+        other = shared.critic_smoothness_gradient(objectives)
         for backend in (shared, reference):
-            rest = backend.critic(objectives, without_smoothness=True)
+            rest = backend.critic_gradient(objectives, without_smoothness=True)
             both = CriticGradient(rest.gradient + other.gradient, add_logs(rest.logs, other.logs))
             check_same(networks.critic_layout, as_gradients(both), whole)
-    expected = reference.actor(objectives)
+    expected = reference.actor_gradients(objectives)
     assert len(expected[0]) == (2 if made.method.rule else 1)
-    check_same(networks.actor_layout, shared.actor(objectives), expected)
+    check_same(networks.actor_layout, shared.actor_gradients(objectives), expected)
     # An update is two functions: what the first has run already is handed to the second.
     saved, layers = found.saved_activations, networks.actor_layout.layer_slices
     assert len(saved) == (0 if networks.target_policy == "actor_target" else 2 * len(layers))
-    check_same(networks.actor_layout, shared.actor(objectives, saved), expected)
+    check_same(networks.actor_layout, shared.actor_gradients(objectives, saved), expected)
 
 
 @pytest.mark.parametrize("method", [*small.METHODS_BY_LOSSES, *COMPOSED])
@@ -170,7 +170,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, made: Population, objectives: Objectiv
 
     monkeypatch.setattr(shared_forward, "Tape", Counted)
     backend = SharedForwardBackend(made.networks)
-    backend.actor(objectives, backend.critic(objectives).saved_activations)
+    backend.actor_gradients(objectives, backend.critic_gradient(objectives).saved_activations)
     return rows
 
 
@@ -201,7 +201,7 @@ NETWORKS = ("actor", "critic", "actor_target", "critic_target", "actor_average")
 def outcome(made: Population, objectives: Objectives) -> list[Tensor]:
     """All gradients and logs, each with one row per agent."""
     backend = SharedForwardBackend(made.networks)
-    both = (as_gradients(backend.critic(objectives)), backend.actor(objectives))
+    both = (as_gradients(backend.critic_gradient(objectives)), backend.actor_gradients(objectives))
     return [tensor for gradients, logs in both for tensor in (*gradients, *logs.values())]
 
 
@@ -255,7 +255,7 @@ def test_a_loss_of_action_gradients_needs_no_autograd_through_critics(
     made, objectives = build("td3", Method("own", critic=loss))
     check_backends(made, objectives)
     calls = counted(monkeypatch)
-    SharedForwardBackend(made.networks).critic(objectives)
+    SharedForwardBackend(made.networks).critic_gradient(objectives)
     assert len(calls) == expected
 
 
@@ -281,8 +281,8 @@ def test_a_derivative_of_the_policy_takes_the_other_path(
     made, objectives = build(backbone, Method("steep", actor=STEEP, rule=rule))
     check_backends(made, objectives)
     calls = counted(monkeypatch)
-    SharedForwardBackend(made.networks).actor(objectives)
+    SharedForwardBackend(made.networks).actor_gradients(objectives)
     assert len(calls) == 1, "the smoothness loss alone"
     made, objectives = build(backbone, "damper+caps")
-    SharedForwardBackend(made.networks).actor(objectives)
+    SharedForwardBackend(made.networks).actor_gradients(objectives)
     assert len(calls) == 1, "losses by value need no autograd through networks"

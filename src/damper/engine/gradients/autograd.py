@@ -22,26 +22,28 @@ class AutogradBackend:
     traceable = False
 
     def __init__(self, networks: AgentNetworks) -> None:
-        """For these networks."""
+        """Compute gradients of these networks, whose parameters may change between calls."""
         self.networks, self.agent_by_agent = networks, networks.device.type == "cpu"
 
-    def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
+    def critic_gradient(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
         """See ``GradientBackend``."""
         networks, method = self.networks, objectives.method
         with torch.no_grad():
             y = objectives.target(networks.actor(networks.target_policy), networks.critic("critic_target"))
 
         def loss(critic: Any) -> LossAndLogs:
-            td_loss = objectives.critic(critic, y)
+            td_loss = objectives.td_loss(critic, y)
             if method.critic is None or (without_smoothness and method.separate_critic_pass):
                 return td_loss
-            return add_losses(td_loss, objectives.critic_smoothness(critic, networks.actor()))
+            return add_losses(td_loss, objectives.critic_smoothness_loss(critic, networks.actor()))
 
         return self._gradient_wrt_critics(loss)
 
-    def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
+    def critic_smoothness_gradient(self, objectives: Objectives) -> CriticGradient:
         """See ``GradientBackend``."""
-        return self._gradient_wrt_critics(lambda critic: objectives.critic_smoothness(critic, self.networks.actor()))
+        return self._gradient_wrt_critics(
+            lambda critic: objectives.critic_smoothness_loss(critic, self.networks.actor())
+        )
 
     def _gradient_wrt_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
         networks = self.networks
@@ -49,13 +51,15 @@ class AutogradBackend:
         (gradient,), logs = autograd_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
-    def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
+    def actor_gradients(
+        self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()
+    ) -> tuple[list[Tensor], Logs]:
         """See ``GradientBackend``; ``saved_activations`` are not used."""
         networks, method = self.networks, objectives.method
         critic = networks.critic()
-        losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.primary(policy, critic)]
+        losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.primary_loss(policy, critic)]
         if method.actor is not None and method.rule:
-            losses.append(objectives.auxiliary)
+            losses.append(objectives.auxiliary_loss)
         elif method.actor is not None:
             losses = [lambda policy: objectives.primary_plus_auxiliary(policy, critic)]
         return autograd_gradients(losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"])

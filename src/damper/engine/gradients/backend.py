@@ -17,7 +17,7 @@ from damper.engine.networks.agent_networks import AgentNetworks
 
 
 class CriticGradient(NamedTuple):
-    """Gradient ``[P, 2n]`` of the critics' loss, its logs, and the activations that ``actor`` may reuse."""
+    """Gradient ``[P, 2n]`` of the critics' loss, its logs, and the activations that ``actor_gradients`` may reuse."""
 
     gradient: Tensor
     logs: Logs
@@ -29,8 +29,8 @@ class GradientBackend(Protocol):
 
     Attributes:
         networks: the networks whose gradients are computed.
-        traceable: whether ``torch.compile`` can trace it into one graph. ``critic_smoothness`` is then a separate pass
-            inside ``critic`` too, and may run on another stream.
+        traceable: whether ``torch.compile`` can trace it into one graph. ``critic_smoothness_gradient`` is then a
+            separate pass inside ``critic_gradient`` too, and may run on another stream.
         agent_by_agent: whether the update's rule and Adam handle one agent after the other, with fewer passes through
             memory, as eager updates on a CPU do. Only then does an update read tensor values.
     """
@@ -39,11 +39,13 @@ class GradientBackend(Protocol):
     traceable: bool
     agent_by_agent: bool
 
-    def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
-        """Gradient with respect to the critics; ``without_smoothness`` leaves out the part of ``critic_smoothness``."""
+    def critic_gradient(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
+        """Gradient with respect to the critics; without that of ``critic_smoothness_gradient`` if asked for."""
 
-    def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
-        """Gradient of the method's critic loss alone, for methods with ``separate_critic_pass``."""
+    def critic_smoothness_gradient(self, objectives: Objectives) -> CriticGradient:
+        """Gradient of the method's critic loss alone, for methods with ``separate_critic_pass``; if ``traceable``."""
 
-    def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
+    def actor_gradients(
+        self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()
+    ) -> tuple[list[Tensor], Logs]:
         """Gradients with respect to the actors, ``[P, n]``: primary and auxiliary for a rule, otherwise their sum."""

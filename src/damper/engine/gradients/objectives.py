@@ -32,22 +32,22 @@ class Objectives:
         y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hparams)
         return y
 
-    def critic(self, critic: Critic, y: Tensor) -> LossAndLogs:
+    def td_loss(self, critic: Critic, y: Tensor) -> LossAndLogs:
         """The backbone's critic loss, on the TD error."""
         value: Tensor = self.backbone.critic_loss(critic, self.batch, y)
         return value, {"critic_loss": value}
 
-    def critic_smoothness(self, critic: Critic, policy: Policy) -> LossAndLogs:
+    def critic_smoothness_loss(self, critic: Critic, policy: Policy) -> LossAndLogs:
         """The method's critic loss."""
         value = self._smoothness("critic", self.method.critic, critic, policy)
         return value, {"critic_loss": value}  # the backbone's name too, so that the log has the sum of both losses
 
-    def primary(self, policy: Policy, critic: Critic) -> LossAndLogs:
+    def primary_loss(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """The backbone's actor loss."""
         value, logs = self.backbone.actor_loss(policy, critic, self.batch, self.noise, self.hparams)
         return value, {**logs, "actor_loss": value}
 
-    def auxiliary(self, policy: Policy) -> LossAndLogs:
+    def auxiliary_loss(self, policy: Policy) -> LossAndLogs:
         """The method's actor loss."""
         value = self._smoothness("actor", self.method.actor, policy)
         return value, {"auxiliary_loss": value}
@@ -66,8 +66,8 @@ class Objectives:
         return value
 
     def primary_plus_auxiliary(self, policy: Policy, critic: Critic) -> LossAndLogs:
-        """``primary`` plus ``auxiliary``, for methods without a rule."""
-        return add_losses(self.primary(policy, critic), self.auxiliary(policy))
+        """``primary_loss`` plus ``auxiliary_loss``, for methods without a rule."""
+        return add_losses(self.primary_loss(policy, critic), self.auxiliary_loss(policy))
 
 
 class CheckedNoise(dict[str, Tensor]):

@@ -49,7 +49,10 @@ class PrecomputedOutputs:
 
 
 class LinearizedCritic:
-    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact where it was evaluated."""
+    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact where it was evaluated.
+
+    Values are replayed in the order of the calls, so a loss must ask in the same order every time.
+    """
 
     def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
         """``evaluate`` gives values ``[..., B]`` and gradients with respect to the action ``[..., B, A]``."""

@@ -41,22 +41,22 @@ class SharedForwardBackend:
     agent_by_agent = False
 
     def __init__(self, networks: AgentNetworks) -> None:
-        """For these networks."""
+        """Compute gradients of these networks, whose parameters may change between calls."""
         self.networks = networks
 
     # --- critics ------------------------------------------------------------------------------------------------
 
-    def critic(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
+    def critic_gradient(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
         """See ``GradientBackend``; the actors' pass is saved if the target uses the actors themselves (SAC)."""
         networks, method = self.networks, objectives.method
         y, saved_activations = self._target(objectives)
 
         def loss(source: Source) -> LossAndLogs:
             critic = CriticFromValues(source)
-            td_loss = objectives.critic(critic, y)
+            td_loss = objectives.td_loss(critic, y)
             if method.critic is None or method.separate_critic_pass:
                 return td_loss
-            return add_losses(td_loss, objectives.critic_smoothness(critic, networks.actor()))
+            return add_losses(td_loss, objectives.critic_smoothness_loss(critic, networks.actor()))
 
         inputs: list[tuple[Any, ...]] = []
         loss(InputCollector(inputs, _two_values))
@@ -66,7 +66,7 @@ class SharedForwardBackend:
         per_critic = tape.gradients([torch.cat(cotangents, -1).view(tape.output.shape)], _common_length(values, -1))[0]
         gradient = per_critic.view(networks.n_agents, -1)
         if method.separate_critic_pass and not without_smoothness:
-            other = self.critic_smoothness(objectives)
+            other = self.critic_smoothness_gradient(objectives)
             gradient, logs = gradient + other.gradient, add_logs(logs, other.logs)
         return CriticGradient(gradient, logs, saved_activations)
 
@@ -85,21 +85,21 @@ class SharedForwardBackend:
             policy, saved_activations = PolicyFromOutputs(_heads(networks), source), []
         return objectives.target(policy, CriticFromValues(values)), saved_activations
 
-    def critic_smoothness(self, objectives: Objectives) -> CriticGradient:
+    def critic_smoothness_gradient(self, objectives: Objectives) -> CriticGradient:
         """See ``GradientBackend``; losses on action gradients use a tape, all others ``torch.func``."""
         networks, loss_on_critic = self.networks, objectives.method.critic
         if loss_on_critic is not None and loss_on_critic.reads_action_gradients_only:
             return self._smoothness_via_action_gradients(objectives)
 
         def loss(critic: Any) -> LossAndLogs:
-            return objectives.critic_smoothness(critic, networks.actor())
+            return objectives.critic_smoothness_loss(critic, networks.actor())
 
         flat_params = networks.twins("critic")
         gradient, logs = func_gradients(loss, networks.bound_critic, networks.critic_layout, flat_params)
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def _smoothness_via_action_gradients(self, objectives: Objectives) -> CriticGradient:
-        """``critic_smoothness`` for a loss on action gradients and curvatures alone, by ``ActionGradientTape``."""
+        """The same for a loss on action gradients and curvatures alone, by ``ActionGradientTape``."""
         networks = self.networks
         tapes: list[ActionGradientTape] = []
 
@@ -114,9 +114,9 @@ class SharedForwardBackend:
             critic = CriticFromActionGradients(
                 lambda observations, action, v: by_agent(*next(parts), len(observations))
             )
-            return objectives.critic_smoothness(critic, networks.actor())
+            return objectives.critic_smoothness_loss(critic, networks.actor())
 
-        objectives.critic_smoothness(CriticFromActionGradients(run), networks.actor())
+        objectives.critic_smoothness_loss(CriticFromActionGradients(run), networks.actor())
         outputs = [part for tape in tapes for part in (tape.gradient, tape.curvature)]
         cotangents, logs = output_gradients(loss, outputs)
         gradients = [tape.gradients(*cotangents[2 * i : 2 * i + 2]) for i, tape in enumerate(tapes)]
@@ -124,14 +124,23 @@ class SharedForwardBackend:
 
     # --- actors -------------------------------------------------------------------------------------------------
 
-    def actor(self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()) -> tuple[list[Tensor], Logs]:
-        """See ``GradientBackend``."""
+    def actor_gradients(
+        self, objectives: Objectives, saved_activations: Sequence[Tensor] = ()
+    ) -> tuple[list[Tensor], Logs]:
+        """See ``GradientBackend``.
+
+        1. ``_ActorPass`` calls each loss with zeros to collect the observations that it reads, and runs the actors once
+           on all of them.
+        2. The primary loss runs on these outputs, so that the critics are evaluated at its actions.
+        3. Each loss is differentiated with respect to the outputs that it read, with the critics linearised there.
+        4. One backward pass turns these cotangents into gradients ``[P, n]``.
+        """
         networks, method = self.networks, objectives.method
         actor = _ActorPass(networks, objectives, saved_activations)
         both, first = LinearizedCritic(self._both_critics), LinearizedCritic(self._first_critic)
         # Only the first loss uses the critics, at actions that depend on the actor's outputs.
-        asks_critics, inputs = actor.losses[0]
-        asks_critics(actor.policy(inputs), CriticFromValues(both, first))
+        primary_loss, inputs = actor.losses[0]
+        primary_loss(actor.policy(inputs), CriticFromValues(both, first))
         cotangents: list[Tensor] = []
         logs: Logs = {}
         for loss, inputs in actor.losses:
@@ -145,7 +154,7 @@ class SharedForwardBackend:
         gradients = actor.tape.gradients(cotangents, _common_length(actor.outputs))
         if method.actor is not None and not method.actor.reads_outputs_only:
             layout, flat_params = networks.actor_layout, networks.parameters["actor"]
-            other, more = func_gradients(objectives.auxiliary, networks.bound_actor, layout, flat_params)
+            other, more = func_gradients(objectives.auxiliary_loss, networks.bound_actor, layout, flat_params)
             gradients = [*gradients, other] if method.rule else [gradients[0] + other]
             logs |= more
         return gradients, logs
@@ -164,13 +173,14 @@ class _ActorPass:
     """The actors' forward pass of one update, on all observations that its losses need.
 
     ``losses`` are those on the actors' outputs, each with the indices of its inputs; ``target_inputs`` are the indices
-    of the inputs of the critics' target, if that uses these actors.
+    of the inputs of the critics' target, if that uses these actors. At most one loss may read the averaged actors:
+    their outputs, ``averages``, are replayed to every loss in the order of its calls.
     """
 
     def __init__(
         self, networks: AgentNetworks, objectives: Objectives, saved_activations: Sequence[Tensor] = ()
     ) -> None:
-        """Run the actors, or reuse the pass of this update whose activations another function saved."""
+        """Collect the losses' inputs, then run the actors or reuse the activations that ``critic_gradient`` saved."""
         self.networks, self.heads = networks, _heads(networks)
         self.averages: list[Tensor] = []
         inputs: list[tuple[Any, ...]] = []
@@ -222,10 +232,10 @@ def _actor_losses(objectives: Objectives) -> list[ActorLoss]:
     """The losses that read only the actors' outputs: primary and auxiliary for a rule, otherwise their sum."""
     method = objectives.method
     if method.actor is None or not method.actor.reads_outputs_only:
-        return [objectives.primary]
+        return [objectives.primary_loss]
     if not method.rule:
         return [objectives.primary_plus_auxiliary]
-    return [objectives.primary, lambda policy, critic: objectives.auxiliary(policy)]
+    return [objectives.primary_loss, lambda policy, critic: objectives.auxiliary_loss(policy)]
 
 
 def _heads(networks: AgentNetworks) -> tuple[str, ...]:

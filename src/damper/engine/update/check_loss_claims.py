@@ -46,7 +46,9 @@ def check_loss_claims(backbone: str, population: Population) -> None:
         if claim is None:
             continue
         ours, theirs = (
-            [backend.critic(objectives).gradient] if network == "critic" else backend.actor(objectives)[0]
+            [backend.critic_gradient(objectives).gradient]
+            if network == "critic"
+            else backend.actor_gradients(objectives)[0]
             for backend in (shared, autograd)
         )
         if any(not bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in zip(ours, theirs, strict=True)):
@@ -66,9 +68,9 @@ def check_own_losses(population: Population, streams: Streams) -> None:
     kwargs, hparams = population.method_kwargs, population.hparams
     objectives = Objectives(population.backbone, method, kwargs, batch, CheckedNoise(noise), hparams)
     if method.actor is not None:
-        objectives.auxiliary(networks.actor())
+        objectives.auxiliary_loss(networks.actor())
     if method.critic is not None:
-        objectives.critic_smoothness(networks.critic(), networks.actor())
+        objectives.critic_smoothness_loss(networks.critic(), networks.actor())
 
 
 def _claim(loss: Loss | None) -> str | None:

@@ -79,7 +79,16 @@ class Population:
         state |= {f"memory.{i}": value for i, value in enumerate(state_tensors(self._rule_state))}
 
     def state(self) -> dict[str, Tensor]:
-        """All tensors that an update changes, by their names in a checkpoint."""
+        """All tensors that an update changes, by name; n is a network's number of parameters.
+
+        - ``actor``, ``actor_target`` (TD3), ``actor_average`` (ASAP): ``[P, n]``; ``critic``, ``critic_target``: both
+          critics, ``[P, 2n]``; ``log_ent_coef``: ``[P, 1]``, if SAC learns its temperature.
+        - ``actor.m``, ``critic.v``, …: what Adam keeps of each network that it steps (``Adam.state``).
+        - ``active``: whether an agent still learns, ``[P]``; ``frozen_at``: the update whose gradient was not finite,
+          ``[P]``, or -1; ``updates``: the number of updates, which also numbers their random draws.
+        - ``diagnostics``, ``diagnosed``: sums for the log, and how many steps each is of (``Diagnostics.state``).
+        - ``memory.0``, …: the rule's state, for rules with memory.
+        """
         return self._state
 
     def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
@@ -101,19 +110,18 @@ class Population:
 
     # --- the update ---------------------------------------------------------------------------------------------
 
-    def update_temperature(self, log_prob: Tensor | None) -> None:
+    def update_temperature(self, log_prob: Tensor) -> None:
         """SAC's last step if the temperature is learned, after everything that reads the temperature."""
-        if log_prob is not None:
-            target_entropy = -float(self.networks.sizes.act_dim)
-            self._step("log_ent_coef", sac.temperature_gradient(log_prob, target_entropy).unsqueeze(1))
+        target_entropy = -float(self.networks.sizes.act_dim)
+        self._step("log_ent_coef", sac.temperature_gradient(log_prob, target_entropy).unsqueeze(1))
 
     def critic_gradient(self, batch: Batch, noise: NoiseDraws, without_smoothness: bool = False) -> CriticGradient:
-        """See ``GradientBackend.critic``."""
-        return self.gradient_backend.critic(self._objectives(batch, noise), without_smoothness)
+        """See ``GradientBackend.critic_gradient``."""
+        return self.gradient_backend.critic_gradient(self._objectives(batch, noise), without_smoothness)
 
-    def critic_smoothness(self, batch: Batch, noise: NoiseDraws) -> CriticGradient:
-        """See ``GradientBackend.critic_smoothness``."""
-        return self.gradient_backend.critic_smoothness(self._objectives(batch, noise))
+    def critic_smoothness_gradient(self, batch: Batch, noise: NoiseDraws) -> CriticGradient:
+        """See ``GradientBackend.critic_smoothness_gradient``."""
+        return self.gradient_backend.critic_smoothness_gradient(self._objectives(batch, noise))
 
     def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool) -> None:
         """The critics' optimiser step, which begins every update and counts it.
@@ -132,7 +140,7 @@ class Population:
 
     def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
         """The actors' step and their copies', after the critics'; returns ``log π`` if the temperature is learned."""
-        gradients, logs = self.gradient_backend.actor(self._objectives(batch, noise), saved_activations)
+        gradients, logs = self.gradient_backend.actor_gradients(self._objectives(batch, noise), saved_activations)
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         self.diagnostics.add_actor(logs)
@@ -173,6 +181,6 @@ class Population:
         """
         state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
-        newly = ~state["active"] & (state["frozen_at"] < 0)
+        newly = ~state["active"] & (state["frozen_at"] < 0)  # also agents that a callback froze; the trainer knows them
         state["frozen_at"].copy_(torch.where(newly, state["updates"], state["frozen_at"]))
         self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["active"])

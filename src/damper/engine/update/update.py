@@ -41,19 +41,19 @@ def make_update(
         add_context: adds to a batch what is not sampled (progress, action scale), inside the compiled functions.
     """
 
-    def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+    def critic_step(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
         result = population.critic_gradient(add_context(batch), noise)
         population.step_critic(result.gradient, result.logs, with_actor)
         return result.saved_activations
 
-    def actor(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
+    def actor_step(batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor]) -> Tensor | None:
         return population.step_actor(add_context(batch), noise, saved_activations)
 
     two_streams = population.gradient_backend.traceable and population.method.separate_critic_pass
     update_critic = (
-        _critic_on_two_streams(population, with_actor, compiler, add_context) if two_streams else compiler(critic)
+        _critic_on_two_streams(population, with_actor, compiler, add_context) if two_streams else compiler(critic_step)
     )
-    update_actor, update_temperature = compiler(actor), compiler(population.update_temperature)
+    update_actor, update_temperature = compiler(actor_step), compiler(population.update_temperature)
 
     def update(batch: Batch, noise: NoiseDraws) -> None:
         saved_activations = update_critic(batch, noise)
@@ -68,28 +68,27 @@ def _critic_on_two_streams(
 ) -> Callable[[Batch, NoiseDraws], Sequence[Tensor]]:
     """Compute the smoothness loss's gradient on a side stream, concurrently with that of the critics' own loss."""
 
-    def smoothness(batch: Batch, noise: NoiseDraws) -> CriticGradient:
-        return population.critic_smoothness(add_context(batch), noise)
+    def smoothness_gradient(batch: Batch, noise: NoiseDraws) -> CriticGradient:
+        return population.critic_smoothness_gradient(add_context(batch), noise)
 
-    def rest(batch: Batch, noise: NoiseDraws) -> CriticGradient:
+    def td_gradient(batch: Batch, noise: NoiseDraws) -> CriticGradient:
         return population.critic_gradient(add_context(batch), noise, without_smoothness=True)
 
-    def step(rest: tuple[Tensor, Logs], smoothness: tuple[Tensor, Logs]) -> None:
-        (gradient, logs), (other, more) = rest, smoothness
-        population.step_critic(gradient + other, add_logs(logs, more), with_actor)
+    def step(first: tuple[Tensor, Logs], second: tuple[Tensor, Logs]) -> None:
+        population.step_critic(first[0] + second[0], add_logs(first[1], second[1]), with_actor)
 
     side = torch.cuda.Stream(population.device) if population.device.type == "cuda" else None
-    find_smoothness, find_rest, take_step = (compiler(part) for part in (smoothness, rest, step))
+    find_smoothness, find_td, take_step = (compiler(part) for part in (smoothness_gradient, td_gradient, step))
 
-    def critic(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
+    def critic_step(batch: Batch, noise: NoiseDraws) -> Sequence[Tensor]:
         if side is not None:
             side.wait_stream(torch.cuda.current_stream(side.device))
         with nullcontext() if side is None else torch.cuda.stream(side):
-            other: CriticGradient = find_smoothness(batch, noise)
-        result: CriticGradient = find_rest(batch, noise)
+            smoothness: CriticGradient = find_smoothness(batch, noise)
+        td: CriticGradient = find_td(batch, noise)
         if side is not None:
             torch.cuda.current_stream(side.device).wait_stream(side)
-        take_step(result[:2], other[:2])  # without the saved activations, which would be additional inputs
-        return result.saved_activations
+        take_step(td[:2], smoothness[:2])  # without the saved activations, which would be additional inputs
+        return td.saved_activations
 
-    return critic
+    return critic_step
