@@ -29,7 +29,7 @@ def test_a_line_has_the_groups_of_its_method(tmp_path: Path, method: str, groups
 def test_another_diagnostic_is_a_name_here_and_a_value_where_it_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    primary, critic = Objectives.primary, Objectives.td_loss
+    primary, critic = Objectives.primary_loss, Objectives.td_loss
 
     def with_action_size(self, policy, values):  # type: ignore[no-untyped-def]
         loss, logs = primary(self, policy, values)
@@ -39,7 +39,7 @@ def test_another_diagnostic_is_a_name_here_and_a_value_where_it_is_computed(
         loss, logs = critic(self, values, y)
         return loss, {**logs, "target_size": y.abs().flatten(1).mean(1)}
 
-    monkeypatch.setattr(Objectives, "primary", with_action_size)
+    monkeypatch.setattr(Objectives, "primary_loss", with_action_size)
     monkeypatch.setattr(Objectives, "td_loss", with_target_size)
     monkeypatch.setattr(module, "ACTOR", (*ACTOR, "action_size"))
     monkeypatch.setattr(module, "CRITIC", (*CRITIC, "target_size"))
