@@ -113,7 +113,7 @@ def fill_replay(replay: Replay, data: Transitions) -> None:
     times, rest = divmod(replay.capacity, len(data.rows))
     assert rest == 0, "the capacity is a multiple of the transitions"
     replay.rows.unflatten(0, (times, -1)).copy_(data.rows.unsqueeze(1))
-    replay.fill(replay.capacity)
+    replay.set_stored(replay.capacity)
 
 
 def whole_update(learner: Learner) -> Workload:

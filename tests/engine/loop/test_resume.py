@@ -165,7 +165,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
 
 def test_a_checkpoint_keeps_the_names_of_before(tmp_path: Path) -> None:
     trainer = Trainer(stopped(tmp_path / "run"), tmp_path / "run")
-    newest = trainer.store.newest()
+    newest = trainer.checkpoints.newest()
     assert newest is not None and {"learner.alive", "learner.died_at"} <= newest.tensors.keys()
     assert not {"learner.active", "learner.frozen_at"} & newest.tensors.keys()
     assert trainer.learner.state()["active"].all() and (trainer.learner.state()["frozen_at"] == -1).all()
@@ -199,7 +199,7 @@ def test_a_version_that_logs_something_else_goes_on_with_fresh_sums(
     assert all(not tensor.any() for tensor in sums.values()), "as many rows, but other ones"
     written = json.loads(path.read_text())
     del written["content"]["facts"]["diagnostics"]  # as checkpoints were before they had the names
-    written["sum"] = checkpoint._sum(written["content"])
+    written["sum"] = checkpoint._sha256(written["content"])
     path.write_text(json.dumps(written))
     sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
     assert all(tensor.any() for tensor in sums.values())

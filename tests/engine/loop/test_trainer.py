@@ -29,7 +29,7 @@ def count_at_updates(trainer: Trainer) -> list[int]:
     """How many steps each update could sample from."""
     seen: list[int] = []
     update, replay = trainer.learner.update, trainer.learner.replay
-    trainer.learner.update = lambda: (seen.append(int(replay.steps_for_sampling)), update())[1]  # type: ignore[method-assign]
+    trainer.learner.update = lambda: (seen.append(int(replay.sampleable_on_device)), update())[1]  # type: ignore[method-assign]
     return seen
 
 
@@ -129,19 +129,19 @@ def test_the_newest_actor_acts(
     rhythm = {"policy_delay": policy_delay, "gradient_steps": gradient_steps}
     trainer = Trainer(small.settings(steps=60, learning_starts=10, action_noise=0.0, **rhythm), tmp_path / "run")
     learner, learned, acted = trainer.learner, {}, {}
-    networks, actions, update = learner.population.networks, trainer.actions, learner.update
+    networks, actions, update = learner.population.networks, trainer.acting.actions, learner.update
 
     def watched_actions() -> Any:
         chosen = actions()
-        acted[trainer.step] = torch.from_numpy(trainer.obs.copy()), torch.from_numpy(trainer._action.copy())
+        acted[trainer.step] = torch.from_numpy(trainer.obs.copy()), torch.from_numpy(chosen.buffer.copy())
         return chosen
 
     def updated() -> None:
         update()
-        learned[int(learner.replay.steps_for_sampling)] = learner.state()["actor"].clone()
+        learned[int(learner.replay.sampleable_on_device)] = learner.state()["actor"].clone()
 
     monkeypatch.setattr(learner, "newest_sampled", lambda *_: not ahead)
-    monkeypatch.setattr(trainer, "actions", watched_actions)
+    monkeypatch.setattr(trainer.acting, "actions", watched_actions)
     monkeypatch.setattr(learner, "update", updated)
     trainer.train()
     assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))

@@ -57,7 +57,7 @@ def test_the_newest_comes_back_whole(tmp_path: Path, capacity: int) -> None:
     checkpoint = store.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 30}
     assert torch.equal(checkpoint.tensors["learner.actor"], tensors(30)["learner.actor"])
-    store.fill(restored, checkpoint)
+    store.load_rows(restored, checkpoint)
     assert torch.equal(restored.rows, replay.rows)
     assert restored.stored == int(restored.stored_on_device) == 30
     # And the resumed run's own checkpoints go on from there.
@@ -68,7 +68,7 @@ def test_the_newest_comes_back_whole(tmp_path: Path, capacity: int) -> None:
     other = CheckpointStore(tmp_path)
     newest = other.newest()
     assert newest is not None and newest.facts == {"step": 42}
-    other.fill(third, newest)
+    other.load_rows(third, newest)
     assert torch.equal(third.rows, replay.rows) and third.stored == 42
 
 
@@ -101,7 +101,7 @@ def test_many_rows_are_written_a_few_at_a_time(tmp_path: Path, capacity: int, mo
     store, restored = CheckpointStore(tmp_path), empty(capacity)
     checkpoint = store.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 31}
-    store.fill(restored, checkpoint)
+    store.load_rows(restored, checkpoint)
     assert torch.equal(restored.rows, replay.rows) and restored.stored == 31
 
 
@@ -126,7 +126,7 @@ def test_a_kill_between_two_files_of_rows_leaves_the_checkpoint_before(
     again, restored = CheckpointStore(tmp_path), empty(22)
     checkpoint = again.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 20}
-    again.fill(restored, checkpoint)
+    again.load_rows(restored, checkpoint)
     assert restored.stored == 20 and torch.equal(restored.rows[:20, 0, 0], torch.arange(1.0, 21))
     store_steps(restored, 3)
     again.save(23, {"step": 23}, tensors(23), restored)
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_used(
     ):
         checkpoint = store.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 20}
-    store.fill(restored, checkpoint)
+    store.load_rows(restored, checkpoint)
     assert restored.stored == 20 and torch.equal(
         restored.rows[:20], torch.arange(1.0, 21)[:, None, None].expand(20, P, WIDTH)
     )

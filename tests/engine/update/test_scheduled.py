@@ -36,7 +36,7 @@ def values_seen(trainer: Trainer) -> list[tuple[float, list[float], list[float]]
         def spy(update: Any = update) -> None:
             population = learner.population
             rate, eta = population.hparams["learning_rate"], population.method_kwargs["rule"]["eta"]
-            done = int(learner.replay.steps_for_sampling) / trainer.settings.steps
+            done = int(learner.replay.sampleable_on_device) / trainer.settings.steps
             seen.append((1 - done, rate.tolist(), eta.tolist()))
             update()
 
@@ -101,7 +101,7 @@ def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
     for _ in range(30):
         for learner in (together, alone):
             learner.update()
-            learner.replay.fill(learner.replay.stored + 5)
+            learner.replay.set_stored(learner.replay.stored + 5)
     for name in together.population.state():
         for ours, theirs in zip(
             small.pieces(together.population, name, 0), small.pieces(alone.population, name, 0), strict=True
@@ -141,7 +141,7 @@ def test_compiled_updates_see_the_values_of_now(monkeypatch: pytest.MonkeyPatch)
     for _ in range(12):
         for learner in (eager, traced):
             learner.update()
-            learner.replay.fill(learner.replay.stored + 15)
+            learner.replay.set_stored(learner.replay.stored + 15)
     for name, tensor in traced.population.state().items():
         torch.testing.assert_close(tensor, eager.population.state()[name], rtol=1e-9, atol=1e-12, msg=name)
     torch._dynamo.reset()
@@ -158,7 +158,7 @@ def test_graphs_see_the_values_of_now(compile: bool) -> None:
     for _ in range(30):
         for learner in learners:
             learner.update()
-            learner.replay.fill(learner.replay.stored + 5)
+            learner.replay.set_stored(learner.replay.stored + 5)
     for name, tensor in learners[1].population.state().items():
         torch.testing.assert_close(tensor, learners[0].population.state()[name], rtol=1e-8, atol=1e-11, msg=name)
 

@@ -33,11 +33,11 @@ class Replay:
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
         # Number of steps that sampling draws from: those stored and, after `count_next_step`, the one in progress.
-        self.steps_counted = 0
-        self.steps_for_sampling = torch.zeros_like(self.stored_on_device)
+        self.sampleable = 0
+        self.sampleable_on_device = torch.zeros_like(self.stored_on_device)
         self._agent = torch.arange(n_agents, device=device).unsqueeze(1)
         self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
-        self._store: Callable[[], None] = self._write
+        self._launch_write: Callable[[], None] = self._write
 
     @staticmethod
     def width(obs_dim: int, act_dim: int) -> int:
@@ -62,31 +62,31 @@ class Replay:
     def add(self, rows: ArrayLike) -> None:
         """Store one step of all agents, overwriting the oldest once the buffer is full."""
         self._new.host_buffer()[...] = rows
-        self._store()
+        self._launch_write()
         self._new.record_event()
         self.stored += 1
-        self.steps_counted = self.stored
+        self.sampleable = self.stored
 
     def _write(self) -> None:
         """The device part of ``add``; reads only device tensors, so that a CUDA graph can capture it."""
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
-        self.steps_for_sampling.copy_(self.stored_on_device)
+        self.sampleable_on_device.copy_(self.stored_on_device)
 
     def count_next_step(self) -> None:
         """Make sampling count the step in progress before it is stored.
 
         Only for batches without that step (``Learner.newest_sampled``): they are the same as after it is stored.
         """
-        self.steps_counted = self.stored + 1
-        torch.add(self.stored_on_device, 1, out=self.steps_for_sampling)
+        self.sampleable = self.stored + 1
+        torch.add(self.stored_on_device, 1, out=self.sampleable_on_device)
 
-    def fill(self, stored: int) -> None:
+    def set_stored(self, stored: int) -> None:
         """Set the number of stored steps after writing their rows directly."""
-        self.stored = self.steps_counted = stored
+        self.stored = self.sampleable = stored
         self.stored_on_device.fill_(stored)
-        self.steps_for_sampling.fill_(stored)
+        self.sampleable_on_device.fill_(stored)
 
     def capture(self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any]) -> None:
         """Make ``add`` replay a CUDA graph, which ``graphed`` makes from a function and the tensors it changes."""
@@ -94,13 +94,13 @@ class Replay:
         def changed() -> dict[str, Tensor]:
             count = min(WARM_UP, self.capacity)  # rows that the warm-up writes
             rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
-            return {**rows, "stored": self.stored_on_device, "expected": self.steps_for_sampling}
+            return {**rows, "stored": self.stored_on_device, "sampleable": self.sampleable_on_device}
 
-        self._store = graphed(self._write, changed)
+        self._launch_write = graphed(self._write, changed)
 
     def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; can run inside a CUDA graph."""
-        size = self.steps_for_sampling.clamp(max=self.capacity)
+        size = self.sampleable_on_device.clamp(max=self.capacity)
         return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
 
     def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
@@ -112,7 +112,7 @@ class Replay:
         before = None
         if previous_obs:
             # The predecessor of the oldest step has been overwritten, so that step counts as an episode's first.
-            oldest = (self.steps_for_sampling > self.capacity) & (index == self.steps_for_sampling % self.capacity)
+            oldest = (self.sampleable_on_device > self.capacity) & (index == self.sampleable_on_device % self.capacity)
             missing = (first > 0) | oldest
             before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
         return Batch(obs, action, reward, next_obs, terminated, before)

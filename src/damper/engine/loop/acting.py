@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,7 +13,19 @@ from damper.engine.device.transfers import Download, Upload
 from damper.engine.envs.spec import unscale_action
 from damper.engine.update.learner import Learner
 
-Actions = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
+class Actions(NamedTuple):
+    """The actions of one step, ``[P, A]`` each.
+
+    Attributes:
+        env: explored, in the environment's units.
+        buffer: the same in [-1, 1], as the replay stores it.
+        deterministic: without exploration, in [-1, 1].
+    """
+
+    env: NDArray[np.float32]
+    buffer: NDArray[np.float32]
+    deterministic: NDArray[np.float32]
 
 
 class Acting:
@@ -45,12 +59,11 @@ class Acting:
         self._download.record_event()
 
     def actions(self) -> Actions:
-        """Wait for the actions ``[P, A]``: in the environment's units, in [-1, 1], and deterministic in [-1, 1]."""
-        scaled, chosen, deterministic = self._download.wait()
-        return scaled, chosen, deterministic
+        """Wait for the actions."""
+        return Actions(*self._download.wait())
 
     def _choose(self) -> Tensor:
-        """The three kinds of ``actions`` as ``[3, P, A]``; uniformly random in the first ``learning_starts`` steps.
+        """``Actions`` as one tensor ``[3, P, A]``; uniformly random in the first ``learning_starts`` steps.
 
         Observation statistics (``norm_obs``) change only here, so an update sees the same ones whether it runs while
         the environments step or afterwards.

@@ -20,7 +20,7 @@ from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
 from damper.engine.envs.spec import InexactReplayError
-from damper.engine.loop.acting import Acting
+from damper.engine.loop.acting import Acting, Actions
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
 from damper.engine.loop.memory import check_memory
@@ -56,7 +56,7 @@ class Trainer:
         assert left_to_train(Run(out), settings), "a finished run is opened, not trained: it would begin anew"
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
-        self.store, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
+        self.checkpoints, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
         settings.custom_code()  # first read before environments are made, which may fill caches of their module
         seeds = [agent["seed"] for agent in settings.agents()]
@@ -78,7 +78,9 @@ class Trainer:
         # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
         self._pending_stats: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
-        self.step, self.seconds_before = 0, 0.0
+        self.step, self._seconds_before = 0, 0.0
+        # When this process began to train, and from which step.
+        self._clock, self._first_step = time.perf_counter(), 0
         self._last_checkpoint_step: int | None = None
         # Gradient steps already done for the step in progress; whether those of the next step must wait for its end.
         self._updates_ahead, self._next_updates_wait = 0, True
@@ -99,14 +101,15 @@ class Trainer:
 
     def train(self) -> Run:
         """Step and update until the budget is spent, then write the policies."""
-        self.clock, self.started_at = time.perf_counter(), self.step
+        self._clock, self._first_step = time.perf_counter(), self.step
         try:
             with StopSignals() as self.stop:
                 while not self.done:
                     self.begin()
-                    self.pool.send(self.actions())
+                    actions = self.acting.actions()
+                    self.pool.send(actions.env)
                     self.while_environments_step()
-                    self.receive(self.pool.receive())
+                    self.receive(actions, self.pool.receive())
                 self.finish()
         finally:
             self.pool.close()
@@ -135,27 +138,22 @@ class Trainer:
         self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
             self.stop_step = min(self.stop_step, self.step + 1)
-        self._store()
+        self._store_transition()
         if self._queues_updates:
             self.update_ahead()
 
-    def actions(self) -> NDArray[np.float32]:
-        """Wait for the actions, ``[P, A]`` in the environment's units."""
-        actions, self._action, self._deterministic_action = self.acting.actions()
-        return actions
-
-    def receive(self, transition: Transition) -> None:
-        """Process the step's transition; update, evaluate, log and checkpoint where due."""
+    def receive(self, actions: Actions, transition: Transition) -> None:
+        """Process the step's actions and transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
-        parts = (self.obs, self._action, transition.next_obs, transition.reward, transition.terminated)
+        parts = (self.obs, actions.buffer, transition.next_obs, transition.reward, transition.terminated)
         self._pending_transition = (*parts, self.episodes.first)
         ended = transition.terminated | transition.truncated
-        self._pending_stats = (self._deterministic_action, transition.reward, ended)
+        self._pending_stats = (actions.deterministic, transition.reward, ended)
         self.obs = transition.obs
         self.step += 1
         updates, self._updates_ahead = self._updates_after(self.step) - self._updates_ahead, 0
         if updates:
-            self._store()
+            self._store_transition()
         for _ in range(updates):
             self.learner.update()
         if settings.eval_every and self._ends_interval(settings.eval_every):
@@ -212,7 +210,7 @@ class Trainer:
         if self.stopped:
             LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
             return
-        self._store()
+        self._store_transition()
         self._write_policies()
 
     def update_stats(self) -> None:
@@ -231,9 +229,9 @@ class Trainer:
 
     def _seconds(self) -> float:
         """Seconds spent on this run, including before it was resumed."""
-        return self.seconds_before + time.perf_counter() - self.clock
+        return self._seconds_before + time.perf_counter() - self._clock
 
-    def _store(self) -> None:
+    def _store_transition(self) -> None:
         """Store the last step in the replay, if that has not been done."""
         if self._pending_transition is not None:
             self.learner.replay.add(Replay.pack(*self._pending_transition))
@@ -243,7 +241,7 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Save everything that a resumed run needs to continue bit for bit."""
-        self._store()
+        self._store_transition()
         self.update_stats()
         tensors = {_saved_as(name): tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
@@ -260,21 +258,21 @@ class Trainer:
         infos, tensors["policies"] = policy_params(self.learner, self.step)
         facts["policies"] = [asdict(info) for info in infos]
         facts["evaluations"] = self.evaluations.state(tensors)
-        self.store.save(self.step, facts, tensors, self.learner.replay)
+        self.checkpoints.save(self.step, facts, tensors, self.learner.replay)
         self._last_checkpoint_step = self.step
         LOG.debug("%s: checkpoint at step %d", self.run.path, self.step)
 
     def _resume(self) -> NDArray[np.float32]:
         """Start a new run, or load the newest complete checkpoint; returns the observations to act on."""
-        checkpoint = self.store.newest()
+        checkpoint = self.checkpoints.newest()
         if checkpoint is None:
             self.log.rewind(0)
             self.evaluations.restore({}, {})
             return self.pool.reset()
         facts = checkpoint.facts
-        self.store.fill(self.learner.replay, checkpoint)
+        self.checkpoints.load_rows(self.learner.replay, checkpoint)
         self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
-        self.step, self.learner.updates, self.seconds_before = facts["step"], facts["updates"], facts["seconds"]
+        self.step, self.learner.updates, self._seconds_before = facts["step"], facts["updates"], facts["seconds"]
         self._last_checkpoint_step = self.step
         if self.learner.scheduled is not None and self.learner.updates:  # the values of the last update, for the log
             last = self.step - self.step % self.settings.train_freq
@@ -300,10 +298,10 @@ class Trainer:
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
-    def _load_learner(self, tensors: Mapping[str, Tensor], diagnosed: list[str] | None) -> None:
+    def _load_learner(self, tensors: Mapping[str, Tensor], saved_names: list[str] | None) -> None:
         """Load the learner's tensors; diagnostics restart from zero if another version of damper logged different ones.
 
-        ``diagnosed`` are the names of the diagnostics in the checkpoint; older checkpoints do not have them.
+        ``saved_names`` are the names of the diagnostics in the checkpoint; older checkpoints do not have them.
         """
         state, diagnostics = self.learner.state(), self.learner.population.diagnostics
         sums = diagnostics.state()
@@ -312,19 +310,19 @@ class Trainer:
             saved = tensors.get(_saved_as(name))
             return saved is not None and saved.shape == state[name].shape
 
-        same = diagnosed is None or diagnosed == diagnostics.names
+        same = saved_names is None or saved_names == diagnostics.names
         fresh = () if same and all(map(fits, sums)) else sums.keys()
         for name in (name for name in state if name not in fresh):
             if not fits(name):
                 raise DamperError(
-                    f"the checkpoint in {self.store.folder} must be from this version of damper, but its {name} does "
-                    "not fit: finish the run with the version that started it, or choose another folder."
+                    f"the checkpoint in {self.checkpoints.folder} must be from this version of damper, but its {name} "
+                    "does not fit: finish the run with the version that started it, or choose another folder."
                 )
             state[name].copy_(tensors[_saved_as(name)])
 
     def _log(self) -> None:
         self.update_stats()
-        speed = (self.step - self.started_at) / (time.perf_counter() - self.clock)
+        speed = (self.step - self._first_step) / (time.perf_counter() - self._clock)
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.n_agents)
@@ -340,8 +338,8 @@ class Trainer:
             write(line)
         if self.callbacks.functions:
             agents = self.settings.agents()
-            facts = (self.run, self.step, line, agents, self.evaluations.latest)
-            self.callbacks(Training(*facts, self._current_policies, self._freeze))
+            latest = self.evaluations.latest
+            self.callbacks(Training(self.run, self.step, line, agents, latest, self._current_policies, self._freeze))
 
     def _log_to_python(self, line: dict[str, Any]) -> None:
         """Send a metrics line to Python's logging, with a warning for each agent frozen since the last one."""
@@ -389,7 +387,7 @@ class Trainer:
             kept_checkpoint=keep,
         )
         if not keep:
-            self.store.clear()
+            self.checkpoints.clear()
         LOG.info("%s: finished", self.run.path)
 
 

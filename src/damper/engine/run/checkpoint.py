@@ -47,9 +47,9 @@ class CheckpointStore:
         """Append new replay rows, write the tensors, and last the facts, which complete the checkpoint."""
         self._append(replay)
         name = f"step-{step:012d}"
-        sums = {"tensors": write_tensors(self.folder / f"{name}.safetensors", tensors)}
-        content = {"step": step, "facts": dict(facts), "sums": sums, "rows": self._segments}
-        write_json(self.folder / f"{name}.json", {"content": content, "sum": _sum(content)})
+        checksums = {"tensors": write_tensors(self.folder / f"{name}.safetensors", tensors)}
+        content = {"step": step, "facts": dict(facts), "sums": checksums, "rows": self._segments}
+        write_json(self.folder / f"{name}.json", {"content": content, "sum": _sha256(content)})
         self._tidy(f"{name}.json")
 
     def _append(self, replay: Replay) -> None:
@@ -60,8 +60,8 @@ class CheckpointStore:
             end = min(start + most, replay.stored)
             positions = torch.arange(start, end, device=replay.rows.device) % replay.capacity
             name = f"rows-{start:012d}-{end:012d}.safetensors"
-            total = write_tensors(self.folder / name, {"rows": replay.rows[positions]})
-            self._segments.append({"file": name, "start": start, "end": end, "sum": total})
+            sha256 = write_tensors(self.folder / name, {"rows": replay.rows[positions]})
+            self._segments.append({"file": name, "start": start, "end": end, "sum": sha256})
         self._segments = [s for s in self._segments if s["end"] > replay.stored - replay.capacity]
 
     def _tidy(self, newest: str) -> None:
@@ -101,12 +101,12 @@ class CheckpointStore:
         try:
             written = json.loads(path.read_text())
             content = written["content"]
-            if written["sum"] != _sum(content):
+            if written["sum"] != _sha256(content):
                 raise ValueError("its content was altered")
             tensors = path.with_suffix(".safetensors")
             segments = content["rows"] if with_rows else []
-            sums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in segments}
-            for name, expected in sums.items():
+            checksums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in segments}
+            for name, expected in checksums.items():
                 if file_sha256(self.folder / name) != expected:
                     raise ValueError(f"{name} was altered")
             return Checkpoint(content["facts"], load_file(tensors), segments)
@@ -117,17 +117,17 @@ class CheckpointStore:
         """Remove all checkpoints of a finished run."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def fill(self, replay: Replay, checkpoint: Checkpoint) -> None:
+    def load_rows(self, replay: Replay, checkpoint: Checkpoint) -> None:
         """Write the rows back to their positions in the ring."""
         for segment in checkpoint.segments:
             rows = load_file(self.folder / segment["file"])["rows"]
             positions = torch.arange(segment["start"], segment["end"]) % replay.capacity
             keep = slice(-replay.capacity, None)
             replay.rows[positions[keep].to(replay.rows.device)] = rows[keep].to(replay.rows)
-            replay.fill(segment["end"])
+            replay.set_stored(segment["end"])
 
 
-def _sum(content: Mapping[str, Any]) -> str:
+def _sha256(content: Mapping[str, Any]) -> str:
     """SHA-256 of the content as read back: JSON keys are strings, which sort differently from numbers."""
     read_back = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True).encode()).hexdigest()

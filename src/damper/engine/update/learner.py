@@ -65,8 +65,8 @@ class Learner:
         self.replay = Replay(capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
         self.obs_rms = RunningMeanStd(self.n_agents, spec.obs_dim, self.device) if settings.norm_obs else None
-        self.updates = 0
-        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=self.device)  # steps of each agent
+        self.updates = 0  # gradient steps: the host's copy of state()["updates"]
+        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=self.device)  # steps acted: all equal
         self._prepare()
 
     def _prepare(self) -> None:
@@ -116,7 +116,7 @@ class Learner:
     def update(self) -> None:
         """Take one gradient step of every agent on its own batch."""
         if self.scheduled is not None:
-            self.scheduled.set(1.0 - self.replay.steps_counted / self.settings.steps)
+            self.scheduled.set(1.0 - self.replay.sampleable / self.settings.steps)
         self.updates += 1
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._sample_and_update[not delayed]()
@@ -146,10 +146,10 @@ class Learner:
 
     def make_update(self, with_actor: bool) -> Update:
         """Make an update, compiled if the settings ask for it."""
-        return make_update(self.population, with_actor, self.compiled, self._with_progress)
+        return make_update(self.population, with_actor, self.compiled, self._add_context)
 
-    def _with_progress(self, batch: Batch) -> Batch:
-        progress = self.replay.steps_for_sampling / self.settings.steps
+    def _add_context(self, batch: Batch) -> Batch:
+        progress = self.replay.sampleable_on_device / self.settings.steps
         return batch._replace(progress=progress, action_scale=self._action_scale)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
@@ -164,7 +164,7 @@ class Learner:
         return tuple(batch), self.noise(count, size)
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
-        """All draws of one update."""
+        """All draws of one update, by name, ``[P, B, ·]``."""
         return self.population.noise(self.streams, count, batch_size)
 
 
