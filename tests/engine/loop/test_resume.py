@@ -173,13 +173,13 @@ def test_a_checkpoint_keeps_the_names_of_before(tmp_path: Path) -> None:
 
 def test_a_version_that_logs_more_goes_on_with_fresh_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stopped(tmp_path / "run")  # at step 80, 30 steps after the last line
-    primary = Objectives.primary
+    primary = Objectives.primary_loss
 
     def with_size(self, policy, critic):  # type: ignore[no-untyped-def]
         loss, logs = primary(self, policy, critic)
         return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
 
-    monkeypatch.setattr(Objectives, "primary", with_size)
+    monkeypatch.setattr(Objectives, "primary_loss", with_size)
     monkeypatch.setattr(diagnostics, "ACTOR", (*diagnostics.ACTOR, "action_size"))
     trainer = Trainer(made, tmp_path / "run")
     assert trainer.step == 80
