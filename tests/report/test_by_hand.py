@@ -17,7 +17,7 @@ from damper.report.claims.verdicts import verdicts
 from damper.report.pages.below_paper import late_return
 from damper.report.pages.details import details
 from damper.report.pages.findings import findings
-from damper.report.pages.headline import comparison_table, headline
+from damper.report.pages.headline import README_COLUMNS, comparison_table, headline
 from damper.report.pages.html_page import page, page_data
 from damper.report.statistics.cells import MEASURES, Setup, setups
 from damper.report.tables.markup import latex_results, markdown_results
@@ -112,6 +112,17 @@ def test_the_headline(setup: Setup) -> None:
             assert "**" not in before and change.startswith("**") == (low > 0 or high < 0), "bold is decided"
             word = row[3].split(", ")[place - 1]
             assert word.endswith("undecided") == (low <= 0 <= high and max(-low, high) >= 10)
+
+
+def test_a_further_column_of_the_headline_leaves_its_verdicts(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [line.strip("| ").split(" | ") for line in headline([setup]).splitlines()]
+    monkeypatch.setitem(README_COLUMNS, "smoothness", "sm")
+    after = [line.strip("| ").split(" | ") for line in headline([setup]).splitlines()]
+    assert after[0][3] == "sm" and [len(row) for row in after[:4]] == [7] * 4
+    assert [row[:3] + row[4:] for row in after[:4]] == before[:4] and after[4:] == before[4:]
+    for task, row in zip(TASKS, after[2:4], strict=True):
+        plain, ours = (f"{by_hand(different(method, task, 'smoothness'))[0]:.3f}" for method in ("plain", "damper"))
+        assert row[3].startswith(f"{plain} → {ours}<br>")
 
 
 def test_the_headline_says_what_is_left_where_no_eta_is_chosen() -> None:

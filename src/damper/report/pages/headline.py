@@ -17,7 +17,8 @@ from damper.report.tables.markup import markdown_table
 from damper.terminal import counted, joined
 
 CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README
-SHOWN = ("mean_change", "return")
+README_COLUMNS = {"mean_change": "action change per step", "return": "return"}  # measure: its header
+JUDGED = ("mean_change", "return")  # what a verdict is about: smoothness, then return
 NO_BREAK = "\u00a0"  # a space at which no line ends
 PERCENTAGES = (
     "A change in return is (DAMPER − plain)/|plain|: + is better even where returns are negative, but the percentage "
@@ -28,12 +29,12 @@ NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to s
 
 def headline(found: Sequence[Setup]) -> str:
     """The README's table, of the first setup that keeps to its protocol: what DAMPER changes, a line per task."""
-    header = ["plain → DAMPER", "action change per step", "return", "verdict", "η", f"verdict at η = {ONE_ETA:g}"]
+    header = ["plain → DAMPER", *README_COLUMNS.values(), "verdict", "η", f"verdict at η = {ONE_ETA:g}"]
     for setup in main_setups(found):
         rows, usual = [], usual_seeds(setup)
         for plain, ours in pairs(setup):
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
-            numbers = [_arrow(plain, ours, measure) for measure in SHOWN]
+            numbers = [_arrow(plain, ours, measure) for measure in README_COLUMNS]
             words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
             rows.append(
                 [_place(plain, ours, usual), *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words]
@@ -101,7 +102,7 @@ def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]
 
 def _message(plain: Cell, ours: Cell) -> str:
     """What the intervals say, and no more."""
-    smooth, earned = (change(plain, ours, measure) for measure in SHOWN)
+    smooth, earned = (change(plain, ours, measure) for measure in JUDGED)
     word, most = earned.sign, max(map(abs, earned.interval or (np.inf,)))
     if most < NEGLIGIBLE_CHANGE:
         bound = f"{np.ceil(100 * most):.0f} %"
@@ -116,7 +117,7 @@ def counts_of_signs(setup: Setup, eta: float | None = None) -> str:
     if not both:
         return ""
     parts = []
-    for measure, of in zip(SHOWN, (f" of {counted(len(both), 'task–backbone pair')}", ""), strict=True):
+    for measure, of in zip(JUDGED, (f" of {counted(len(both), 'task–backbone pair')}", ""), strict=True):
         words = Counter(change(*pair, measure).sign for pair in both)
         first, *others = [f"{word} in {words[word]}" for word in (LOWER, HIGHER, UNDECIDED, NOT_COUNTED) if words[word]]
         why = " (most agents there hold one constant action)" if words[NOT_COUNTED] else ""
