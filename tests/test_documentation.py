@@ -66,6 +66,11 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             exec(compile(shorter(block.code), page, "exec"), namespace)
 
 
+def test_most_blocks_run() -> None:
+    found = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"))]
+    assert sum(block.runs for block in found) > len(found) / 2
+
+
 def test_blocks_are_found_wherever_they_stand() -> None:
     page = "a\n```python\nx = 1\n```\n<!-- no-run: needs a robot -->\n\n```python\ny = 2\n```\n"
     page += '=== "tab"\n\n    ```python title="t"\n    z = 3\n    ```\n```bash\nls\n```\n'

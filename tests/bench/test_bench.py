@@ -148,7 +148,9 @@ def test_what_is_not_installed_is_named_with_its_extra(
 def test_end_to_end_shares_add_up(tmp_path: Path) -> None:
     words = ["--tasks", "Pendulum", "--backbones", "td3", "--methods", "damper", "--steps", "72"]
     main(["bench", "end-to-end", *words, "--out", str(tmp_path)])
-    for row in read(tmp_path / "end-to-end.json").rows:
+    rows = read(tmp_path / "end-to-end.json").rows
+    assert {(row["backbone"], row["method"]) for row in rows} == {("TD3", "damper")}
+    for row in rows:
         parts = [row["stepping %"], row["acting %"], row["updating %"]]
         assert min(parts) > 0 and 50 < sum(parts) <= 100
         assert row["updating %"] == max(parts)

@@ -14,7 +14,6 @@ import torch
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
 import sb3_contrib
-from stable_baselines3.common.envs import SimpleMultiObsEnv
 
 import damper
 from damper.activations import EXPORTED_NAMES, known_modules
@@ -23,7 +22,7 @@ from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.export import export, open_file, open_source
 from damper.sb3 import from_sb3, to_sb3
-from tests.sb3.models import NAMES, OURS, THEIRS, make
+from tests.sb3.models import NAMES, OURS, THEIRS, dict_env, make
 
 OBS = np.random.default_rng(0).uniform([-1, -1, -8], [1, 1, 8], (500, 3)).astype(np.float32)
 
@@ -99,7 +98,7 @@ def test_what_ppo_cannot_tell_is_refused(tmp_path: Path) -> None:
 
 
 def test_dict_observations_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
-    model = THEIRS["ppo"]("MultiInputPolicy", SimpleMultiObsEnv(discrete_actions=False), n_steps=64, device="cpu")
+    model = THEIRS["ppo"]("MultiInputPolicy", dict_env(), n_steps=64, device="cpu")
     model.save(tmp_path / "model")
     attempts = [
         lambda source: damper.evaluate(source, episodes=1),

@@ -11,6 +11,7 @@ import numpy as np
 import sb3_contrib
 import stable_baselines3
 import torch
+from stable_baselines3.common.envs import SimpleMultiObsEnv
 from stable_baselines3.common.logger import configure
 
 import damper.sb3
@@ -58,6 +59,20 @@ def quiet(model: Any) -> Any:
     """A model whose ``train`` can be called outside ``learn``."""
     model.set_logger(configure(None, []))
     return model
+
+
+def check_learned(model: Any, steps: int) -> None:
+    """Learn for so many steps: there must be updates, with the method's loss, and finite weights other than before."""
+    before = weights(quiet(model)).clone()
+    model.learn(steps, log_interval=None)
+    after = weights(model)
+    assert model._n_updates > 0 and after.isfinite().all() and not torch.equal(after, before)
+    assert model.logger.name_to_value["train/auxiliary_loss"] > 0
+
+
+def dict_env() -> SimpleMultiObsEnv:
+    """SB3's environment with an image and a vector, started in a corner: a random start may have no way out."""
+    return SimpleMultiObsEnv(random_start=False, discrete_actions=False)
 
 
 class Counter(gymnasium.Env[np.ndarray, np.ndarray]):

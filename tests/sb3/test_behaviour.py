@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv
+from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -25,7 +25,7 @@ from torch import nn
 
 from damper import METHODS, DamperError
 from damper.sb3.archive import read_zip
-from tests.sb3.models import NAMES, OURS, THEIRS, Counter, make, optimizer, quiet, weights
+from tests.sb3.models import NAMES, OURS, THEIRS, Counter, check_learned, dict_env, make, optimizer, quiet, weights
 
 STEPS = 80
 BACKBONES = pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -45,17 +45,17 @@ def predictions(model, count: int = 20):
 @pytest.mark.parametrize("method", ["damper", "grad-caps"])
 def test_dict_and_image_observations(backbone, method):
     picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
-    for env, policy in ((SimpleMultiObsEnv(discrete_actions=False), "MultiInputPolicy"), (picture, "CnnPolicy")):
+    for env, policy in ((dict_env(), "MultiInputPolicy"), (picture, "CnnPolicy")):
         extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
         kwargs = {"net_arch": [8], **extractor}
         small = {"buffer_size": 200, "batch_size": 8, "learning_starts": 10, "policy_kwargs": kwargs}
-        make(OURS[backbone], env, policy=policy, method=method, **small).learn(20)
+        check_learned(make(OURS[backbone], env, policy=policy, method=method, **small), 20)
 
 
 @BACKBONES
 def test_hindsight_replay(backbone):
     env = BitFlippingEnv(n_bits=3, continuous=True)
-    make(OURS[backbone], env, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer).learn(STEPS)
+    check_learned(make(OURS[backbone], env, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer), STEPS)
 
 
 @pytest.mark.parametrize("method", ["damper", "l2c2", "asap", "l2c2-released"])
@@ -127,7 +127,9 @@ def test_vectorised_environments_and_normalisation(backbone):
 
 
 def test_training_by_episodes():
-    make(OURS["td3"], Counter(7), train_freq=(1, "episode"), gradient_steps=-1).learn(STEPS)
+    model = make(OURS["td3"], Counter(7), train_freq=(1, "episode"), gradient_steps=-1)
+    check_learned(model, STEPS)
+    assert model.num_timesteps % 7 == 0 and model._n_updates % 7 == 0, "a whole episode, then as many updates"
 
 
 # --- callbacks, log, progress ---------------------------------------------------------------------------------------
@@ -155,9 +157,11 @@ def test_tensorboard_shows_the_method(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:rich is experimental/alpha")  # tqdm says so of the bar that SB3 chose
-def test_the_progress_bar():
+def test_the_progress_bar(capsys):
     pytest.importorskip("tqdm")
     make(OURS["td3"]).learn(60, progress_bar=True)
+    shown = "".join(capsys.readouterr())
+    assert "60/60" in shown
 
 
 def test_the_ramp_follows_sb3s_progress():

@@ -12,12 +12,12 @@ pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
 from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv
+from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from damper.errors import DamperError
-from tests.sb3.models import OURS, THEIRS, make, quiet, weights
+from tests.sb3.models import OURS, THEIRS, check_learned, dict_env, make, quiet, weights
 
 BACKBONES = pytest.mark.parametrize("backbone", ["ddpg", "tqc"])
 STEPS = 70
@@ -50,11 +50,12 @@ def test_spaces(backbone: str) -> None:
     small = {"buffer_size": 200, "batch_size": 8, "learning_starts": 10}
     picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
     kwargs = {"net_arch": [8], "features_extractor_kwargs": {"features_dim": 8}}
-    make(OURS[backbone], picture, policy="CnnPolicy", policy_kwargs=kwargs, **small).learn(15)
-    several = SimpleMultiObsEnv(discrete_actions=False)
-    make(OURS[backbone], several, policy="MultiInputPolicy", policy_kwargs={"net_arch": [8]}, **small).learn(15)
+    check_learned(make(OURS[backbone], picture, policy="CnnPolicy", policy_kwargs=kwargs, **small), 15)
+    several = dict_env()
+    dicts = {"policy": "MultiInputPolicy", "policy_kwargs": {"net_arch": [8]}}
+    check_learned(make(OURS[backbone], several, **dicts, **small), 15)
     goals = BitFlippingEnv(n_bits=3, continuous=True)
-    make(OURS[backbone], goals, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer).learn(STEPS)
+    check_learned(make(OURS[backbone], goals, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer), STEPS)
 
 
 @BACKBONES

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 pytest.importorskip("stable_baselines3")
-from stable_baselines3.common.envs import FakeImageEnv, SimpleMultiObsEnv
+from stable_baselines3.common.envs import FakeImageEnv
 
 import damper
 from damper.errors import DamperError
 from damper.methods import Method
-from tests.sb3.models import OURS, make, quiet, weights
+from tests.sb3.models import OURS, dict_env, make, quiet, weights
 
 STEPS = 60
 COMPOSED = ["damper+grad-caps", "pcgrad+caps+pave", "asap+l2c2"]
@@ -103,7 +103,7 @@ def test_mistakes_get_one_sentence(settings, sentence):
 
 @pytest.mark.parametrize("method", ["caps", "l2c2", "pave"])
 def test_methods_that_move_observations_need_numbers(method):
-    for env, policy in ((SimpleMultiObsEnv(discrete_actions=False), "MultiInputPolicy"), (image(), "CnnPolicy")):
+    for env, policy in ((dict_env(), "MultiInputPolicy"), (image(), "CnnPolicy")):
         with pytest.raises(DamperError, match="must be a Box of floats"):
             make(OURS["td3"], env, policy=policy, method=method, policy_kwargs={"net_arch": [8]}, buffer_size=100)
 

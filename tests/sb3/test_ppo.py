@@ -19,7 +19,6 @@ from stable_baselines3.common.envs import (
     IdentityEnv,
     IdentityEnvBox,
     IdentityEnvMultiDiscrete,
-    SimpleMultiObsEnv,
 )
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -34,7 +33,7 @@ from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.sb3 import PPO, IndexedRolloutBuffer, ppo
 from damper.sb3.common.networks import OnPolicyActor, actor_parameters
-from tests.sb3.models import Counter, make, quiet, weights
+from tests.sb3.models import Counter, dict_env, make, quiet, weights
 from tests.sb3.test_behaviour import Noisy
 
 SB3 = stable_baselines3.PPO
@@ -124,6 +123,7 @@ def test_a_new_call_of_learn_makes_no_pair_with_the_old_episode() -> None:
     model = make(PPO, Counter(40), method=method, n_steps=25, n_epochs=1)
     for _ in range(3):
         model.learn(50)
+    assert sum(len(batch.obs) for batch in seen) == 3 * (50 - 1)  # each call's 50 steps contain one episode's end
     assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
 
 
@@ -149,7 +149,7 @@ def test_a_buffer_of_ones_own() -> None:
 
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MultiInputPolicy"])
 def test_the_buffer_stays_sb3s_own(policy: str) -> None:
-    env = SimpleMultiObsEnv(discrete_actions=False) if policy == "MultiInputPolicy" else Counter(5)
+    env = dict_env() if policy == "MultiInputPolicy" else Counter(5)
     model = make(PPO, env, policy=policy).learn(50)
     assert type(model.rollout_buffer) is (DictRolloutBuffer if policy == "MultiInputPolicy" else RolloutBuffer)
 
@@ -375,7 +375,7 @@ def test_discrete_actions_are_refused_in_one_sentence() -> None:
 @pytest.mark.parametrize("method", ["damper", "grad-caps"])
 def test_dict_and_image_observations(method: str) -> None:
     picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
-    for env, policy in ((SimpleMultiObsEnv(discrete_actions=False), "MultiInputPolicy"), (picture, "CnnPolicy")):
+    for env, policy in ((dict_env(), "MultiInputPolicy"), (picture, "CnnPolicy")):
         extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
         model = make(PPO, env, policy=policy, method=method, n_steps=16, batch_size=8, policy_kwargs=extractor)
         model.learn(32)

@@ -15,7 +15,7 @@ from gymnasium.wrappers import NormalizeObservation, RescaleAction, TimeLimit, T
 
 import damper
 from damper.cli import main
-from damper.engine.envs import make_pool, spec_from_id, spec_of
+from damper.engine.envs import env_spec_from_id, make_pool, spec_of
 from damper.engine.envs.env_spec_json import missing_part, to_json
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
@@ -223,7 +223,7 @@ def test_files_from_before_name_their_environment_by_its_id(tmp_path: Path) -> N
 
 
 def test_an_id_that_is_registered_nowhere_stays_a_name() -> None:
-    assert spec_from_id("Nowhere-v0") == EnvSpec("Nowhere-v0")
+    assert env_spec_from_id("Nowhere-v0") == EnvSpec("Nowhere-v0")
 
 
 def test_a_run_is_known_by_an_id_or_a_callable(tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ def test_devices_that_cannot_work_are_refused(device: Any) -> None:
 @pytest.mark.parametrize("page", ["scaling", "scaling-35"])
 def test_no_measured_peak_is_beyond_what_the_memory_check_counts(page: str) -> None:
     rows = json.loads((Path(__file__).parents[3] / "docs/bench/h200" / f"{page}.json").read_text())["rows"]
+    assert rows
     for backbone, n_agents, peak in {(row["backbone"], row["agents"], row["peak MiB"]) for row in rows}:
         methods = [row["method"] for row in rows if (row["backbone"], row["agents"]) == (backbone, n_agents)]
         made = [resolve("Hopper", backbone.lower(), method, range(n_agents), 2000, "authors") for method in methods]

@@ -200,7 +200,7 @@ def test_policies_hold_the_statistics_and_evaluation_uses_them(trained: Trainer)
     for agent, policy in enumerate(policies):
         expected = made.population.networks.actor()(made.normalise(torch.tensor(np.stack((obs, obs)))))[agent]
         np.testing.assert_allclose(policy(obs), 2 * expected.detach().numpy(), atol=2e-6)
-        assert policy.info.normaliser == made.obs_rms.normalisers()[agent].plain()
+        assert policy.info.normaliser == made.obs_rms.normalisers()[agent].to_dict()
     drawn, _ = policies[0].predict(obs, deterministic=False)
     assert np.abs(drawn - policies[0](obs)).max() > 0.01
     found = damper.evaluate(run, episodes=2)
