@@ -193,7 +193,7 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
     return Method(name, actor=actor, rule=rule, critic=value)
 
 
-def per_agent(names: Sequence[str]) -> Method:
+def merge_methods(names: Sequence[str]) -> Method:
     """Merge methods that share their losses into one, so that agents of a population may differ in the rule.
 
     Its setting ``choice`` is each agent's index into ``names``. "plain" goes with any rule on the actor's loss.
@@ -220,7 +220,7 @@ def components(name: str) -> Components:
 
 
 def find_method(method: str | Method) -> Method:
-    """The method of that name, or ``method`` itself; "a+b" is composed (``compose``), "a,b" merged (``per_agent``)."""
+    """The method of that name, or ``method`` itself; "a+b" is composed by ``compose``, "a,b" by ``merge_methods``."""
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
@@ -230,7 +230,7 @@ def find_method(method: str | Method) -> Method:
             f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was given: {fix}."
         )
     if "," in method:
-        return per_agent(method.split(","))
+        return merge_methods(method.split(","))
     return METHODS[method] if method in METHODS else compose(*_parse(method))
 
 

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike
 
 from damper.engine.device.threads import threads
-from damper.engine.envs import EnvLike, Spec, spec_from_id, spec_of
+from damper.engine.envs import EnvLike, Spec, env_spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import same_task
 from damper.engine.envs.rollout import Act, evaluation_seeds, rollout
 from damper.errors import DamperError
@@ -93,7 +93,7 @@ def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any]
         return None
     content = json.loads((folder / "episodes.json").read_text())
     recorded = content.get("env_spec")
-    seen = spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
+    seen = env_spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     # Episodes with a filter do not count: the exported file has none.
     mine = [row for row in content["episodes"] if row["agent"] == agent and "raw_smoothness" not in row]
     fits = same_task(seen, env) and content.get("steps", steps) == steps

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike, NDArray
 
 from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs import EnvLike, Spec, spec_from_id, spec_of
+from damper.engine.envs import EnvLike, Spec, env_spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.envs.rollout import Act, check_fit
 from damper.engine.run.folder import Run
@@ -324,7 +324,7 @@ def _exported(path: Path, normaliser: Normaliser | None, trust: bool) -> Source:
         raise DamperError(f"vecnormalize must be left out for {path}: an exported file already holds its statistics.")
     act, contract = open_file(path)
     facts, recorded, name = contract.get("training", {}), contract.get("env_spec"), contract.get("env")
-    env = EnvSpec.from_json(recorded) if recorded else spec_from_id(name) if name else None
+    env = EnvSpec.from_json(recorded) if recorded else env_spec_from_id(name) if name else None
     shapes = [contract[part]["shape"][1] for part in ("observation", "action") if part in contract]
     sizes = (shapes[0], shapes[1]) if shapes else None
     low, high = (contract.get("action", {}).get(name) or () for name in ("low", "high"))
@@ -362,4 +362,4 @@ def _normaliser(vecnormalize: Any, trust: bool) -> Normaliser | None:
         raise DamperError(
             "vecnormalize must hold the statistics of one vector, but holds a Dict's: flatten the observations."
         )
-    return Normaliser.of(vecnormalize)
+    return Normaliser.from_vecnormalize(vecnormalize)

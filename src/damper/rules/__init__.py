@@ -17,7 +17,7 @@ from torch import Tensor
 
 from damper.errors import DamperError, did_you_mean
 from damper.rules._cpu_fast import apply_rows, apply_single
-from damper.rules._per_agent import can_share_population, per_agent
+from damper.rules._merge import can_share_population, merge_rules
 from damper.rules._report import GradientReport, apply_reported
 from damper.rules._two_vector import Rule
 from damper.rules.bloop import bloop
@@ -78,7 +78,7 @@ def find(rule: str | Rule) -> Rule:
     if callable(rule):
         return rule
     if isinstance(rule, str) and "," in rule:
-        return _per_agent(rule)
+        return _merged(rule)
     if not isinstance(rule, str) or rule not in RULES:
         hint = did_you_mean(str(rule), RULES, f"choose one of {', '.join(sorted(RULES))}.")
         raise DamperError(f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}")
@@ -86,8 +86,8 @@ def find(rule: str | Rule) -> Rule:
 
 
 @functools.cache
-def _per_agent(names: str) -> Rule:
-    return per_agent(names, RULES)
+def _merged(names: str) -> Rule:
+    return merge_rules(names, RULES)
 
 
 def _parameters(rule: Rule) -> Mapping[str, inspect.Parameter]:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from damper.activations import NAMES, known_modules
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.device.precision import device_context
-from damper.engine.envs.env_spec_json import UNKNOWN, spec_from_id, to_json, with_unknown_wrapper
+from damper.engine.envs.env_spec_json import UNKNOWN, env_spec_from_id, to_json, with_unknown_wrapper
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import versions
@@ -141,7 +141,7 @@ def env_spec(model: Any) -> EnvSpec:
     env = model.get_env()
     if env is None:
         recorded = getattr(model, "env_spec", None)
-        return EnvSpec.from_json(recorded) if recorded else spec_from_id(getattr(model, "env_id", UNKNOWN))
+        return EnvSpec.from_json(recorded) if recorded else env_spec_from_id(getattr(model, "env_id", UNKNOWN))
     specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
     # Compared as JSON: copies of a lambda are different objects, and comparing arrays gives no single truth value.
     spec = specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)  # several environments at once
@@ -197,7 +197,7 @@ def statistics(model: Any) -> Normaliser | None:
             "the model was trained on observations that VecNormalize normalised, but comes without their statistics: "
             "give them with --vecnormalize (vecnormalize=), or give it that environment with set_env."
         )
-    return Normaliser.of(model.get_vec_normalize_env())
+    return Normaliser.from_vecnormalize(model.get_vec_normalize_env())
 
 
 def check_boxes(model: Any) -> None:
@@ -241,7 +241,7 @@ def from_sb3(model: Any) -> Policy:
         "seed": model.seed if model.seed is not None else -1,
         "steps": int(model.num_timesteps),
         "settings": method_settings(model),
-        "normaliser": normaliser.plain() if normaliser else None,
+        "normaliser": normaliser.to_dict() if normaliser else None,
     }
     policy = make_policy(actor, model.action_space.low, model.action_space.high, facts)
     obs = np.random.default_rng(0).normal(size=(64, policy.sizes[0]))

@@ -20,24 +20,31 @@ class Normaliser(NamedTuple):
     clip: float
 
     @classmethod
-    def of(cls, normalise: Any) -> Normaliser:
-        """Make one from an SB3 ``VecNormalize``, with scale ``1/√(variance + ε)``."""
-        statistics = normalise.obs_rms
-        return cls(statistics.mean, 1.0 / np.sqrt(statistics.var + normalise.epsilon), float(normalise.clip_obs))
+    def from_vecnormalize(cls, vecnormalize: Any) -> Normaliser:
+        """Make one from an SB3 ``VecNormalize``."""
+        rms = vecnormalize.obs_rms
+        return cls.from_variance(rms.mean, rms.var, vecnormalize.epsilon, float(vecnormalize.clip_obs))
+
+    @classmethod
+    def from_variance(
+        cls, mean: NDArray[np.float64], var: NDArray[np.float64], epsilon: float, clip: float
+    ) -> Normaliser:
+        """Make one with scale ``1/√(variance + ε)``."""
+        return cls(mean, 1.0 / np.sqrt(var + epsilon), clip)
 
     @property
     def is_initial(self) -> bool:
         """Whether it equals a new ``VecNormalize``, mean 0 and variance 1, that has seen no observation."""
         return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON values, with every digit."""
         return {"mean": self.mean.tolist(), "scale": self.scale.tolist(), "clip": self.clip}
 
     @classmethod
-    def read(cls, plain: dict[str, Any]) -> Normaliser:
-        """Make one from the output of ``plain``."""
-        return cls(np.array(plain["mean"]), np.array(plain["scale"]), plain["clip"])
+    def from_dict(cls, values: dict[str, Any]) -> Normaliser:
+        """Make one from the output of ``to_dict``."""
+        return cls(np.array(values["mean"]), np.array(values["scale"]), values["clip"])
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Normalise as SB3 does: in float64, then rounded to float32."""
@@ -78,4 +85,4 @@ class RunningMeanStd:
     def normalisers(self) -> list[Normaliser]:
         """Each agent's current statistics, on the host."""
         mean, var = (tensor.cpu().numpy() for tensor in (self.mean, self.var))
-        return [Normaliser(m, 1.0 / np.sqrt(v + EPSILON), CLIP) for m, v in zip(mean, var, strict=True)]
+        return [Normaliser.from_variance(m, v, EPSILON, CLIP) for m, v in zip(mean, var, strict=True)]

@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+REPLAY_INDICES, WARM_UP_ACTIONS = "replay", "random"  # purposes that every backbone has; noise adds its own
+
 
 def _signed(value: int) -> int:
     """The int64 with the same bits as an unsigned 64-bit integer."""

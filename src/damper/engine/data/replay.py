@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from damper.engine.data.random_streams import Streams
+from damper.engine.data.random_streams import REPLAY_INDICES, Streams
 from damper.engine.device.cuda_graph import WARM_UP
 from damper.engine.device.transfers import Upload
 from damper.interface import Batch
@@ -101,7 +101,7 @@ class Replay:
     def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; can run inside a CUDA graph."""
         size = self.sampleable_on_device.clamp(max=self.capacity)
-        return self.gather(streams.integers("replay", counter, (batch_size,), size), previous_obs)
+        return self.gather(streams.integers(REPLAY_INDICES, counter, (batch_size,), size), previous_obs)
 
     def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
         """The transitions at ring positions ``index`` ``[P, B]``."""

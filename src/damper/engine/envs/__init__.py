@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from damper.engine.envs import envpool_pool, gymnasium_pool
-from damper.engine.envs.env_spec_json import EnvLike, spec_from_id
+from damper.engine.envs.env_spec_json import EnvLike, env_spec_from_id
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
 from damper.engine.envs.spec import Pool, Spec, Transition
@@ -17,8 +17,8 @@ __all__ = [
     "Pool",
     "Spec",
     "Transition",
+    "env_spec_from_id",
     "make_pool",
-    "spec_from_id",
     "spec_of",
 ]
 

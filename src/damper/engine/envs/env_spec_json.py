@@ -32,7 +32,7 @@ _PASSIVE_WRAPPERS = (
 )
 
 
-def spec_from_id(env: str) -> EnvSpec:
+def env_spec_from_id(env: str) -> EnvSpec:
     """The spec of a task or id as it is registered here, without making it; only the id if it is not registered."""
     task = find_task(env)
     spec = copy.deepcopy(gymnasium.registry.get(task.gymnasium_id)) or EnvSpec(task.gymnasium_id)
@@ -40,7 +40,7 @@ def spec_from_id(env: str) -> EnvSpec:
     return spec
 
 
-def spec_from_env(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
+def env_spec_from_env(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
     """The spec of an environment made from an id (possibly with its module), a spec or a callable."""
     spec = made.spec or EnvSpec(type(made.unwrapped).__name__)
     if isinstance(env, str) and ":" in env:

@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from damper.engine.device.cores import usable_cores
-from damper.engine.envs.env_spec_json import same_task, spec_from_id
+from damper.engine.envs.env_spec_json import env_spec_from_id, same_task
 from damper.engine.envs.spec import (
     INT32_MAX,
     Spec,
@@ -37,7 +37,7 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
     except TypeError as error:
         raise DamperError(f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}") from error
     limit = described.config.max_episode_steps
-    spec = read_spaces(spec_from_id(task.gymnasium_id), *_spaces(described), limit, task.period)
+    spec = read_spaces(env_spec_from_id(task.gymnasium_id), *_spaces(described), limit, task.period)
     # EnvPool 1.2.5 reports unknown bounds as C++'s smallest positive and largest float.
     unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (spec.obs_high == np.finfo(np.float32).max)
     spec.obs_low[unknown], spec.obs_high[unknown] = -np.inf, np.inf
@@ -54,7 +54,7 @@ def _spaces(described: Any) -> tuple[Any, Any]:
 def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
     """The task and its EnvPool settings; EnvPool's ids already imply ``task.kwargs``."""
     if isinstance(env, EnvSpec):
-        if not same_task(env, spec_from_id(env.id)):
+        if not same_task(env, env_spec_from_id(env.id)):
             raise DamperError(
                 f"env must be exactly as registered for backend='envpool', but {env.id} was made with other arguments, "
                 "another time limit or wrappers; use backend='gymnasium'."

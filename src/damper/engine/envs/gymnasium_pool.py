@@ -20,7 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from numpy.typing import NDArray
 
-from damper.engine.envs.env_spec_json import EnvLike, missing_part, spec_from_env
+from damper.engine.envs.env_spec_json import EnvLike, env_spec_from_env, missing_part
 from damper.engine.envs.spec import (
     InexactReplayError,
     Spec,
@@ -137,7 +137,9 @@ def read_spec(made: Env, env: EnvLike) -> Spec:
     period, rate = getattr(made.unwrapped, "dt", None), made.metadata.get("render_fps")
     if not isinstance(period, float):
         period = 1.0 / rate if rate else None
-    return read_spaces(spec_from_env(made, env), made.observation_space, made.action_space, _time_limit(made), period)
+    return read_spaces(
+        env_spec_from_env(made, env), made.observation_space, made.action_space, _time_limit(made), period
+    )
 
 
 def _check_reset(env: Env, spec: Spec) -> None:

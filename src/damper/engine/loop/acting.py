@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from damper.engine.data.random_streams import WARM_UP_ACTIONS
 from damper.engine.device.transfers import Download, Upload
 from damper.engine.envs.spec import unscale_action
 from damper.engine.update.learner import Learner
@@ -76,7 +77,7 @@ class Acting:
         noise = population.draw(population.backbone.EXPLORATION_NOISE, streams, count, rows=1)
         hparams, actor = population.hparams, population.networks.actor()
         chosen = population.backbone.explore(actor, obs, noise, hparams)
-        random = streams.uniform("random", count, (1, learner.spec.act_dim), learner.dtype)
+        random = streams.uniform(WARM_UP_ACTIONS, count, (1, learner.spec.act_dim), learner.dtype)
         random = population.backbone.perturb(random, noise, hparams)
         action = torch.where(count < learner.settings.learning_starts, random, chosen)
         # A frozen agent keeps stepping, with a safe action, so that the others stay in lockstep.

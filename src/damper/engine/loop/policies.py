@@ -23,7 +23,7 @@ def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor
     settings, (layout, params) = learner.settings, actor_params(learner)
     shared = {"versions": versions(), **policy_header(learner.spec, layout)}
     infos, rms = [], learner.obs_rms
-    normalisers = [one.plain() for one in rms.normalisers()] if rms else [None] * learner.n_agents
+    normalisers = [one.to_dict() for one in rms.normalisers()] if rms else [None] * learner.n_agents
     for agent, normaliser in zip(settings.agents(), normalisers, strict=True):
         method = find_method(agent.get("method", settings.method))
         given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from damper.engine.envs.env_spec_json import spec_from_id, to_json
+from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
 from damper.engine.run.checkpoint import CheckpointStore
 from damper.engine.run.files import write_json
 from damper.engine.run.lock import LOCK
@@ -81,7 +81,7 @@ class Run:
         made_by, info = self.manifest["settings"]["env"], policy.info
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
             # From before specs were recorded: a callable may have changed the environment whose id it has.
-            unknown = replace(spec_from_id(info.env), entry_point=None)
+            unknown = replace(env_spec_from_id(info.env), entry_point=None)
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
         return policy
 

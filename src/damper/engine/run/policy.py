@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from damper.agents import sac
 from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs.env_spec_json import spec_from_id, to_json
+from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
 from damper.engine.envs.spec import Spec, unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
@@ -132,7 +132,7 @@ class Policy(Predictor):
         self._low, self._high = (torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high))
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
         self.weights = self.layout.unflatten(flat_params.unsqueeze(0))
-        self.normaliser = Normaliser.read(info.normaliser) if info.normaliser else None
+        self.normaliser = Normaliser.from_dict(info.normaliser) if info.normaliser else None
 
     def __repr__(self) -> str:
         """Environment, sizes and agent in one line."""
@@ -144,7 +144,7 @@ class Policy(Predictor):
     def env_spec(self) -> EnvSpec:
         """The training environment, for ``gymnasium.make``."""
         recorded = self.info.env_spec
-        return spec_from_id(self.info.env) if recorded is None else EnvSpec.from_json(recorded)
+        return env_spec_from_id(self.info.env) if recorded is None else EnvSpec.from_json(recorded)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -186,8 +186,8 @@ class Policy(Predictor):
         return obs if self.normaliser is None else self.normaliser(obs)
 
     def _unscaled(self, actions: torch.Tensor) -> NDArray[np.float32]:
-        scaled: torch.Tensor = unscale_action(actions[0], self._low, self._high)
-        return scaled.numpy()
+        unscaled: torch.Tensor = unscale_action(actions[0], self._low, self._high)
+        return unscaled.numpy()
 
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""

@@ -29,7 +29,7 @@ class Settings:
     ``learning_rate`` and the method's numbers may follow the run's progress (``damper.schedules``).
 
     For agents that are not such a product, ``table`` has one row per agent: its seed and its value of every setting
-    that differs, including "method" where methods share their losses (``methods.per_agent``).
+    that differs, including "method" where methods share their losses (``methods.merge_methods``).
 
     Names are Stable-Baselines3's where it has one. ``env_kwargs`` are the environment's own arguments. Every
     ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes, and its best one is

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.data.normalisation import RunningMeanStd
-from damper.engine.data.random_streams import Streams
+from damper.engine.data.random_streams import REPLAY_INDICES, WARM_UP_ACTIONS, Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.cuda_graph import Graphed
 from damper.engine.envs.spec import Spec, action_scale
@@ -73,7 +73,13 @@ class Learner:
         """Set up the functions that ``update`` runs, compiled and as CUDA graphs where the settings say so."""
         layer_ops.check_capability(self.device)
         # Compute the keys now: they are hashed on the host, which neither torch.compile nor a CUDA graph can capture.
-        for purpose in ("replay", "random", *self.population.noise_kinds, *self.population.backbone.EXPLORATION_NOISE):
+        population = self.population
+        for purpose in (
+            REPLAY_INDICES,
+            WARM_UP_ACTIONS,
+            *population.noise_kinds,
+            *population.backbone.EXPLORATION_NOISE,
+        ):
             self.streams.key(purpose)
         # Compiled separately from the update: Inductor would otherwise recompute the batch wherever it is read.
         self._sample = self.compiled(self.sample)
@@ -127,7 +133,7 @@ class Learner:
         Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
         """
         capacity = self.replay.capacity
-        drawn = self.streams.host_integers("replay", update, self.settings.batch_size, min(steps, capacity))
+        drawn = self.streams.host_integers(REPLAY_INDICES, update, self.settings.batch_size, min(steps, capacity))
         return bool((drawn == (steps - 1) % capacity).any())
 
     def update_ahead(self) -> None:

@@ -57,22 +57,23 @@ class Adam:
         """Step all agents in one operation, without a host sync: inactive agents have gradient and step size 0."""
         beta_1, beta_2 = BETAS
         # The bias corrections are one number per agent and need no pass over the parameters.
-        on, root = active.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
-        size = learning_rate * root / (1.0 - self.decay_m).to(parameters.dtype)
-        numbers = active, (1.0 - beta_1) * on, 1.0 - (1.0 - beta_2) * on, EPSILON * root, -size * on
-        active, rate, decay, least, size = (number.unsqueeze(1) for number in numbers)
+        mask, bias_correction2_sqrt = active.to(parameters.dtype), (1.0 - self.decay_v).to(parameters.dtype).sqrt()
+        step_size = learning_rate * bias_correction2_sqrt / (1.0 - self.decay_m).to(parameters.dtype)
+        lerp_weight, v_decay = (1.0 - beta_1) * mask, 1.0 - (1.0 - beta_2) * mask
+        per_agent = active, lerp_weight, v_decay, EPSILON * bias_correction2_sqrt, -step_size * mask
+        active, lerp_weight, v_decay, epsilon, step = (number.unsqueeze(1) for number in per_agent)
         gradient = torch.where(active, gradient, 0.0)
-        self.m.lerp_(gradient, rate)
-        self.v.mul_(decay).addcmul_(gradient, gradient, value=1.0 - beta_2)
-        parameters.addcmul_(self.m / self.v.sqrt().add_(least), size)
+        self.m.lerp_(gradient, lerp_weight)
+        self.v.mul_(v_decay).addcmul_(gradient, gradient, value=1.0 - beta_2)
+        parameters.addcmul_(self.m / self.v.sqrt().add_(epsilon), step)
 
     def _step_by_agent(self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor) -> None:
         """Step each active agent with PyTorch's fused kernel, which passes through memory once: faster on a CPU."""
         t, (beta_1, beta_2) = self.t.float(), BETAS
-        for agent, (is_active, rate) in enumerate(zip(active.tolist(), learning_rate.tolist(), strict=True)):
+        for agent, (is_active, lr) in enumerate(zip(active.tolist(), learning_rate.tolist(), strict=True)):
             if is_active:
                 theta, g, m, v = ([tensor[agent]] for tensor in (parameters, gradient, self.m, self.v))
-                torch._fused_adam_(theta, g, m, v, [], [t], lr=rate, beta1=beta_1, beta2=beta_2, weight_decay=0.0,
+                torch._fused_adam_(theta, g, m, v, [], [t], lr=lr, beta1=beta_1, beta2=beta_2, weight_decay=0.0,
                                    eps=EPSILON, amsgrad=False, maximize=False)  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def can_share_population(rule: Rule | None) -> bool:
     return bool(getattr(rule, "keeps_primary", False))
 
 
-def per_agent(name: str, rules: Mapping[str, Rule]) -> Rule:
+def merge_rules(name: str, rules: Mapping[str, Rule]) -> Rule:
     """Make one rule from a comma-separated list: agent i gets the rule at index ``choice[i]``.
 
     ``name`` lists names in ``rules``, or "plain" for the primary gradient alone. The rule takes the settings of all of
