@@ -69,7 +69,8 @@ def test_a_name_that_is_only_mentioned_is_not_defined(tmp_path: Path) -> None:
 
 
 def test_every_change_names_a_test() -> None:
-    rows, items = re.findall(r"^\| .+ \|$", changes(), re.MULTILINE)[1:], changes().split("\n- ")[1:]
+    rows = [row for row in re.findall(r"^\| .+ \|$", changes(), re.MULTILINE) if row != "| to | open first |"]
+    items = changes().split("\n- ")[1:]
     assert len(rows) == len(items) > 20
     assert [item.split("**")[1] for item in items if not re.search(r"`tests/[\w/]+\.py`", item)] == []
 
