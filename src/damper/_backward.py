@@ -189,17 +189,17 @@ def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
             "parameters must include a tensor with requires_grad, but none was given (an exhausted iterator?)."
         )
     if len(devices := {leaf.device for leaf in leaves}) > 1:
-        found = ", ".join(sorted(map(str, devices)))
-        raise DamperError(f"parameters must be on one device, but are on {found}: move the module to one of them.")
+        names = ", ".join(sorted(map(str, devices)))
+        raise DamperError(f"parameters must be on one device, but are on {names}: move the module to one of them.")
     return given if keep_all else leaves
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:
     """The process group of a DistributedDataParallel module; None where there is only one process."""
     modules = parameters.modules() if isinstance(parameters, nn.Module) else ()
-    found = {module.process_group for module in modules if isinstance(module, DistributedDataParallel)}
-    if len(found) == 1:
-        return found.pop()
+    groups = {module.process_group for module in modules if isinstance(module, DistributedDataParallel)}
+    if len(groups) == 1:
+        return groups.pop()
     # Bare parameters do not tell their group, and processes that combine only their own gradients drift apart.
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         raise DamperError(
@@ -218,8 +218,8 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
     if not loss.requires_grad:
         raise DamperError(f"{name} must depend on the parameters, but has no graph: was it detached?")
     trained = [leaf for leaf in leaves if leaf.requires_grad]
-    found = iter(torch.autograd.grad(loss, trained, retain_graph=retain, allow_unused=True))
-    gradients = [next(found) if leaf.requires_grad else None for leaf in leaves]
+    computed = iter(torch.autograd.grad(loss, trained, retain_graph=retain, allow_unused=True))
+    gradients = [next(computed) if leaf.requires_grad else None for leaf in leaves]
     if all(gradient is None for gradient in gradients):
         raise DamperError(
             f"{name} must depend on the parameters, but depends on none of those given: check for a detach()."
@@ -251,7 +251,7 @@ def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distribut
 
 
 def _used(*losses: Gradients) -> list[bool]:
-    return [any(g is not None for g in found) for found in zip(*losses, strict=True)]
+    return [any(g is not None for g in grads) for grads in zip(*losses, strict=True)]
 
 
 def _taken(used: list[bool], keep_all: bool) -> list[int]:

@@ -27,11 +27,11 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str) -> str:
 
 def wrong_env_error(env: Any) -> DamperError:
     """The error for an ``env`` that is neither an id nor a callable, such as an environment itself."""
-    wanted = "env must be an id, or a callable that returns a new gymnasium.Env"
+    requirement = "env must be an id, or a callable that returns a new gymnasium.Env"
     if not hasattr(env, "unwrapped"):
-        return DamperError(f"{wanted}, but {env!r} was given.")
+        return DamperError(f"{requirement}, but {env!r} was given.")
     kind = type(env.unwrapped).__name__
     return DamperError(
-        f"{wanted}, because every agent needs its own, but a {kind} was given: pass its class, or a function that "
+        f"{requirement}, because every agent needs its own, but a {kind} was given: pass its class, or a function that "
         "makes it."
     )

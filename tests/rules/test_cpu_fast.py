@@ -10,9 +10,9 @@ import torch
 
 from damper.errors import DamperError
 from damper.rules import RULES, GradientReport, combine_reported, combine_single
-from damper.rules._cpu_fast import PIECE, apply_rows, apply_single
+from damper.rules._cpu_fast import CHUNK_SIZE, apply_rows, apply_single
 
-SHAPES = [(PIECE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
+SHAPES = [(CHUNK_SIZE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
 SPAN = [name for name, rule in RULES.items() if hasattr(rule, "coefficients")]
 
 
@@ -56,7 +56,7 @@ def test_a_report_s_values_go_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.equal(getattr(found[1], name), getattr(expected[1], name)), name
 
 
-@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1])
+@pytest.mark.parametrize("size", [CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1])
 def test_no_entry_is_lost_where_gradients_are_cut(size: int) -> None:
     g_R, g_T = torch.ones(size), torch.full((size,), -2.0)
     quick = apply_single(RULES["scalarization"], [g_R, torch.ones(3)], [g_T, torch.full((3,), 2.0)])
@@ -91,7 +91,7 @@ def test_float64_and_expanded_gradients() -> None:
 @pytest.mark.parametrize("name", SPAN)
 def test_rows_are_the_rule_each_for_itself(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
-    g_R, g_T = torch.randn(2, 5, PIECE + 7, generator=generator)
+    g_R, g_T = torch.randn(2, 5, CHUNK_SIZE + 7, generator=generator)
     g_T[3] = 0.0  # takes the rule's own path
     own = {"eta": torch.linspace(0.0, 1.0, 5)} if "eta" in inspect.signature(RULES[name]).parameters else {}
     rows = apply_rows(RULES[name], g_R, g_T, **own)

@@ -10,7 +10,7 @@ from damper.bench.result import Measurement, text
 from damper.bench.workloads import ExecutionMode
 from damper.methods import METHODS
 
-PLAINER = {"compile-graph": "graph", "compile": "eager", "TF32": "float32"}
+BASELINE_MODE = {"compile-graph": "graph", "compile": "eager", "TF32": "float32"}
 NOISE = 1.03  # repeated measurements of one update differ by a smaller factor
 
 
@@ -38,13 +38,13 @@ def slower_modes(found: Measurement) -> list[str]:
     sentences = []
     for row in ours:
         for column in ("mode", "precision"):
-            plainer = {**row, column: PLAINER.get(row.get(column, ""))}
-            other = times.get(_key(plainer, names))
+            baseline = {**row, column: BASELINE_MODE.get(row.get(column, ""))}
+            other = times.get(_key(baseline, names))
             if other is not None and row["ms"] > NOISE * other:
-                who = ", ".join(f"{row[name]} agents" if name == "agents" else str(row[name]) for name in names)
+                subject = ", ".join(f"{row[name]} agents" if name == "agents" else str(row[name]) for name in names)
                 sentences.append(
-                    f"{who}: {row['mode']} in {row['precision']} takes {text(row['ms'])} ms, "
-                    f"{plainer['mode']} in {plainer['precision']} {text(other)} ms"
+                    f"{subject}: {row['mode']} in {row['precision']} takes {text(row['ms'])} ms, "
+                    f"{baseline['mode']} in {baseline['precision']} {text(other)} ms"
                 )
     return sentences
 

@@ -54,18 +54,20 @@ def sb3_model(data: Transitions, backbone: str, mode: ExecutionMode, method: str
     own: dict[str, Any] = {} if method is None else {"method": method}
     if method == "damper":
         own["eta"] = 0.0
-    model = getattr(package, backbone.upper())(**_alike(data, backbone, mode, torch.nn.SiLU), device=mode.device, **own)
+    model = getattr(package, backbone.upper())(
+        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **own
+    )
     return _ready(model, data)
 
 
 def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
     """SBX's model (JAX, compiled), its buffer full of ``data``."""
     sbx, nn = importlib.import_module("sbx"), importlib.import_module("flax.linen")
-    model = getattr(sbx, backbone.upper())(**_alike(data, backbone, mode, nn.silu))
+    model = getattr(sbx, backbone.upper())(**_shared_kwargs(data, backbone, mode, nn.silu))
     return _ready(model, data)
 
 
-def _alike(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> dict[str, Any]:
+def _shared_kwargs(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> dict[str, Any]:
     """Constructor arguments shared by all models."""
     settings = protocol_settings("authors", backbone, None)  # those of the engine's learners
     return {

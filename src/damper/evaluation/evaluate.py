@@ -148,9 +148,9 @@ def evaluate(
     seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
     with threads(1):  # one step's matrix products are too small to share
         every = [seed for _ in agents for seed in seeds]
-        found, spec = rollout(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
+        recorded, spec = rollout(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
     compare_ranges((opened.low, opened.high), spec)
-    table = [found[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
+    table = [recorded[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
     steps, method = opened.facts.get("steps"), opened.facts.get("method")
     evaluation = Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec), steps, method)
     for agent in evaluation.constant_agents():
@@ -216,12 +216,13 @@ def _stacked(policies: list[Policy]) -> Act:
 
     @torch.no_grad()
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        seen = obs.reshape(count, -1, obs.shape[-1])
+        stacked = obs.reshape(count, -1, obs.shape[-1])
         if first.normaliser is not None:
-            seen = np.stack([policy.normalised(own) for policy, own in zip(policies, seen, strict=True)])
-        stacked = torch.from_numpy(seen).to(flat_params.dtype)
+            stacked = np.stack([policy.normalised(own) for policy, own in zip(policies, stacked, strict=True)])
         # A diverged policy is still evaluated: its NaN actions become zero, the middle of the range.
-        mu = torch.nan_to_num(StackedActor(weights, first.info.activation)(stacked)).flatten(0, 1)
+        mu = torch.nan_to_num(
+            StackedActor(weights, first.info.activation)(torch.from_numpy(stacked).to(flat_params.dtype))
+        ).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)
         return actions.numpy()
 

@@ -19,8 +19,8 @@ from torch._compile import _disable_dynamo
 from damper.rules._report import GradientReport, apply_reported
 from damper.rules._two_vector import Coefficients, PairStats, Rule
 
-PIECE = 32768  # entries; their float64 copies stay in a processor's cache
-ORDINARY = 1e15  # norms between 1/ORDINARY and ORDINARY need no care with float32's range
+CHUNK_SIZE = 32768  # entries; their float64 copies stay in a processor's cache
+SAFE_NORM = 1e15  # norms between 1/SAFE_NORM and SAFE_NORM need no care with float32's range
 
 
 def apply_single(
@@ -58,7 +58,7 @@ def _apply_ordinary(
     if any(torch._C._functorch.is_functorch_wrapped_tensor(gradient) for gradient in (*primary, *auxiliary)):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
-    if not (1.0 / ORDINARY < n_R < ORDINARY and 1.0 / ORDINARY < n_T < ORDINARY):
+    if not (1.0 / SAFE_NORM < n_R < SAFE_NORM and 1.0 / SAFE_NORM < n_T < SAFE_NORM):
         return None
     r, s = map(float, coefficients(PairStats(*_tensors(torch.float64, n_R, n_T, c)), **settings))
     kept = 1.0 if getattr(rule, "keeps_primary", True) else 0.0
@@ -107,10 +107,10 @@ def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[fl
 
 def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
     """Flat pieces for sums: large gradients split, small ones concatenated to save the fixed cost of an operation."""
-    small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < PIECE]
-    large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= PIECE]
+    small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < CHUNK_SIZE]
+    large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= CHUNK_SIZE]
     whole = [torch.cat(small), *large] if small else large
-    return (piece for gradient in whole for piece in gradient.split(PIECE))
+    return (piece for gradient in whole for piece in gradient.split(CHUNK_SIZE))
 
 
 def _factor(length: float, norm: float) -> float:

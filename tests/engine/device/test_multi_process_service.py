@@ -55,7 +55,7 @@ def test_one_that_runs_is_used_and_left(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_where_none_can_be_had_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with multi_process_service(wanted=False) as shared:
+    with multi_process_service(enabled=False) as shared:
         assert not shared
     log = install(tmp_path, monkeypatch, "exit 1")
     with multi_process_service() as shared:

@@ -14,14 +14,14 @@ PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 
 
 @contextmanager
-def multi_process_service(wanted: bool = True) -> Iterator[bool]:
+def multi_process_service(enabled: bool = True) -> Iterator[bool]:
     """Let processes started inside the context share a GPU through MPS; yields whether they do.
 
     A running service is used and left running. Otherwise one is started for this process's children, with pipes and
     logs in a temporary folder, and stopped at the end.
     """
     control = shutil.which("nvidia-cuda-mps-control")
-    if not wanted or control is None:
+    if not enabled or control is None:
         yield False
         return
     if _ask(control, "get_server_list", os.environ):

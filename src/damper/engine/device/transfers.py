@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_sleeps = False
+_blocking_events = False
 
 
 def sleep_while_waiting() -> None:
@@ -23,8 +23,8 @@ def sleep_while_waiting() -> None:
     Use it in processes that share cores, where spinning keeps a core from other processes' environments. In a process
     alone, spinning notices the end of a copy slightly sooner.
     """
-    global _sleeps
-    _sleeps = True
+    global _blocking_events
+    _blocking_events = True
 
 
 class _PinnedBuffer:
@@ -41,7 +41,7 @@ class _PinnedBuffer:
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
         self._array = self._host.numpy()
-        self.done_event = done_event or (torch.cuda.Event(blocking=_sleeps) if on_gpu else None)
+        self.done_event = done_event or (torch.cuda.Event(blocking=_blocking_events) if on_gpu else None)
 
     def record_event(self) -> None:
         """Mark this point of the stream: the host memory is in use until the stream reaches it."""

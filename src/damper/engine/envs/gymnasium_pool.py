@@ -227,29 +227,29 @@ class GymnasiumPool:
         reward = np.empty(self.size, np.float32)
         terminated, truncated = np.empty((2, self.size), np.bool_)
         for row, env in enumerate(self.envs):
-            found = env.step(shaped[row])
+            result = env.step(shaped[row])
             if self._now == 1:  # only at the first step: a check takes as long as a step of a light environment
-                self._checked(found, "step", STEP)
-            next_obs[row], reward[row], terminated[row], truncated[row], _ = found
+                self._checked(result, "step", STEP)
+            next_obs[row], reward[row], terminated[row], truncated[row], _ = result
         self._obs, self._sent = self._next_episodes(next_obs, terminated | truncated), False
         return Transition(next_obs, reward, terminated, truncated, self._obs)
 
-    def _checked(self, found: Any, name: str, parts: tuple[str, ...]) -> Any:
+    def _checked(self, result: Any, name: str, parts: tuple[str, ...]) -> Any:
         """Check that an environment's output follows Gymnasium's API: a wrong shape might broadcast silently."""
-        count, shape = (len(found), np.shape(found[0])) if isinstance(found, tuple) and found else (0, ())
+        count, shape = (len(result), np.shape(result[0])) if isinstance(result, tuple) and result else (0, ())
         if count != len(parts) or int(np.prod(shape)) != self.spec.obs_dim:
-            given = f"{count} values, obs of shape {shape}" if count else f"a {type(found).__name__}"
+            given = f"{count} values, obs of shape {shape}" if count else f"a {type(result).__name__}"
             raise DamperError(
                 f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of shape "
                 f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's older one."
             )
-        for part, value in zip(parts[1:-1], found[1:-1], strict=True):
+        for part, value in zip(parts[1:-1], result[1:-1], strict=True):
             if np.ndim(value) or value is None:
                 raise DamperError(
                     f"env={self.spec.id!r} must return one number as {part} from {name}, but returned {value!r}: "
                     f"if it is an array of one number, return {part}.item()."
                 )
-        return found
+        return result
 
     def _record(self, actions: NDArray[Any]) -> None:
         if self._now == len(self._log):

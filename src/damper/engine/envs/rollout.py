@@ -157,12 +157,12 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
                 f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, shape "
                 f"{(count, spec.act_dim)}, but gave shape {actions.shape}: choose the environment it was trained for."
             )
-        wanted = np.clip(actions, low, high).astype(np.float32)
-        sent = wanted
+        clipped = np.clip(actions, low, high).astype(np.float32)
+        sent = clipped
         if filter is not None and executed:
-            sent = np.clip(filter(wanted, executed[-1], high - low), low, high).astype(np.float32)
+            sent = np.clip(filter(clipped, executed[-1], high - low), low, high).astype(np.float32)
         transition = pool.step(sent)
-        raw.append(wanted)
+        raw.append(clipped)
         executed.append(sent)
         totals += np.where(running, transition.reward, 0.0)
         lengths += running

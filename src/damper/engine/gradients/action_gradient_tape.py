@@ -103,8 +103,10 @@ class ActionGradientTape:
             x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
             if joint:
                 x, d = inputs[i], [*d, self.p[i]]
-            wanted = rows if i else replace(rows, input_grad_rows=0)
-            back = layer_ops.backward(self.flat_params, self.hidden[i], x, torch.cat(d, 1), wanted, gradients=grads[0])
+            layer_rows = rows if i else replace(rows, input_grad_rows=0)
+            back = layer_ops.backward(
+                self.flat_params, self.hidden[i], x, torch.cat(d, 1), layer_rows, gradients=grads[0]
+            )
         return self._joined(grads, w_bar)
 
     def _through_activation_grads(

@@ -109,8 +109,8 @@ def backward(
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.input_grad_rows, inputs]``;
         None if ``rows.input_grad_rows`` is 0.
     """
-    way = _kernels(flat_params) or reference
-    back: Tensor | None = way.backward(
+    implementation = _kernels(flat_params) or reference
+    back: Tensor | None = implementation.backward(
         flat_params, layer, x, d, rows, activation_grad=activation_grad, gradients=gradients, stride=stride
     )
     return back

@@ -65,18 +65,20 @@ def forward_kernel(
     c = tile % across * BN + tl.arange(0, BN)
     x += net // SHARE * X_NET
     flat_params += net * N
-    place = among_heads(c, OUT, GROUP, HEAD_STRIDE)
+    column_offset = among_heads(c, OUT, GROUP, HEAD_STRIDE)
     sums = tl.zeros((BM, BN), tl.float32)
     for start in range(0, IN, BK):
         k = start + tl.arange(0, BK)
         inputs = tl.load(x + r[:, None] * X_ROW + k[None, :], (r[:, None] < ROWS) & (k[None, :] < IN), 0.0)
-        weights = tl.load(flat_params + WEIGHT + k[:, None] * GROUP + place[None, :],
+        weights = tl.load(flat_params + WEIGHT + k[:, None] * GROUP + column_offset[None, :],
                           (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
         sums = product(inputs, weights, sums, TF32)
     if BIASED == ROWS:
-        z = sums + tl.load(flat_params + BIAS + place, c < OUT, 0.0)[None, :]
+        z = sums + tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :]
     elif BIASED > 0:
-        z = sums + tl.where(r[:, None] < BIASED, tl.load(flat_params + BIAS + place, c < OUT, 0.0)[None, :], 0.0)
+        z = sums + tl.where(
+            r[:, None] < BIASED, tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :], 0.0
+        )
     else:
         z = sums
     at = net * ROWS * OUT + r[:, None] * OUT + c[None, :]
@@ -176,14 +178,14 @@ def _grad_input(
     sums = tl.zeros((BM, BI), tl.float32)
     for start in range(0, OUT, BK):
         o = start + tl.arange(0, BK)
-        place = among_heads(o, OUT, GROUP, HEAD_STRIDE)
+        column_offset = among_heads(o, OUT, GROUP, HEAD_STRIDE)
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
         if FUSE_HEAD:  # this layer's d is the head's d times the head's weight times the activation's derivative
             back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(flat_params + HEAD + o, o < OUT, 0.0)[None, :]
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
-        weights = tl.load(flat_params + WEIGHT + i[None, :] * GROUP + place[:, None],
+        weights = tl.load(flat_params + WEIGHT + i[None, :] * GROUP + column_offset[:, None],
                           (i[None, :] < IN) & (o[:, None] < OUT), 0.0)  # fmt: skip
         sums = product(back, weights, sums, TF32)
     if FUSE_HEAD:  # one factor per row, so applied once at the end
@@ -225,11 +227,11 @@ def _grad_weight(
         weights_on = tl.load(flat_params + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]
         total *= weights_on
-    place = among_heads(o, OUT, GROUP, HEAD_STRIDE)
-    tl.store(gradients + WEIGHT + i[:, None] * GROUP + place[None, :], sums,
+    column_offset = among_heads(o, OUT, GROUP, HEAD_STRIDE)
+    tl.store(gradients + WEIGHT + i[:, None] * GROUP + column_offset[None, :], sums,
              (i[:, None] < IN) & (o[None, :] < OUT))  # fmt: skip
     if tile // across == 0:
-        tl.store(gradients + BIAS + place, total, o < OUT)
+        tl.store(gradients + BIAS + column_offset, total, o < OUT)
         if FUSE_HEAD:
             _grad_head(d, h, gradients, o, tile, count, OUT, HEAD, HEAD_BIAS, BO, BR)
 

@@ -56,7 +56,7 @@ class Layout:
     @cached_property
     def layer_slices(self) -> tuple[LayerSlice, ...]:
         """The hidden layers, then all heads as one layer: they have the same inputs and sizes, evenly spaced."""
-        places = [
+        slices = [
             LayerSlice(
                 inputs, outputs, start, bias, outputs, padding=(self._padding(inputs * outputs), self._padding(outputs))
             )
@@ -65,9 +65,9 @@ class Layout:
             )
         ]
         hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
-        heads = places[hidden:]
+        heads = slices[hidden:]
         head_stride = heads[1].weight_offset - heads[0].weight_offset if len(heads) > 1 else 0
-        return (*places[:hidden], replace(heads[0], outputs=len(heads) * heads[0].outputs, head_stride=head_stride))
+        return (*slices[:hidden], replace(heads[0], outputs=len(heads) * heads[0].outputs, head_stride=head_stride))
 
     def unflatten(self, flat_params: Tensor) -> Weights:
         """Views of flat parameters ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""

@@ -110,10 +110,10 @@ def origin() -> str | None:
     """
     for installed in importlib.metadata.distributions(name=DISTRIBUTION):
         direct_url = json.loads(installed.read_text("direct_url.json") or "{}")
-        place = Path(str(installed.locate_file("damper")))
+        installed_at = Path(str(installed.locate_file("damper")))
         if direct_url.get("dir_info", {}).get("editable"):
-            place = Path(url2pathname(urlsplit(direct_url["url"]).path), "src", "damper")
-        if place.resolve() == PACKAGE:  # otherwise it is not the copy that runs
+            installed_at = Path(url2pathname(urlsplit(direct_url["url"]).path), "src", "damper")
+        if installed_at.resolve() == PACKAGE:  # otherwise it is not the copy that runs
             return _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
     return None
 

@@ -164,8 +164,8 @@ class Learner:
         size, previous = self.settings.batch_size, self.method.previous_obs
         batch = self.replay.sample(self.streams, count, size, previous)
         if self.obs_rms:
-            seen = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
-            batch = batch._replace(**{name: self.normalise(getattr(batch, name)) for name in seen})
+            observations = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
+            batch = batch._replace(**{name: self.normalise(getattr(batch, name)) for name in observations})
         # A plain tuple, so that compiled functions need not return a named one (torch 2.13 can).
         return tuple(batch), self.noise(count, size)
 

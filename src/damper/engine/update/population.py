@@ -166,9 +166,11 @@ class Population:
         """Apply the rule, and update its state in place."""
         assert self.rule is not None
         (g_R, g_T), kwargs = gradients, self.method_kwargs["rule"]
-        quick = apply_rows(self.rule, g_R, g_T, **kwargs) if self.gradient_backend.agent_by_agent else None
+        cpu_result = apply_rows(self.rule, g_R, g_T, **kwargs) if self.gradient_backend.agent_by_agent else None
         rule_state = self._rule_state
-        combined, report = quick or apply_reported(self.rule, g_R, g_T, rule_state, rule_state is not None, **kwargs)
+        combined, report = cpu_result or apply_reported(
+            self.rule, g_R, g_T, rule_state, rule_state is not None, **kwargs
+        )
         for old, new in zip(state_tensors(rule_state), state_tensors(report.state), strict=True):
             old.copy_(new)
         logs |= {name: getattr(report, name) for name in RULE}
@@ -181,6 +183,8 @@ class Population:
         """
         state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
-        newly = ~state["active"] & (state["frozen_at"] < 0)  # also agents that a callback froze; the trainer knows them
-        state["frozen_at"].copy_(torch.where(newly, state["updates"], state["frozen_at"]))
+        newly_frozen = ~state["active"] & (
+            state["frozen_at"] < 0
+        )  # also agents that a callback froze; the trainer knows them
+        state["frozen_at"].copy_(torch.where(newly_frozen, state["updates"], state["frozen_at"]))
         self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["active"])

@@ -47,11 +47,11 @@ def draw_method_figures(results: str | Path, folder: Path, formats: Sequence[str
     return draw_all(figures, folder, formats, {"font.size": 8})
 
 
-def compared(found: Sequence[Setup], method: str) -> list[Row]:
+def compared(setups: Sequence[Setup], method: str) -> list[Row]:
     """Per backbone the first setup and seed with an episode of plain, the method and DAMPER: all made alike."""
     rows = []
     for backbone in BACKBONES:
-        candidates = ((setup, _traced(setup, backbone, method)) for setup in found)
+        candidates = ((setup, _traced(setup, backbone, method)) for setup in setups)
         row = next(((setup, backbone, records) for setup, records in candidates if records), None)
         if row is not None:
             rows.append(row)

@@ -198,8 +198,8 @@ class Setup:
 
         None where several have them, of other code of the user's: none of them is meant more than the others.
         """
-        wanted = {**published_settings(method, task, backbone), **changed}
-        return self._index.get((backbone, task, method, digest(wanted)))
+        settings = {**published_settings(method, task, backbone), **changed}
+        return self._index.get((backbone, task, method, digest(settings)))
 
     def sweep(self, task: str) -> dict[float, Cell]:
         """TD3's cells of the fixed weights that are on record, by weight."""
@@ -260,10 +260,10 @@ def setups(records: Iterable[Record]) -> list[Setup]:
     return sorted(found, key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title))
 
 
-def main_setups(found: Sequence[Setup]) -> list[Setup]:
+def main_setups(setups: Sequence[Setup]) -> list[Setup]:
     """The fullest setup of each protocol, of those that keep to it."""
     first: dict[str | None, Setup] = {}
-    for setup in found:
+    for setup in setups:
         if setup.protocol and not setup.deviations:
             first.setdefault(setup.protocol, setup)
     return list(first.values())

@@ -50,4 +50,4 @@ def change(plain: Cell, ours: Cell, measure: str) -> Change:
 def constant_notes(plain: Cell, ours: Cell) -> list[str]:
     """How many agents of either side hold one action."""
     notes = {"": ours.constant_note, "plain: ": plain.constant_note}
-    return [who + note for who, note in notes.items() if note]
+    return [side + note for side, note in notes.items() if note]
