@@ -61,10 +61,10 @@ def quiet(model: Any) -> Any:
     return model
 
 
-def check_learned(model: Any, steps: int) -> None:
+def check_learned(model: Any, steps: int, **kwargs: Any) -> None:
     """Learn for so many steps: there must be updates, with the method's loss, and finite weights other than before."""
     before = weights(quiet(model)).clone()
-    model.learn(steps, log_interval=None)
+    model.learn(steps, log_interval=None, **kwargs)
     after = weights(model)
     assert model._n_updates > 0 and after.isfinite().all() and not torch.equal(after, before)
     assert model.logger.name_to_value["train/auxiliary_loss"] > 0

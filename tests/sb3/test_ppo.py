@@ -33,7 +33,7 @@ from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.sb3 import PPO, IndexedRolloutBuffer, ppo
 from damper.sb3.common.networks import OnPolicyActor, actor_parameters
-from tests.sb3.models import Counter, dict_env, make, quiet, weights
+from tests.sb3.models import Counter, check_learned, dict_env, make, quiet, weights
 from tests.sb3.test_behaviour import Noisy
 
 SB3 = stable_baselines3.PPO
@@ -378,7 +378,7 @@ def test_dict_and_image_observations(method: str) -> None:
     for env, policy in ((dict_env(), "MultiInputPolicy"), (picture, "CnnPolicy")):
         extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
         model = make(PPO, env, policy=policy, method=method, n_steps=16, batch_size=8, policy_kwargs=extractor)
-        model.learn(32)
+        check_learned(model, 32)
         assert isinstance(model.rollout_buffer, DictRolloutBuffer) == (policy == "MultiInputPolicy")
 
 
@@ -386,14 +386,16 @@ def test_matrix_actions() -> None:
     class Matrix(Counter):
         action_space = gymnasium.spaces.Box(-2.0, 2.0, (2, 2), np.float32)
 
-    assert weights(make(PPO, Matrix()).learn(50)).isfinite().all()
+    check_learned(make(PPO, Matrix()), 50)
 
 
 def test_several_environments_normalisation_and_callbacks() -> None:
     env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=3), clip_obs=5.0)
     evaluation = VecNormalize(make_vec_env("Pendulum-v1"), training=False)
     callback = EvalCallback(evaluation, eval_freq=40, n_eval_episodes=1, verbose=0)
-    model = make(PPO, env, learning_rate=lambda progress: 1e-3 * progress).learn(300, callback=callback)
+    model = make(PPO, env, learning_rate=lambda progress: 1e-3 * progress)
+    check_learned(model, 300, callback=callback)
+    assert callback.n_calls == 100 and callback.last_mean_reward != -np.inf
     evaluate_policy(model, env, n_eval_episodes=1, warn=False)
 
 
