@@ -133,9 +133,9 @@ def test_a_gpu_trains_several_at_once_and_a_cpu_one(tmp_path: Path, monkeypatch:
 
 
 def test_a_worker_sleeps_while_it_waits_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "_sleeps", False)
+    monkeypatch.setattr(transfers, "_blocking_events", False)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(workers.torch, "set_num_threads", lambda _: None)
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
     workers._prepare(1)
-    assert transfers._sleeps
+    assert transfers._blocking_events
