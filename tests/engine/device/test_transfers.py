@@ -63,7 +63,7 @@ def test_a_busy_device_neither_holds_up_the_host_nor_gets_the_wrong_numbers() ->
 
 @pytest.mark.gpu
 def test_a_host_that_shares_its_cores_sleeps_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "_sleeps", False)
+    monkeypatch.setattr(transfers, "_blocking_events", False)
     device = torch.device("cuda")
     work = torch.randn(8192, 8192, device=device)
 
