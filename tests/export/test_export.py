@@ -23,7 +23,7 @@ from damper.engine.data.normalisation import Normaliser
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.export import export, open_file, open_source
-from damper.export.check import observations
+from damper.export.check import check_agreement, observations
 from damper.export.files import OPSET, write
 from damper.export.network import Module, build
 from damper.methods import find_method
@@ -144,6 +144,28 @@ def test_a_diverged_policy_is_refused(run, value, tmp_path):
         with pytest.raises(DamperError, match="weights must be finite, but some are not: its training diverged"):
             export(policy, tmp_path / "policy.onnx", check=check, episodes=0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("squash", [True, False])
+def test_large_sums_are_exported_and_their_mistakes_caught(run, squash, tmp_path):
+    """Actions in [-1, 1] from sums of thousands: rounding alone exceeds 1e-5, a weight wrong by 0.1 % much more so."""
+    generator, sizes = torch.Generator().manual_seed(0), (105, 400, 300, 8)
+    uniform = [torch.rand(a + 1, b, generator=generator) * 2 - 1 for a, b in itertools.pairwise(sizes)]
+    layers = [((10.0 * part[:-1] / len(part) ** 0.5).numpy(), part[-1].numpy()) for part in uniform]
+    network = build(layers, "silu", -np.ones(8), np.ones(8), squash=squash)
+
+    def act(obs):
+        with torch.no_grad():
+            return Module(network)(torch.as_tensor(obs)).numpy()
+
+    source = replace(open_source(run), act=act, env=None, obs_ranges=None, low=-np.ones(8), high=np.ones(8))
+    path = tmp_path / "policy.onnx"
+    write(network, path, {})
+    assert check_agreement(source, network, path, path)["largest_difference"] > 1e-5
+    layers[-1][0][0] *= 1.001
+    write(build(layers, "silu", -np.ones(8), np.ones(8), squash=squash), path, {})
+    with pytest.raises(DamperError, match="must reproduce the original's actions"):
+        check_agreement(source, network, path, path)
 
 
 def test_a_file_that_gives_no_numbers_is_caught(run, tmp_path, monkeypatch):
