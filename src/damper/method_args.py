@@ -73,3 +73,15 @@ def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
         # MetaBalance's sizes fit the actor, not this pair.
         fitting = {name: value for name, value in settings.items() if name != "sizes"}
         combine_reported(method.rule, pair[0], pair[1], None, **fitting)
+
+
+def noise_generator(device: torch.device | str, seed: int | None = None) -> torch.Generator:
+    """A generator for the losses' noise, so that the library's own random numbers stay as they are.
+
+    Without a seed it is seeded from a copy of torch's global state.
+    """
+    if seed is None:
+        copy = torch.Generator()
+        copy.set_state(torch.get_rng_state())
+        seed = int(torch.randint(2**62, (), generator=copy))
+    return torch.Generator(device).manual_seed(seed)

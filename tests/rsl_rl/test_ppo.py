@@ -213,6 +213,16 @@ def test_the_critic_learns_while_the_actor_is_frozen(method: str) -> None:
     assert all(map(torch.equal, actor, before[0])) and not any(map(torch.equal, critic, before[1]))
 
 
+def test_learners_of_one_process_draw_their_own_noise() -> None:
+    torch.manual_seed(3)
+    learners = [OnPolicyRunner(Pendulums(4), config(method="caps"), device="cpu").alg for _ in range(2)]
+    first, second = (torch.randn(8, generator=learner._generator) for learner in learners)
+    assert not torch.equal(first, second)
+    torch.manual_seed(3)
+    again = OnPolicyRunner(Pendulums(4), config(method="caps"), device="cpu").alg
+    assert torch.equal(torch.randn(8, generator=again._generator), first)
+
+
 def test_eta_is_0_unless_given() -> None:
     found = [train(0, **settings).alg.method_settings.get("eta") for settings in ({}, {"eta": 1.0}, {"method": "caps"})]
     assert found == [0.0, 1.0, None]

@@ -15,7 +15,7 @@ from damper._backward import backward_auxiliary
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.losses.temporal_ramp import temporal_ramp
-from damper.method_args import check_names, check_no_critic_loss, check_rule, choose, default_eta
+from damper.method_args import check_names, check_no_critic_loss, check_rule, choose, default_eta, noise_generator
 from damper.methods import Method
 from damper.rsl_rl.storage import Pairs, indexed
 from damper.rules import GradientReport, Rule, has_memory, initial_state, rebuild_state, state_tensors
@@ -71,8 +71,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         _check(self.method, actor, storage)
         super().__init__(actor, critic, storage, *positional, **arguments)
         self._rule_state: Any = None
-        # A separate generator, so that rsl_rl's random numbers do not change.
-        self._generator = torch.Generator(self.device).manual_seed(torch.initial_seed() % 2**63)
+        self._generator = noise_generator(self.device)
 
     def update(self) -> dict[str, float]:
         """rsl_rl's update; before each optimizer step the auxiliary gradient is combined with that of rsl_rl's loss."""

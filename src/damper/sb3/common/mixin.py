@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.settings import is_number
 from damper.errors import DamperError
-from damper.method_args import check_names, check_rule, choose, default_eta, is_setting
+from damper.method_args import check_names, check_rule, choose, default_eta, is_setting, noise_generator
 from damper.methods import Method, find_method
 from damper.rules import Rule
 from damper.sb3.common.inputs import check_inputs
@@ -98,12 +98,7 @@ class SmoothMixin:
         check_inputs(self._method, self._settings, self)
         self._check_buffer()
         self._has_modes = differs_in_eval_mode(self._actor)  # saved in zips under this name
-        # A separate generator, so that SB3's random numbers do not change. Without a seed it is seeded from a copy of
-        # torch's global state.
-        copy = torch.Generator()
-        copy.set_state(torch.get_rng_state())
-        seed = int(torch.randint(2**62, (), generator=copy)) if self.seed is None else self.seed
-        self._generator = torch.Generator(self.device).manual_seed(seed)
+        self._generator = noise_generator(self.device, self.seed)
         rule_settings = self._settings["rule"]
         self.method_state = MethodState(
             self._method, self.policy, self._actor_parameters(), rule_settings, self._generator
