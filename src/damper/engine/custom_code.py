@@ -19,9 +19,8 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
 PLAIN = (str, int, float, bool, type(None))
-_FIRST_READ: dict[
-    int, tuple[Any, str]
-] = {}  # a module's containers and their text by id, which they keep by being here
+# A module's containers and their text by id, which they keep by being here.
+_FIRST_READ: dict[int, tuple[Any, str]] = {}
 _LOOKS_UP = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 

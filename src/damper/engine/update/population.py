@@ -183,8 +183,7 @@ class Population:
         """
         state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
-        newly_frozen = ~state["active"] & (
-            state["frozen_at"] < 0
-        )  # also agents that a callback froze; the trainer knows them
+        # Also agents that a callback froze; the trainer knows them.
+        newly_frozen = ~state["active"] & (state["frozen_at"] < 0)
         state["frozen_at"].copy_(torch.where(newly_frozen, state["updates"], state["frozen_at"]))
         self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["active"])
