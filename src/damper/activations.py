@@ -30,7 +30,7 @@ class Activation(NamedTuple):
     onnx: str
 
 
-class Exported(NamedTuple):
+class ExportableActivation(NamedTuple):
     """An activation as exported files need it, without derivatives."""
 
     module: type[nn.Module]
@@ -87,15 +87,15 @@ ACTIVATIONS = {
     "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like, "Relu"),
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third, "Tanh"),
 }
-NAMES = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
-# Exported files may also have ELU, rsl_rl's default, which the engine does not train.
-EXPORTED = {name: Exported(one.module, one.function, one.onnx) for name, one in ACTIVATIONS.items()} | {
-    "elu": Exported(nn.ELU, F.elu, "Elu")
+NAME_BY_MODULE = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
+# ExportableActivation files may also have ELU, rsl_rl's default, which the engine does not train.
+EXPORTABLE = {name: ExportableActivation(one.module, one.function, one.onnx) for name, one in ACTIVATIONS.items()} | {
+    "elu": ExportableActivation(nn.ELU, F.elu, "Elu")
 }
-EXPORTED_NAMES = {activation.module: name for name, activation in EXPORTED.items()}
+EXPORTABLE_NAME_BY_MODULE = {activation.module: name for name, activation in EXPORTABLE.items()}
 
 
-def known_modules(names: Mapping[type[nn.Module], str] = NAMES) -> str:
+def known_modules(names: Mapping[type[nn.Module], str] = NAME_BY_MODULE) -> str:
     """Names of the PyTorch modules that can be converted, for messages: "SiLU, ReLU or Tanh"."""
     *most, last = (module.__name__ for module in names)
     return f"{', '.join(most)} or {last}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from damper.cli import COMMANDS, main, method_help
-from damper.cli.options import FILE, EngineOptions, integer
+from damper.cli.options import METHODS_JSON, EngineOptions, integer
 from damper.cli.options.train import Train
 from damper.engine.settings import Settings, resolve
 from damper.experiments.runners.workers import MOST_ON_A_GPU
@@ -95,7 +95,7 @@ def test_what_is_positional_has_a_name():
 
 
 def test_only_names_are_used_that_the_oldest_allowed_tyro_has():
-    files = FILE.parent.glob("*.py")
+    files = METHODS_JSON.parent.glob("*.py")
     used = {word for file in files for word in re.findall(r"tyro\.conf\.(\w+)", file.read_text(encoding="utf-8"))}
     assert used == {"arg", "DisallowNone", "OmitArgPrefixes", "Positional"}  # another: install that tyro, and see
 
@@ -118,7 +118,9 @@ def test_a_setting_that_means_several_things_is_explained_for_each():
 
 
 def test_what_help_says_of_methods_is_what_they_are():
-    assert json.loads(FILE.read_text()) == method_help.help_texts(), "write it anew: python -m damper.cli.method_help"
+    assert json.loads(METHODS_JSON.read_text()) == method_help.help_texts(), (
+        "write it anew: python -m damper.cli.method_help"
+    )
 
 
 def test_defaults_of_the_engine_are_the_ones_that_hold():

@@ -174,7 +174,7 @@ def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | Non
     """In the place of ``layer_ops._kernels``: the choice it makes for a GPU, for a CPU."""
     from damper.engine.kernels import triton_layers
 
-    return triton_layers if rows.dtype == torch.float32 and activation in triton_layers.CODES else None
+    return triton_layers if rows.dtype == torch.float32 and activation in triton_layers.ACTIVATION_CODES else None
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def arm(call: str, number: int) -> None:
         return lambda *args: (deadly if counts(*args) and next(calls) == number else original)(*args)
 
     if call == "step":
-        Trainer.begin = watched(Trainer.begin, die)  # type: ignore[method-assign]
+        Trainer.begin_step = watched(Trainer.begin_step, die)  # type: ignore[method-assign]
     elif call in ("file", "line"):
         module: Any = files if call == "file" else metrics_log
         module.open = watched(builtins.open, Half, lambda path, mode: mode != "rb")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.settings import PER_AGENT, Settings, checks, complete_record, devices, resolve, resolving
+from damper.engine.settings import PER_AGENT, Settings, checks, complete_settings, devices, resolve, resolving
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.losses.caps import caps
@@ -102,7 +102,7 @@ def test_the_authors_protocol_is_read_by_its_old_name_and_leads_to_the_same_runs
     assert old == new and new.protocol == "authors"
     assert default_folder(new).name == "Pendulum-td3-damper-c6cdd2d4"
     manifest = {**new.record(), "protocol": "damper"}
-    assert complete_record(manifest) == complete_record(new.record())
+    assert complete_settings(manifest) == complete_settings(new.record())
 
 
 def test_usual_and_old_names_are_read() -> None:
@@ -111,7 +111,7 @@ def test_usual_and_old_names_are_read() -> None:
     assert resolve("Pendulum", train_freq=(4, "step")) == resolve("Pendulum", train_freq=4)
     assert default_folder(ours).name == "Swimmer-v5-td3-damper-e3aa7a47"
     manifest = {("envs" if name == "backend" else name): value for name, value in ours.record().items()}
-    assert "backend" in ours.record() and complete_record(manifest) == complete_record(ours.record())
+    assert "backend" in ours.record() and complete_settings(manifest) == complete_settings(ours.record())
 
 
 def test_whole_numbers_may_be_written_as_floats() -> None:

@@ -140,7 +140,7 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
 
 
 def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
-    monkeypatch.setattr("damper.engine.envs.rollout.WARN_AFTER_STEPS", 50)
+    monkeypatch.setattr("damper.engine.envs.run_episodes.WARN_AFTER_STEPS", 50)
 
     def still(obs):
         return np.zeros((len(obs), 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from damper.engine.envs.rollout import Episode
+from damper.engine.envs.run_episodes import Episode
 from damper.experiments.identity import deviations
 from damper.experiments.paper_experiments import AgentSpec, Request, expand_request
 from damper.experiments.records import pack_trace

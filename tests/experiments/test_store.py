@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from damper.engine.envs.rollout import Episode
+from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError
 from damper.experiments.records import curve, pack_trace, unpack_trace
 from damper.experiments.store import Store, read_record

@@ -1,4 +1,4 @@
-"""Exported policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
+"""ExportableActivation policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import damper
-from damper.activations import ACTIVATIONS, EXPORTED, EXPORTED_NAMES, Exported, known_modules
+from damper.activations import ACTIVATIONS, EXPORTABLE, EXPORTABLE_NAME_BY_MODULE, ExportableActivation, known_modules
 from damper.cli import main
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.run.policy import Policy
@@ -65,27 +65,27 @@ def test_files_give_the_originals_actions(run, activation, ending, tmp_path):
     assert inside["env"] == "Pendulum-v1"
 
 
-@pytest.mark.parametrize("activation", [*EXPORTED, "leaky_relu"])
+@pytest.mark.parametrize("activation", [*EXPORTABLE, "leaky_relu"])
 def test_an_activation_is_written_by_onnx_s_own_name(activation, tmp_path, monkeypatch):
-    leaky = Exported(nn.LeakyReLU, nn.functional.leaky_relu, "LeakyRelu")  # a name that is not made of ours
-    monkeypatch.setitem(EXPORTED, "leaky_relu", leaky)
+    leaky = ExportableActivation(nn.LeakyReLU, nn.functional.leaky_relu, "LeakyRelu")  # a name that is not made of ours
+    monkeypatch.setitem(EXPORTABLE, "leaky_relu", leaky)
     eye = (np.eye(3), np.zeros(3))
     write(build([eye, eye], activation, -np.inf, np.inf, squash=False), tmp_path / "policy.onnx", {})
     z = np.linspace(-3, 3, 30, dtype=np.float32).reshape(10, 3)
-    expected = EXPORTED[activation].function(torch.from_numpy(z)).numpy()
+    expected = EXPORTABLE[activation].function(torch.from_numpy(z)).numpy()
     np.testing.assert_allclose(open_file(tmp_path / "policy.onnx")[0](z), expected, atol=1e-6)
 
 
 def test_the_page_lists_the_operations_and_activations_of_every_file(tmp_path):
     seen = set()
     layers, statistics = [(np.eye(3), np.zeros(3))] * 2, Normaliser(np.zeros(3), np.ones(3), 10.0)
-    for activation, squash in itertools.product(EXPORTED, (True, False)):
+    for activation, squash in itertools.product(EXPORTABLE, (True, False)):
         write(build(layers, activation, -1, 1, 2.0, statistics, squash), tmp_path / "policy.onnx", {})
         seen |= {node.op_type for node in onnx.load(tmp_path / "policy.onnx").graph.node}
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     listed = re.search(rf"Only basic operations \(([^)]+)\), opset {OPSET}\.", page)
     assert listed is not None and sorted(listed[1].split(", ")) == sorted(seen)
-    assert f"linear layers with {known_modules(EXPORTED_NAMES)} " in page
+    assert f"linear layers with {known_modules(EXPORTABLE_NAME_BY_MODULE)} " in page
 
 
 def test_the_file_alone_drives_the_environment_alike(run, tmp_path):

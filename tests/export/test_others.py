@@ -16,7 +16,7 @@ pytest.importorskip("sb3_contrib")
 import sb3_contrib
 
 import damper
-from damper.activations import EXPORTED_NAMES, known_modules
+from damper.activations import EXPORTABLE_NAME_BY_MODULE, known_modules
 from damper.cli import main
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
@@ -172,5 +172,7 @@ def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:
     assert np.array_equal(open_source(actor).act(vector), expected)
     cfg = config()
     cfg["actor"]["activation"] = "sigmoid"
-    with pytest.raises(DamperError, match=f"activation must be {known_modules(EXPORTED_NAMES)}, but is Sigmoid"):
+    with pytest.raises(
+        DamperError, match=f"activation must be {known_modules(EXPORTABLE_NAME_BY_MODULE)}, but is Sigmoid"
+    ):
         export(train(1, cfg=cfg), tmp_path / "no.onnx")

@@ -13,7 +13,7 @@ from torch import Tensor
 from damper.bench.interleaved_timing import Workload
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Spec, make_pool, spec_of
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.pool import unscale_action
 from damper.engine.settings import resolve
 from damper.engine.update.learner import Learner
 from damper.errors import DamperError

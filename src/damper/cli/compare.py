@@ -13,7 +13,7 @@ from damper.engine.run.files import check_folder, write_bytes
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import MissingExtraError
 from damper.evaluation.evaluate import Evaluation
-from damper.experiments.compare import MEASURES, Comparison, compare
+from damper.experiments.compare import COLUMNS, Comparison, compare
 from damper.report.figures.curves import draw_curves
 from damper.report.figures.episodes import film_evaluations, first_episodes
 from damper.report.figures.traces import draw_traces
@@ -69,7 +69,7 @@ def changes_against_plain(comparison: Comparison) -> list[list[str]]:
         for cell in own:
             # Plain has only settings that all methods share, such as a swept learning_rate.
             base = next((one for one in cells.get("plain", ()) if one.settings.items() <= cell.settings.items()), None)
-            found.append(["" if base is None or base is cell else _change(cell, base, name) for name in MEASURES])
+            found.append(["" if base is None or base is cell else _change(cell, base, name) for name in COLUMNS])
     return found
 
 
@@ -88,7 +88,7 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
         settings = {name: value for name, value in evaluation.agents[members[0]].items() if name != "seed"}
         means = {
             name: np.array([np.mean([row[name] for row in records if row["agent"] == agent]) for agent in members])
-            for name in MEASURES
+            for name in COLUMNS
         }
         found.append(_Cell(settings, means, 2 * len(constant & set(members)) > len(members)))
     return found
@@ -111,7 +111,7 @@ def present(comparison: Comparison, out: Path) -> None:
         changes = changes_against_plain(comparison)
     except MissingExtraError as error:
         say(f"changes against plain are not shown: {error}")
-        changes = [[""] * len(MEASURES)] * len(rows)
+        changes = [[""] * len(COLUMNS)] * len(rows)
     if any(map(any, changes)):
         title += ", change against plain [95 % interval]"
     rows = [

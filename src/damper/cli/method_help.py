@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from damper.activations import ACTIVATIONS
-from damper.cli.options import FILE
+from damper.cli.options import METHODS_JSON
 from damper.engine.run.files import write_json
 from damper.methods import METHODS, Method
 from damper.presets import preset
@@ -94,4 +94,4 @@ def _description(method: Method, setting: str) -> str:
 
 
 if __name__ == "__main__":
-    write_json(FILE, help_texts())
+    write_json(METHODS_JSON, help_texts())

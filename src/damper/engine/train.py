@@ -13,7 +13,7 @@ from typing import Any
 
 from damper.engine.custom_code import has_stable_name, read_anew
 from damper.engine.device.precision import check_tf32, device_context
-from damper.engine.device.threads import fitting_threads, threads
+from damper.engine.device.threads import fitting_threads, torch_threads
 from damper.engine.envs.gymnasium_pool import import_module_of
 from damper.engine.loop.callbacks import Callback, as_callbacks
 from damper.engine.loop.trainer import MetricsWriter, Trainer
@@ -94,7 +94,7 @@ def run_settings(
         return run
     rows = len(settings.agents()) * settings.batch_size if settings.device == "cpu" else 0
     with ExitStack() as stack:
-        stack.enter_context(threads(fitting_threads(rows, settings.net_arch)))
+        stack.enter_context(torch_threads(fitting_threads(rows, settings.net_arch)))
         stack.enter_context(device_context(settings.device, settings.tf32))
         if tensorboard:
             find_writer()  # raises where TensorBoard is missing, before anything starts
@@ -141,7 +141,11 @@ def without_colon(folder: Path) -> Path:
 
 
 def default_name(settings: Settings) -> str:
-    """The last part of ``default_folder``, still with the colon of an environment's id."""
+    """The last part of ``default_folder``, still with the colon of an environment's id.
+
+    It ends in a digest of all settings up to ``keep_checkpoint`` and of later ones that differ from their defaults, so
+    a new default of an old setting renames the folder: unfinished runs there would not be found.
+    """
     check_named(settings)
     # Leave out later settings at their defaults: a new setting must not move the same call to another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}

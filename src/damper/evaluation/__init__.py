@@ -1,4 +1,4 @@
-"""Deterministic evaluation: rollouts, filters, records."""
+"""Deterministic evaluation: episodes, filters, records."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from damper.engine.device.threads import threads
+from damper.engine.device.threads import torch_threads
 from damper.engine.envs import EnvLike
 from damper.engine.envs.env_spec_json import to_json
-from damper.engine.envs.rollout import Act, Episode, evaluation_seeds, rollout
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.pool import unscale_action
+from damper.engine.envs.run_episodes import Act, Episode, evaluation_seeds, run_episodes
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_bytes, write_json
 from damper.engine.run.folder import Run
@@ -146,9 +146,9 @@ def evaluate(
             "it (env=, --env)."
         )
     seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
-    with threads(1):  # one step's matrix products are too small to share
+    with torch_threads(1):  # one step's matrix products are too small to share
         every = [seed for _ in agents for seed in seeds]
-        recorded, spec = rollout(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
+        recorded, spec = run_episodes(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
     compare_ranges((opened.low, opened.high), spec)
     table = [recorded[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
     steps, method = opened.facts.get("steps"), opened.facts.get("method")

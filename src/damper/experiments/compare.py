@@ -12,7 +12,7 @@ from typing import Any
 from damper.engine.custom_code import read_anew
 from damper.engine.device.precision import check_tf32
 from damper.engine.envs.gymnasium_pool import import_module_of, make_env
-from damper.engine.envs.rollout import evaluation_seeds
+from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.seed_groups import group_by_settings
@@ -24,7 +24,7 @@ from damper.experiments.identity import digest
 from damper.methods import METHODS, find_method
 
 DEFAULT_SEED_COUNT = 3
-MEASURES = {
+COLUMNS = {
     "return": ("return", "{:.1f}"),
     "smoothness": ("sm", "{:.3f}"),
     "mean_change": ("mean |Δa|", "{:.4f}"),
@@ -53,13 +53,13 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows: mean (over-seed spread; pooled spread) of every measure."""
-        header = ["method", "seeds", *(title for title, _ in MEASURES.values())]
+        header = ["method", "seeds", *(title for title, _ in COLUMNS.values())]
         rows = []
         for method, evaluation in self.evaluations.items():
             summaries, constant = evaluation.summary(), evaluation.constant_agents()
             for label, members in group_by_settings(evaluation.agents).items():
                 name = method if label == "all" else f"{method} {label}"
-                cells = [spread_cell(summaries[label][measure], form) for measure, (_, form) in MEASURES.items()]
+                cells = [spread_cell(summaries[label][measure], form) for measure, (_, form) in COLUMNS.items()]
                 rows.append([name + constant_mark(members, constant), str(len(members)), *cells])
         return header, rows
 

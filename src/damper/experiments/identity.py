@@ -19,7 +19,7 @@ from damper.protocols import recorded_protocol
 from damper.tasks import find_task, recorded_name
 
 # Every setting belongs to one of these or to the engine's ``EXECUTION``; a test fails for a new one that is in none.
-PUBLISHED = (
+TRAINING_SETTINGS = (
     *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
     *("train_freq", "gradient_steps", "net_arch", "activation"),
 )
@@ -51,7 +51,9 @@ def identity(
     method = find_method(chosen).settings()
     method |= {name: value for name, value in {**settings["method_settings"], **agent}.items() if name in method}
     backbone = settings["backbone"]
-    training = (*PUBLISHED, *BACKBONE_ONLY[backbone], *(name for name in ADDED if name in own))
+    names = (*TRAINING_SETTINGS, *BACKBONE_ONLY[backbone], *ADDED)
+    # A manifest from before a setting was added lacks it.
+    training = {name: own[name] for name in names if name in own or name not in ADDED}
     facts = {
         "task": recorded_name(settings["env"]),
         "backbone": backbone,
@@ -59,7 +61,7 @@ def identity(
         "method_settings": _without_added(method, ADDED_TO_METHODS),
         "seed": agent["seed"],
         "protocol": recorded_protocol(settings["protocol"]),
-        "training": _without_added({name: own[name] for name in training}, ADDED),
+        "training": _without_added(training, ADDED),
         # ``overlap`` is no longer a setting, but every record has it.
         "numerics": {**{name: own[name] for name in NUMERICS}, "overlap": own.get("overlap", False)},
         "envs": own["backend"],
@@ -116,11 +118,11 @@ def digest(value: Any) -> str:
 
 def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
     """Versions of an environment's simulator: EnvPool has its own engines, Gymnasium uses the installed ones."""
-    names = ["envpool"] if backend == "envpool" else ["gymnasium", *_engine(find_task(env).gymnasium_id)]
+    names = ["envpool"] if backend == "envpool" else ["gymnasium", *_physics_engine(find_task(env).gymnasium_id)]
     return {name: versions.get(name, "not installed") for name in names}
 
 
-def _engine(gymnasium_id: str) -> list[str]:
+def _physics_engine(gymnasium_id: str) -> list[str]:
     try:
         entry = str(gymnasium.spec(gymnasium_id).entry_point)
     except gymnasium.error.Error:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from damper.engine.envs.gymnasium_pool import import_module_of
-from damper.engine.envs.rollout import evaluation_seeds
+from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
 from damper.errors import DamperError, did_you_mean
@@ -26,7 +26,7 @@ ETAS = tuple(round(0.2 * k, 1) for k in range(6))
 ONE_ETA = 1.0  # one setting for all tasks, where the paper chooses η per task and backbone
 
 
-def _plainly(*methods: str) -> Variants:
+def _at_published_settings(*methods: str) -> Variants:
     """Methods at their published settings."""
     return {method: {} for method in methods}
 
@@ -48,15 +48,21 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "td3-table": Experiment("TD3 results, seven methods", ("td3",), PAPER_TASKS, _plainly(*TABLE_METHODS)),
-    "sac-table": Experiment("SAC results, seven methods", ("sac",), PAPER_TASKS, _plainly(*TABLE_METHODS)),
+    "td3-table": Experiment(
+        "TD3 results, seven methods", ("td3",), PAPER_TASKS, _at_published_settings(*TABLE_METHODS)
+    ),
+    "sac-table": Experiment(
+        "SAC results, seven methods", ("sac",), PAPER_TASKS, _at_published_settings(*TABLE_METHODS)
+    ),
     "projection-ablation": Experiment(
         "projection always, never or on conflict",
         ("td3",),
         ABLATION_TASKS,
-        _plainly("damper", "unconditional-projection", "unconditional-sum"),
+        _at_published_settings("damper", "unconditional-projection", "unconditional-sum"),
     ),
-    "pegrad": Experiment("the PEGrad-based baseline", ("td3",), ABLATION_TASKS, _plainly("damper", "pegrad")),
+    "pegrad": Experiment(
+        "the PEGrad-based baseline", ("td3",), ABLATION_TASKS, _at_published_settings("damper", "pegrad")
+    ),
     "scalarization-sweep": Experiment(
         "fixed weights 0.05 to 1 against DAMPER",
         ("td3",),
@@ -71,10 +77,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         {"damper": {"eta": (ONE_ETA,)}},
     ),
     "walker-variation": Experiment(
-        "action changes along a Walker episode", BACKBONES, ("Walker",), _plainly("plain", "damper"), seeds=1
+        "action changes along a Walker episode",
+        BACKBONES,
+        ("Walker",),
+        _at_published_settings("plain", "damper"),
+        seeds=1,
     ),
     "update-time": Experiment(
-        "time of one update", BACKBONES, ("Hopper",), _plainly(*TABLE_METHODS), seeds=1, trained=False
+        "time of one update", BACKBONES, ("Hopper",), _at_published_settings(*TABLE_METHODS), seeds=1, trained=False
     ),
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.envs.rollout import Episode
+from damper.engine.envs.run_episodes import Episode
 from damper.engine.run.folder import Run
 from damper.engine.run.metrics_log import EPISODE_VALUES
 from damper.engine.run.provenance import source_digest

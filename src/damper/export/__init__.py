@@ -14,7 +14,7 @@ from damper.export.check import check_agreement, check_finite, check_statistics
 from damper.export.contract import make_contract
 from damper.export.files import check_target, contract_path, old_contract, open_file, write
 from damper.export.load import load
-from damper.export.measure import EPISODES, roll_out, warn_of_constant_action
+from damper.export.measure import EPISODES, measure_smoothness, warn_of_constant_action
 from damper.export.sources import Source, find_path, open_source
 
 __all__ = ["Source", "export", "find_path", "load", "open_file", "open_source"]
@@ -59,7 +59,7 @@ def export(
     network = opened.network
     check_finite(network)
     check_statistics(opened)
-    measured = opened.smoothness or roll_out(opened.act, opened.env, episodes, (opened.low, opened.high))
+    measured = opened.smoothness or measure_smoothness(opened.act, opened.env, episodes, (opened.low, opened.high))
     if measured and measured["constant_action"]:
         warn_of_constant_action({"seed": opened.facts.get("seed")}, opened.facts.get("method"))
     contract = make_contract(opened, network, measured)

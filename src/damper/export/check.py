@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import NormalizeObservation
 from numpy.typing import NDArray
 
-from damper.engine.envs.spec import action_scale
+from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.export.contract import observation_ranges
 from damper.export.files import open_file

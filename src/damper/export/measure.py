@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import ArrayLike
 
-from damper.engine.device.threads import threads
+from damper.engine.device.threads import torch_threads
 from damper.engine.envs import EnvLike, Spec, env_spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import same_task
-from damper.engine.envs.rollout import Act, evaluation_seeds, rollout
+from damper.engine.envs.run_episodes import Act, evaluation_seeds, run_episodes
 from damper.errors import DamperError
 from damper.metrics import is_constant
 
@@ -25,7 +25,7 @@ _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness"
 _MEASURES = ("return", "length", "smoothness", *_CHANGES)
 
 
-def roll_out(
+def measure_smoothness(
     act: Act, env: EnvLike | None, episodes: int, bounds: tuple[ArrayLike, ArrayLike] | None = None
 ) -> dict[str, Any] | None:
     """Means over deterministic episodes on the protocol's seeds; None where no environment can be made.
@@ -38,8 +38,8 @@ def roll_out(
     """
     if env is None or episodes == 0 or sizes_of(env) is None:
         return None
-    with threads(1):
-        found, spec = rollout(act, env, evaluation_seeds(episodes))
+    with torch_threads(1):
+        found, spec = run_episodes(act, env, evaluation_seeds(episodes))
     compare_ranges(bounds, spec)
     return _means(spec.id, [episode.record() for episode in found])
 

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from damper.activations import EXPORTED
+from damper.activations import EXPORTABLE
 from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs.spec import action_scale
+from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 
 Array = NDArray[np.float32]
@@ -72,7 +72,7 @@ def build(
 
     Args:
         layers: weights ``[in, out]`` and biases ``[out]``, the last being the action's.
-        activation: one of ``EXPORTED``.
+        activation: one of ``EXPORTABLE``.
         low: the actions' lower bounds.
         high: the actions' upper bounds.
         clip_mean: gSDE's bound on what goes into tanh.
@@ -87,7 +87,7 @@ def build(
         )
     steps = normalising_steps(normaliser) if normaliser else []
     for pair in pairs[:-1]:
-        steps += [Step("Gemm", pair), Step(EXPORTED[activation].onnx)]
+        steps += [Step("Gemm", pair), Step(EXPORTABLE[activation].onnx)]
     steps += [Step("Gemm", pairs[-1])]
     if clip_mean is not None:
         steps += [Step("Clip", (_f32(-clip_mean), _f32(clip_mean)))]
@@ -113,7 +113,7 @@ _TORCH: dict[str, Any] = {
     "Max": torch.maximum,
     "Min": torch.minimum,
     "Tanh": torch.tanh,
-    **{activation.onnx: activation.function for activation in EXPORTED.values()},
+    **{activation.onnx: activation.function for activation in EXPORTABLE.values()},
 }
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs import EnvLike, Spec, env_spec_from_id, spec_of
 from damper.engine.envs.env_spec_json import UNKNOWN
-from damper.engine.envs.rollout import Act, check_fit
+from damper.engine.envs.run_episodes import Act, check_fit
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError, MissingOptionError
@@ -26,7 +26,7 @@ from damper.export.measure import beside, sizes_of
 from damper.export.network import Network, build
 from damper.terminal import quoted
 
-EXPORTED = (".onnx", ".pt", ".pt2")
+EXPORT_SUFFIXES = (".onnx", ".pt", ".pt2")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def find_source(path: str | Path) -> Run | Policy | Path:
         raise DamperError(
             f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file."
         )
-    return path if path.suffix in (".zip", *EXPORTED) else Policy.load(path)
+    return path if path.suffix in (".zip", *EXPORT_SUFFIXES) else Policy.load(path)
 
 
 def is_model(source: Any) -> bool:

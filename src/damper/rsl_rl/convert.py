@@ -13,7 +13,7 @@ from rsl_rl.modules import GaussianDistribution
 from tensordict import TensorDict
 from torch import nn
 
-from damper.activations import EXPORTED_NAMES, known_modules
+from damper.activations import EXPORTABLE_NAME_BY_MODULE, known_modules
 from damper.errors import DamperError
 
 Array = NDArray[Any]
@@ -44,9 +44,9 @@ def read_actor(actor: Any) -> Actor:
         )
     linears = [module for module in actor.mlp if isinstance(module, nn.Linear)]
     between = {type(module) for module in actor.mlp} - {nn.Linear}
-    if not between <= set(EXPORTED_NAMES) or len(between) != 1:
+    if not between <= set(EXPORTABLE_NAME_BY_MODULE) or len(between) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in between))
-        known = known_modules(EXPORTED_NAMES)
+        known = known_modules(EXPORTABLE_NAME_BY_MODULE)
         raise DamperError(f"activation must be {known}, but is {names}: use rsl_rl's own export.")
     layers = [tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears]
     statistics = None
@@ -54,7 +54,7 @@ def read_actor(actor: Any) -> Actor:
         normaliser = actor.obs_normalizer
         mean, std = (tensor.double().cpu().numpy() for tensor in (normaliser.mean, normaliser.std))
         statistics = mean, 1.0 / (std + normaliser.eps)
-    return Actor(layers, EXPORTED_NAMES[between.pop()], linears[-1].out_features, statistics)  # type: ignore[arg-type]
+    return Actor(layers, EXPORTABLE_NAME_BY_MODULE[between.pop()], linears[-1].out_features, statistics)  # type: ignore[arg-type]
 
 
 def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:

@@ -20,7 +20,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from damper.activations import NAMES, known_modules
+from damper.activations import NAME_BY_MODULE, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError, MissingOptionError
@@ -167,7 +167,7 @@ def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) ->
 def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
     default = "torch.nn.modules.activation." + ("Tanh" if algorithm == "PPO" else "ReLU")
     text = str(_described(data["policy_kwargs"]).get("activation_fn", default))
-    for module, name in NAMES.items():
+    for module, name in NAME_BY_MODULE.items():
         if re.search(rf"{re.escape(module.__module__)}\.{module.__name__}\b", text):
             return name
     raise _needs_trust(path, f"has another activation than {known_modules()} ({text})")

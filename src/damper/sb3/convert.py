@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import (
 )
 from torch import Tensor, nn
 
-from damper.activations import NAMES, known_modules
+from damper.activations import NAME_BY_MODULE, known_modules
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.device.precision import device_context
 from damper.engine.envs.env_spec_json import UNKNOWN, env_spec_from_id, to_json, with_unknown_wrapper
@@ -121,7 +121,7 @@ def read_actor(model: Any) -> Actor:
         raise DamperError(
             f"the observation space must be a Box of shape (n,), but is {space}: only such policies can be converted."
         )
-    activation = NAMES.get(getattr(actor, "activation_fn", nn.Identity))
+    activation = NAME_BY_MODULE.get(getattr(actor, "activation_fn", nn.Identity))
     if activation is None:
         raise DamperError(
             f"activation_fn must be {known_modules()}, but is {getattr(actor, 'activation_fn', None)}: others cannot "

@@ -14,7 +14,7 @@ from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
 from damper._backward import after_backward, backward_auxiliary
-from damper.engine.envs.spec import action_scale
+from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.method_args import check_no_critic_loss

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from damper.engine.envs.envpool_pool import EnvPoolPool, read_spec
-from damper.engine.envs.spec import INT32_MAX
+from damper.engine.envs.pool import INT32_MAX
 
 
 class EnvPoolVecEnv(VecEnv):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
-from damper.engine.device.cuda_graph import WARM_UP, Graphed
+from damper.engine.device.cuda_graph import CAPTURE_WARM_UP_RUNS, Graphed
 from damper.interface import Batch
 
 P, OBS, ACT, CAPACITY = 3, 2, 1, 7
@@ -57,7 +57,7 @@ def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tenso
     def call() -> None:
         if not begun:
             before = {name: tensor.clone() for name, tensor in changed().items()}
-            for _ in range(WARM_UP):
+            for _ in range(CAPTURE_WARM_UP_RUNS):
                 function()
             for name, tensor in changed().items():
                 tensor.copy_(before[name])

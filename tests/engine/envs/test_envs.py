@@ -12,7 +12,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.spaces import Box
 
 from damper.engine.envs import make_pool, spec_of
-from damper.engine.envs.spec import InexactReplayError
+from damper.engine.envs.pool import InexactReplayError
 from damper.errors import DamperError
 from tests.engine.diary import Diary
 from tests.engine.pools import play, random_actions, through_a_file

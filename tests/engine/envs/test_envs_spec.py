@@ -14,7 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from damper.engine.envs import make_pool, spec_of
-from damper.engine.envs.spec import action_scale, unscale_action
+from damper.engine.envs.pool import action_scale, unscale_action
 from damper.errors import DamperError
 from damper.tasks import TASKS
 

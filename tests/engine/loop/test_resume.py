@@ -180,7 +180,7 @@ def test_a_version_that_logs_more_goes_on_with_fresh_sums(tmp_path: Path, monkey
         return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
 
     monkeypatch.setattr(Objectives, "primary_loss", with_size)
-    monkeypatch.setattr(diagnostics, "ACTOR", (*diagnostics.ACTOR, "action_size"))
+    monkeypatch.setattr(diagnostics, "ACTOR_DIAGNOSTICS", (*diagnostics.ACTOR_DIAGNOSTICS, "action_size"))
     trainer = Trainer(made, tmp_path / "run")
     assert trainer.step == 80
     assert all(not tensor.any() for tensor in trainer.learner.population.diagnostics.state().values())
@@ -194,7 +194,7 @@ def test_a_version_that_logs_something_else_goes_on_with_fresh_sums(
     made = stopped(tmp_path / "run")
     (path,) = (tmp_path / "run" / "checkpoints").glob("*80.json")
     assert json.loads(path.read_text())["content"]["facts"]["diagnostics"] == ["critic_loss", "actor_loss"]
-    monkeypatch.setattr(diagnostics, "ACTOR", ("other_loss",))
+    monkeypatch.setattr(diagnostics, "ACTOR_DIAGNOSTICS", ("other_loss",))
     sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
     assert all(not tensor.any() for tensor in sums.values()), "as many rows, but other ones"
     written = json.loads(path.read_text())

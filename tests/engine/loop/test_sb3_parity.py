@@ -16,7 +16,7 @@ import stable_baselines3
 from stable_baselines3.common.noise import ActionNoise
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.pool import unscale_action
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
 from tests.engine import sb3_reference

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from damper.cli.evaluate import draw_first_episodes
-from damper.engine.envs.rollout import Episode
+from damper.engine.envs.run_episodes import Episode
 from damper.evaluation.evaluate import Evaluation
 from damper.report.figures import traces
 from damper.report.figures.curves import draw_curves

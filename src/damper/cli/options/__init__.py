@@ -27,12 +27,14 @@ class _LeftOut(tuple[Any, ...]):
 
 
 LEFT_OUT = _LeftOut()
-KINDS = ConstructorRegistry()
-FILE = Path(__file__).with_name("methods.json")  # of what is written in torch, and written there by cli/method_help.py
-DESCRIBED = json.loads(FILE.read_text(encoding="utf-8"))
+REGISTRY = ConstructorRegistry()
+METHODS_JSON = Path(__file__).with_name(
+    "methods.json"
+)  # of what is written in torch, and written there by cli/method_help.py
+METHOD_TEXTS = json.loads(METHODS_JSON.read_text(encoding="utf-8"))
 
 
-@KINDS.primitive_rule
+@REGISTRY.primitive_rule
 def _integers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
     """Integers as people write them: 1000000, 1_000_000, 1e6."""
     if info.type is not int:
@@ -99,7 +101,7 @@ def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
     """The options that a command was given; help and mistakes in them are shown, and end the process."""
     _check_names(kind, prog, arguments)
     forms = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
-    options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=KINDS)
+    options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=REGISTRY)
     _check_values(options)
     return options
 
@@ -186,7 +188,7 @@ def _values(protocol: str, name: str) -> str:
 
 
 _LEARNING_RATE = f"Adam's step size; {SCHEDULES} follow the run's progress."
-_ACTIVATION = f"Hidden layers' activation: {listed(DESCRIBED['activations'], 'or')}."
+_ACTIVATION = f"Hidden layers' activation: {listed(METHOD_TEXTS['activations'], 'or')}."
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field, make_dataclass
 from typing import Annotated, Any
 
-from damper.cli.options import DESCRIBED, LEFT_OUT, SCHEDULES, Schedules, default
+from damper.cli.options import LEFT_OUT, METHOD_TEXTS, SCHEDULES, Schedules, default
 
 _TYPES: dict[str, tuple[Any, Any]] = {
     "numbers": (Schedules, LEFT_OUT),
@@ -16,7 +16,7 @@ _TYPES: dict[str, tuple[Any, Any]] = {
 METHOD_LIST = "\n".join(
     [
         "Smoothing method; rules combine the actor's gradient (primary) with that of the temporal loss (auxiliary).",
-        *(f"{name}: {words}" for name, words in DESCRIBED["methods"].items()),
+        *(f"{name}: {words}" for name, words in METHOD_TEXTS["methods"].items()),
         "Combine parts of several as in damper+grad-caps+pave.",
     ]
 )
@@ -30,6 +30,6 @@ def _option(kind: str, help: str, default_words: str) -> tuple[Any, Any]:
 
 MethodOptions = make_dataclass(
     "MethodOptions",
-    [(name, *_option(one["kind"], one["help"], one["default"])) for name, one in DESCRIBED["settings"].items()],
+    [(name, *_option(one["kind"], one["help"], one["default"])) for name, one in METHOD_TEXTS["settings"].items()],
 )
 METHOD_SETTINGS = f"Settings of the method; {SCHEDULES} follow the run's progress."

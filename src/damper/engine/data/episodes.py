@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.pool import unscale_action
 from damper.metrics import mean_change, smoothness
 
 INITIAL_STEPS = 256  # initial capacity in steps

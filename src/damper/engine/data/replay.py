@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from damper.engine.data.random_streams import REPLAY_INDICES, Streams
-from damper.engine.device.cuda_graph import WARM_UP
+from damper.engine.device.cuda_graph import CAPTURE_WARM_UP_RUNS
 from damper.engine.device.transfers import Upload
 from damper.interface import Batch
 
@@ -92,7 +92,7 @@ class Replay:
         """Make ``add`` replay a CUDA graph, which ``graphed`` makes from a function and the tensors it changes."""
 
         def changed() -> dict[str, Tensor]:
-            count = min(WARM_UP, self.capacity)  # rows that the warm-up writes
+            count = min(CAPTURE_WARM_UP_RUNS, self.capacity)  # rows that the warm-up writes
             rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
             return {**rows, "stored": self.stored_on_device, "sampleable": self.sampleable_on_device}
 

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WARM_UP = 3  # runs before the capture, to finish lazy initialisation and autotuning and to allocate workspaces
+CAPTURE_WARM_UP_RUNS = (
+    3  # runs before the capture, to finish lazy initialisation and autotuning and to allocate workspaces
+)
 
 
 class Graphed:
@@ -38,7 +40,7 @@ class Graphed:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
+            for _ in range(CAPTURE_WARM_UP_RUNS):
                 self.function()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()

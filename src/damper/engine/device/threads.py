@@ -22,7 +22,7 @@ def fitting_threads(rows: int, layers: Sequence[int]) -> int:
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
     """Set torch's number of threads inside the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)

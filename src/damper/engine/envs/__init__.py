@@ -9,7 +9,7 @@ from damper.engine.envs import envpool_pool, gymnasium_pool
 from damper.engine.envs.env_spec_json import EnvLike, env_spec_from_id
 from damper.engine.envs.envpool_pool import EnvPoolPool
 from damper.engine.envs.gymnasium_pool import GymnasiumPool
-from damper.engine.envs.spec import Pool, Spec, Transition
+from damper.engine.envs.pool import Pool, Spec, Transition
 from damper.errors import DamperError
 
 __all__ = [

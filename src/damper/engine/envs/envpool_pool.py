@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from damper.engine.device.cores import usable_cores
 from damper.engine.envs.env_spec_json import env_spec_from_id, same_task
-from damper.engine.envs.spec import (
+from damper.engine.envs.pool import (
     INT32_MAX,
     Spec,
     Transition,

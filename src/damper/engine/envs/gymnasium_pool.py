@@ -21,7 +21,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from numpy.typing import NDArray
 
 from damper.engine.envs.env_spec_json import EnvLike, env_spec_from_env, missing_part
-from damper.engine.envs.spec import (
+from damper.engine.envs.pool import (
     InexactReplayError,
     Spec,
     Transition,

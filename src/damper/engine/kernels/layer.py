@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-BATCHED_OUTPUTS = 16  # with at least this many outputs, a CPU multiplies all networks at once
+MIN_BATCHED_OUTPUTS = 16  # with at least this many outputs, a CPU multiplies all networks at once
 Pieces = dict[int, Tensor]  # flat gradients [M, length] by their start among the n
 
 
@@ -105,7 +105,7 @@ class FusedHead(NamedTuple):
 def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
-    if x.is_cpu and weight.shape[-1] < BATCHED_OUTPUTS:
+    if x.is_cpu and weight.shape[-1] < MIN_BATCHED_OUTPUTS:
         # On a CPU a batched product with few columns is several times slower than separate products.
         agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
         return torch.stack([F.linear(*agent) for agent in agents])

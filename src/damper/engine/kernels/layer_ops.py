@@ -20,7 +20,7 @@ from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
 # A one-output head is fused only into a layer with more than 16 outputs; with fewer, the saved store is negligible.
-UNFUSED_OUTPUTS = 16
+MAX_UNFUSED_OUTPUTS = 16
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
@@ -121,7 +121,7 @@ def fused_head(flat_params: Tensor, layers: Sequence[LayerSlice], activation: st
     last = layers[-1]
     return (
         _kernels(flat_params, activation)
-        if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > UNFUSED_OUTPUTS
+        if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > MAX_UNFUSED_OUTPUTS
         else None
     )
 
@@ -145,4 +145,4 @@ def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType |
         return None
     from damper.engine.kernels import triton_layers
 
-    return triton_layers if activation in triton_layers.CODES else None
+    return triton_layers if activation in triton_layers.ACTIVATION_CODES else None

@@ -18,7 +18,7 @@ with respect to its input. Names in capitals are compile-time constants:
     G_LOSS, G_NET                strides of the gradients by group and by network
     SHARE                        networks that share an input
     DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient
-    ACTIVATION                   a code of ``triton_layers.CODES``
+    ACTIVATION                   a code of ``triton_layers.ACTIVATION_CODES``
     STORE_*, HAS_*, FUSE_HEAD    which outputs are stored, which inputs and gradients there are, whether a head is fused
     TF32                         one product in TF32, or three that make one of float32
     BM, BN, BK                   block sizes in the forward kernel: rows, outputs, and inputs read at a time

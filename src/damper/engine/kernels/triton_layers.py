@@ -16,7 +16,7 @@ from torch import Tensor
 from damper.engine.kernels.layer import BackwardRows, FusedHead, LayerSlice
 from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
-CODES = {None: 0, "silu": 1, "relu": 2}  # activations in the kernels; PyTorch runs layers with others
+ACTIVATION_CODES = {None: 0, "silu": 1, "relu": 2}  # activations in the kernels; PyTorch runs layers with others
 MULTIPROCESSORS = 128  # about the number in a large GPU
 NARROW_LAYER = 32  # largest number of inputs or outputs for which a layer has its own tiles
 
@@ -70,7 +70,7 @@ def forward(
     forward_kernel[(triton.cdiv(batch, tile.rows) * across, nets)](
         x, flat_params, *(_written(part, x) for part in (h, activation_grad, parts)),
         X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride, ROWS=batch, **_place(layer),
-        HEAD=head.weight_offset if head else 0, SHARE=nets // len(x), ACTIVATION=CODES[activation],
+        HEAD=head.weight_offset if head else 0, SHARE=nets // len(x), ACTIVATION=ACTIVATION_CODES[activation],
         STORE_H=h is not None, STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None,
         BIASED=batch if biased is None else biased, TF32=tf32(), BM=tile.rows, BN=columns,
         BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,

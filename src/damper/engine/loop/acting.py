@@ -11,7 +11,7 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import WARM_UP_ACTIONS
 from damper.engine.device.transfers import Download, Upload
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.pool import unscale_action
 from damper.engine.update.learner import Learner
 
 
@@ -40,7 +40,7 @@ class Acting:
         self._low, self._high = (torch.as_tensor(bound, **like) for bound in (spec.low, spec.high))
         self._download = Download((3, learner.n_agents, spec.act_dim), **like)
         self._upload = Upload(self._obs.shape, **like, done_event=self._download.done_event)
-        choose = learner.compiled(self._choose)
+        choose = learner.compiled(self._compute_actions)
 
         def act() -> None:
             self._upload.send(self._obs)
@@ -63,7 +63,7 @@ class Acting:
         """Wait for the actions."""
         return Actions(*self._download.wait())
 
-    def _choose(self) -> Tensor:
+    def _compute_actions(self) -> Tensor:
         """``Actions`` as one tensor ``[3, P, A]``; uniformly random in the first ``learning_starts`` steps.
 
         Observation statistics (``norm_obs``) change only here, so an update sees the same ones whether it runs while

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from damper.engine.data.episodes import EpisodeStats
-from damper.engine.envs.rollout import rollout
-from damper.engine.envs.spec import unscale_action
+from damper.engine.envs.pool import unscale_action
+from damper.engine.envs.run_episodes import run_episodes
 from damper.engine.run.metrics_log import MetricsLog, episode_means
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.learner import Learner
@@ -36,7 +36,7 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
     seeds = selection_seeds(settings.eval_episodes)
     where = settings.env, seeds * learner.n_agents, settings.backend, settings.env_threads
-    episodes, _ = rollout(partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs)
+    episodes, _ = run_episodes(partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs)
     stats = [
         EpisodeStats(
             place // len(seeds), one.total, one.length, smoothness(one.executed), mean_change(one.executed, low, high)

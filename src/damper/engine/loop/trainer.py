@@ -18,8 +18,8 @@ from damper.engine.data.episodes import EpisodeStats, EpisodeTracker
 from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
-from damper.engine.envs.rollout import TIME_LIMIT_FIX, WARN_AFTER_STEPS
-from damper.engine.envs.spec import InexactReplayError
+from damper.engine.envs.pool import InexactReplayError
+from damper.engine.envs.run_episodes import TIME_LIMIT_FIX, WARN_AFTER_STEPS
 from damper.engine.loop.acting import Acting, Actions
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
@@ -105,11 +105,11 @@ class Trainer:
         try:
             with StopSignals() as self.stop:
                 while not self.done:
-                    self.begin()
+                    self.begin_step()
                     actions = self.acting.actions()
                     self.pool.send(actions.env)
                     self.while_environments_step()
-                    self.receive(actions, self.pool.receive())
+                    self.finish_step(actions, self.pool.receive())
                 self.finish()
         finally:
             self.pool.close()
@@ -133,7 +133,7 @@ class Trainer:
             place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
             raise Stopped(f"stopped {place}; the same command resumes it.", self.stop.received)
 
-    def begin(self) -> None:
+    def begin_step(self) -> None:
         """Launch acting, and meanwhile store the previous step; after a request to stop, this step is the last."""
         self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
@@ -142,7 +142,7 @@ class Trainer:
         if self._queues_updates:
             self.update_ahead()
 
-    def receive(self, actions: Actions, transition: Transition) -> None:
+    def finish_step(self, actions: Actions, transition: Transition) -> None:
         """Process the step's actions and transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
         parts = (self.obs, actions.buffer, transition.next_obs, transition.reward, transition.terminated)

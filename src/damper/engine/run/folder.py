@@ -15,7 +15,7 @@ from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import code_version, hardware, versions
-from damper.engine.settings import EXECUTION, Settings, complete_record
+from damper.engine.settings import EXECUTION, Settings, complete_settings
 from damper.errors import DamperError
 from damper.tasks import find_task
 
@@ -151,7 +151,7 @@ def open_run(path: Path, settings: Settings) -> Run:
     if (path / "manifest.json").exists():
         manifest = run.manifest
         before, now = (
-            complete_record(old) | {f"code of {part}": identified for part, identified in its.items()}
+            complete_settings(old) | {f"code of {part}": identified for part, identified in its.items()}
             for old, its in ((manifest["settings"], recorded_code(manifest, settings)), (record, custom))
         )
         if before.get("overlap"):

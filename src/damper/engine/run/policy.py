@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from damper.agents import sac
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
-from damper.engine.envs.spec import Spec, unscale_action
+from damper.engine.envs.pool import Spec, unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
 from damper.engine.networks.stacked import StackedActor

@@ -56,7 +56,7 @@ def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {("backend" if name == "envs" else name): settings[name] for name in settings if name not in removed}
 
 
-def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
+def complete_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest's settings, with defaults for settings that were added later."""
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     known = find_method(record["method"]).settings(record["method_settings"])

@@ -18,7 +18,8 @@ BACKBONE_ONLY = {  # settings that the other backbone does not read
     "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
     "sac": ("ent_coef",),
 }
-# Settings that cannot change a result: a resumed run may change them, and an agent's identity leaves them out.
+# How a run is computed, not what: with `device` and `compile` results agree up to rounding, with the others bit for bit.
+# A resumed run may change them, and an agent's identity leaves them out.
 EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 
 

@@ -13,7 +13,7 @@ from damper.engine.data.normalisation import RunningMeanStd
 from damper.engine.data.random_streams import REPLAY_INDICES, WARM_UP_ACTIONS, Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.cuda_graph import Graphed
-from damper.engine.envs.spec import Spec, action_scale
+from damper.engine.envs.pool import Spec, action_scale
 from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.gradients.backend import GradientBackend
 from damper.engine.gradients.shared_forward import SharedForwardBackend

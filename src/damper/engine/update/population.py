@@ -17,7 +17,7 @@ from damper.agents import BACKBONES, sac
 from damper.engine.data.random_streams import Streams
 from damper.engine.gradients.backend import CriticGradient, GradientBackend
 from damper.engine.gradients.objectives import CheckedNoise, Logs, Objectives
-from damper.engine.update.diagnostics import RULE, Diagnostics
+from damper.engine.update.diagnostics import RULE_DIAGNOSTICS, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import AVERAGE_RATE, Batch, Noise, NoiseDraws
 from damper.methods import Method
@@ -173,7 +173,7 @@ class Population:
         )
         for old, new in zip(state_tensors(rule_state), state_tensors(report.state), strict=True):
             old.copy_(new)
-        logs |= {name: getattr(report, name) for name in RULE}
+        logs |= {name: getattr(report, name) for name in RULE_DIAGNOSTICS}
         return combined
 
     def _step(self, name: str, gradient: Tensor) -> None:

@@ -14,7 +14,7 @@ import torch
 from damper.engine.run.folder import Run, recorded_code
 from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.run.provenance import versions
-from damper.engine.settings import EXECUTION, Settings, complete_record
+from damper.engine.settings import EXECUTION, Settings, complete_settings
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
@@ -105,7 +105,7 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     """A started run as a job, if all its agents are missing, or some are and it is finished; otherwise None."""
     manifest = run.manifest
     try:
-        record = complete_record(manifest["settings"])
+        record = complete_settings(manifest["settings"])
     except DamperError:
         return None  # its method is not registered in this process, so no missing agent has it
     some = next(iter(left.values()), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.envs import EnvLike
-from damper.engine.envs.rollout import Episode
+from damper.engine.envs.run_episodes import Episode
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from damper.engine.envs import EnvLike
 from damper.engine.envs.gymnasium_pool import make_env
-from damper.engine.envs.rollout import Episode
+from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError, MissingExtraError
 from damper.metrics import mean_change
 from damper.report.figures.style import import_matplotlib, styled

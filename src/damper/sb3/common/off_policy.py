@@ -11,7 +11,7 @@ from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor, nn
 
 from damper._backward import backward
-from damper.engine.envs.spec import action_scale
+from damper.engine.envs.pool import action_scale
 from damper.interface import Batch
 from damper.sb3.buffers import indexed, indexed_class, neighbours
 from damper.sb3.common.log import Log

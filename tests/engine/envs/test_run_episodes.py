@@ -11,8 +11,8 @@ import pytest
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 
-from damper.engine.envs import rollout as rollouts
-from damper.engine.envs.rollout import rollout
+from damper.engine.envs import run_episodes as module
+from damper.engine.envs.run_episodes import run_episodes
 from damper.engine.loop import trainer
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
@@ -24,11 +24,11 @@ def still(obs: Any) -> Any:
 
 
 def test_an_evaluation_without_an_end_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollouts, "GIVE_UP_AFTER_STEPS", 50)
+    monkeypatch.setattr(module, "GIVE_UP_AFTER_STEPS", 50)
     told = "env='PendulumEnv' must have episodes that end, but 2 of 2 had not ended after 50 steps: .*TimeLimit, or reg"
     with pytest.raises(DamperError, match=told):
-        rollout(still, PendulumEnv, [0, 1])
-    longer, _ = rollout(still, lambda: TimeLimit(PendulumEnv(), 60), [0, 1])
+        run_episodes(still, PendulumEnv, [0, 1])
+    longer, _ = run_episodes(still, lambda: TimeLimit(PendulumEnv(), 60), [0, 1])
     assert [episode.length for episode in longer] == [60, 60], "a limit that the environment tells is waited for"
 
 

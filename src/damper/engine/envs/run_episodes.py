@@ -71,7 +71,7 @@ def evaluation_seeds(episodes: int) -> tuple[int, ...]:
     return (*EVALUATION_SEEDS[:episodes], *extra)
 
 
-def rollout(
+def run_episodes(
     act: Act,
     env: EnvLike,
     seeds: Sequence[int],
