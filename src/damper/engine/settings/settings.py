@@ -18,7 +18,7 @@ BACKBONE_ONLY = {  # settings that the other backbone does not read
     "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
     "sac": ("ent_coef",),
 }
-# How a run is computed, not what: with `device` and `compile` results agree up to rounding, with the others bit for bit.
+# How a run is computed, not what: with `device`, `compile` and `graph` results agree up to rounding, else bit for bit.
 # A resumed run may change them, and an agent's identity leaves them out.
 EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
 
