@@ -21,14 +21,14 @@ from tests.test_layout import SOURCES, imported, known_modules, module
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "damper"
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE, STEPS = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("architecture.md", "changing.md"))
 MODULES = [module for stage in WALK for module in stage.modules]
 
 
 def named() -> Iterator[str]:
-    """Every file and folder that the page or the picture names."""
+    """Every file and folder that the two pages or the picture name."""
     yield from (path for module in MODULES for path in (module.path, *module.instead))
-    code = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    code = re.sub(r"```.*?```", "", PAGE + STEPS, flags=re.DOTALL)
     yield from (word for word in re.findall(r"`([\w./-]+)`", code) if "/" in word or word.endswith((".py", ".md")))
 
 
@@ -40,17 +40,13 @@ def test_every_module_that_the_map_names_exists() -> None:
 
 
 def test_every_name_that_the_map_gives_is_in_its_file() -> None:
-    several = re.findall(r"`([\w/]+\.py)`: ((?:(?:, | and | or )?`\w+`(?!:))+)", changes().replace("\n  ", " "))
+    text = (PAGE + STEPS).replace("\n  ", " ")
+    several = re.findall(r"`([\w/]+\.py)`: ((?:(?:, | and | or )?`\w+`(?!:))+)", text)
     found = [(file, name) for file, names in several for name in re.findall(r"`(\w+)`", names)]
-    assert len(found) > 80
+    assert len(found) > 150
     files = {file: (ROOT if file.startswith("tests/") else PACKAGE) / file for file, _ in found if "my_" not in file}
     known = {file: set(defined(path)) for file, path in files.items()}
     assert [pair for pair in found if pair[0] in known and pair[1] not in known[pair[0]]] == []
-
-
-def changes() -> str:
-    """What to change for what: a table, and a list with what else belongs to it."""
-    return PAGE.split("## Where do I change")[1].split("## Rooms")[0]
 
 
 def defined(path: Path) -> Iterator[str]:
@@ -68,11 +64,13 @@ def test_a_name_that_is_only_mentioned_is_not_defined(tmp_path: Path) -> None:
     assert sorted(defined(file)) == ["C", "d", "f", "g", "i"]
 
 
-def test_every_change_names_a_test() -> None:
-    rows = [row for row in re.findall(r"^\| .+ \|$", changes(), re.MULTILINE) if row != "| to | open first |"]
-    items = changes().split("\n- ")[1:]
-    assert len(rows) == len(items) > 20
-    assert [item.split("**")[1] for item in items if not re.search(r"`tests/[\w/]+\.py`", item)] == []
+def test_every_change_has_a_row_and_names_a_test() -> None:
+    """The map's rows and the steps are the same changes in the same order; a strict build checks the rows' links."""
+    rows = re.findall(r"^\| \[(.+)\]\(changing\.md#[\w-]+\) \|", PAGE, re.MULTILINE)
+    changes = [part.split("\n", 1) for part in STEPS.split("\n### ")[1:]]
+    assert rows == [title[0].lower() + title[1:] for title, _ in changes] and len(rows) > 30
+    without = [title for title, text in changes if not re.search(r"^- \*\*Tests\*\*.*`tests/", text, re.MULTILINE)]
+    assert without == []
 
 
 def rooms() -> dict[str, int]:

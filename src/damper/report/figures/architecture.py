@@ -47,7 +47,7 @@ WALK = (
         (
             Module("engine/data/episodes.py", "returns, lengths, sm"),
             Module("engine/data/replay.py", "a ring of steps, on the device"),
-            Module("engine/data/random_streams.py", "which rows, which noise"),
+            Module("engine/data/random_streams.py", "random numbers by counter"),
         ),
         "Batch and noise, [P, B, ·]",
     ),
