@@ -7,9 +7,9 @@ import pytest
 import damper
 
 SETTINGS = {
-    "steps": 15_000,
-    "seeds": (0, 1, 2),
-    "net_arch": (64, 64),
+    "steps": 20_000,
+    "seeds": (0, 1, 2, 3, 4),
+    "net_arch": (128, 128),
     "learning_starts": 500,
     "learning_rate": 1e-3,
     "gamma": 0.98,
@@ -19,7 +19,7 @@ SETTINGS = {
 
 
 def evaluated(backbone: str, method: str, out) -> dict[str, float]:
-    """Mean return and smoothness after 15,000 steps."""
+    """Mean return and smoothness after 20,000 steps."""
     run = damper.train("Pendulum-v1", backbone, method, out=out / f"{backbone}-{method}", **SETTINGS)
     assert run.manifest["frozen"] == {}
     summary = damper.evaluate(run).summary()["all"]
