@@ -76,8 +76,8 @@ def test_the_methods_pages_state_the_cost_of_the_same_run(method: str) -> None:
         for backbone in ("TD3", "SAC")
     ]
     said = (
-        "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC update on one CPU core, "
-        "{:.2f} and {:.2f} times on an H200 (the paper: {:.2f} and {:.2f})"
+        "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC update on one CPU "
+        "core, {:.2f} and {:.2f} times on an H200 (the paper: {:.2f} and {:.2f})"
     )
     assert said.format(*costs) in " ".join(page.split())
 
