@@ -57,7 +57,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/.torch
 	$(PIP) --editable ".[$(CORE_EXTRAS)]"
 	@touch $@
 
-# Everything includes the core, so a later `make demo` finds nothing to install.
+# These extras include the demo's, so a later `make demo` finds nothing to install.
 $(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.torch
 	$(PIP) --editable ".[$(ALL_EXTRAS)]"
 	@touch $(VENV)/.core $@

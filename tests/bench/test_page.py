@@ -70,6 +70,24 @@ def test_the_summary_is_that_of_the_runs() -> None:
 @pytest.mark.parametrize("method", ["caps", "grad-caps", "asap", "l2c2", "damper"])
 def test_the_methods_pages_state_the_cost_of_the_same_run(method: str) -> None:
     page = (DOCS / "methods" / f"{'temporal' if method == 'damper' else method}.md").read_text(encoding="utf-8")
-    costs = [measured("cpu/update", backbone=backbone, method=method)["× plain"] for backbone in ("TD3", "SAC")]
-    said = "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC update"
-    assert said.format(*costs) in page
+    costs = [
+        measured(f"{machine}/update", backbone=backbone, method=method)[column]
+        for machine, column in (("cpu", "× plain"), ("h200", "× plain"), ("cpu", "paper's × plain"))
+        for backbone in ("TD3", "SAC")
+    ]
+    said = (
+        "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC update on one CPU "
+        "core, {:.2f} and {:.2f} times on an H200 (the paper: {:.2f} and {:.2f})"
+    )
+    assert said.format(*costs) in " ".join(page.split())
+
+
+def test_pave_s_page_states_the_cost_of_the_same_runs() -> None:
+    page = (DOCS / "methods" / "pave.md").read_text(encoding="utf-8")
+    for label, machine, column in (
+        ("one CPU core, eager", "cpu", "× plain"),
+        ("H200, compiled", "h200", "× plain"),
+        ("the paper, on its GPU", "cpu", "paper's × plain"),
+    ):
+        td3, sac = (measured(f"{machine}/update", backbone=b, method="pave")[column] for b in ("TD3", "SAC"))
+        assert f"| {label} | {td3:.2f} | {sac:.2f} |" in page

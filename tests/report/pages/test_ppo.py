@@ -112,6 +112,16 @@ def test_what_the_page_says_of_hopper_holds(runs: Runs) -> None:
     assert means(runs, env, "DAMPER 1").max() < 150 and means(runs, env, "DAMPER 1", "mean_change").max() < 1e-4
 
 
+def test_no_setting_that_learns_is_shown_to_be_smoother_by_mean_change(runs: Runs) -> None:
+    for env, labels in runs.items():
+        for label in labels.keys() - {"plain"}:
+            ours, plain = (means(runs, env, name, "mean_change") for name in (label, "plain"))
+            _, interval = difference(ours, plain)
+            assert interval is not None
+            if label != "DAMPER 1" or env == LARGE:
+                assert interval.high > 0, (env, label)
+
+
 def test_numbers_read_as_in_the_other_tables(runs: Runs) -> None:
     plain = means(runs, "Pendulum-v1", "plain", "smoothness")
     assert with_interval(plain.mean(), mean_interval(plain), "smoothness") in ppo_tables(runs)

@@ -59,7 +59,7 @@ def ppo_tables(runs: Runs) -> str:
     """Markdown: per environment what was run, the measures, and what happened between the two gradients."""
     parts = []
     for env, labels in runs.items():
-        parts.append(f"### {env}\n\n{_facts(labels)} Means with 95 % intervals:\n")
+        parts.append(f"## {env}\n\n{_facts(labels)} Means with 95 % intervals:\n")
         header = ["method", *(MEASURES[measure] for measure in COMPARED), "return minus plain's"]
         parts.append(markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels]))
         rows = [[_title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
