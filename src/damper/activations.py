@@ -88,9 +88,10 @@ ACTIVATIONS = {
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third, "Tanh"),
 }
 NAME_BY_MODULE = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
-# ExportableActivation files may also have ELU, rsl_rl's default, which the engine does not train.
-EXPORTABLE = {name: ExportableActivation(one.module, one.function, one.onnx) for name, one in ACTIVATIONS.items()} | {
-    "elu": ExportableActivation(nn.ELU, F.elu, "Elu")
+# Exported files may also have ELU, rsl_rl's default, which the engine does not train.
+EXPORTABLE: dict[str, Activation | ExportableActivation] = {
+    **ACTIVATIONS,
+    "elu": ExportableActivation(nn.ELU, F.elu, "Elu"),
 }
 EXPORTABLE_NAME_BY_MODULE = {activation.module: name for name, activation in EXPORTABLE.items()}
 

@@ -53,8 +53,6 @@ def population(
     chosen = find_method(method)
     method_kwargs = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
     return Population(
-        backbone=backbone,
-        method=chosen,
         gradient_backend=backend(AgentNetworks(backbone, chosen, SHAPE, Streams(seeds), dtype)),
         hparams=numbers,
         method_kwargs=method_kwargs,

@@ -92,8 +92,6 @@ def population(
     hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     shape = NetworkSizes(OBS, ACT, net_arch=(6, 5))
     return Population(
-        backbone=backbone,
-        method=method,
         gradient_backend=AutogradBackend(AgentNetworks(backbone, method, shape, Streams(seeds), dtype)),
         hparams=hparams,
         method_kwargs=method.route(settings),

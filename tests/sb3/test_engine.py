@@ -72,9 +72,7 @@ def engine_like(model: Any, backbone: str, method: Method) -> Population:
     hparams = {name: torch.full((1,), value) for name, value in {**HYPER, **OWN[backbone]}.items()}
     shape = NetworkSizes(OBS, ACT, ARCH)
     backend = AutogradBackend(AgentNetworks(backbone, method, shape, Streams([0]), torch.float32))
-    engine = Population(
-        backbone=backbone, method=method, gradient_backend=backend, hparams=hparams, method_kwargs=method.route({})
-    )
+    engine = Population(gradient_backend=backend, hparams=hparams, method_kwargs=method.route({}))
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
         if name in engine.state():
             layout = engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout

@@ -72,8 +72,7 @@ def identity(
         facts["env_kwargs"] = settings["env_kwargs"]
     if code := _own_code(custom_code, find_method(chosen)) if "method" in agent else custom_code:
         facts["custom_code"] = code
-    plain: dict[str, Any] = canonical(facts)
-    return plain
+    return canonical(facts)
 
 
 def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
@@ -92,10 +91,9 @@ def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any])
 @cache
 def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
     """All of a method's settings, with the paper's values for a task."""
-    own: Mapping[str, Any] = canonical(
+    return canonical(
         _without_added({**find_method(method).settings(), **preset(method, task, backbone)}, ADDED_TO_METHODS)
     )
-    return own
 
 
 def canonical(value: Any) -> Any:

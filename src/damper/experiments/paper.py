@@ -19,8 +19,7 @@ class Printed(NamedTuple):
 def paper() -> dict[str, Any]:
     """Everything in ``paper.json``."""
     text = files("damper.experiments").joinpath("paper.json").read_text(encoding="utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content
+    return json.loads(text)
 
 
 def printed(backbone: str, method: str, task: str, measure: str) -> Printed | None:

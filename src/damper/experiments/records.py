@@ -126,5 +126,4 @@ def unpack_trace(trace: Mapping[str, Any]) -> NDArray[np.float64]:
     steps, dims = trace["shape"]
     levels = np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2").reshape(dims, steps).T
     low, high = np.array(trace["low"]), np.array(trace["high"])
-    actions: NDArray[np.float64] = low + (levels / TRACE_LEVELS + 0.5) * (high - low)
-    return actions
+    return low + (levels / TRACE_LEVELS + 0.5) * (high - low)

@@ -15,13 +15,7 @@ from damper.engine.device.precision import check_tf32
 from damper.engine.settings import EXECUTION, find_device
 from damper.errors import DamperError
 from damper.experiments.identity import digest
-from damper.experiments.paper_experiments import (
-    EXPERIMENTS,
-    Experiment,
-    Request,
-    expand_request,
-    find_experiment,
-)
+from damper.experiments.paper_experiments import EXPERIMENTS, Experiment, Request, expand_request, find_experiment
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.runners.in_process import plan, run_here
 from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND, fitting_workers, uses_gpu

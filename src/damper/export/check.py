@@ -74,8 +74,7 @@ def limits(source: Source, network: Network, obs: NDArray[np.float32]) -> NDArra
     squashed = any(step.name == "Tanh" for step in network.steps[last:])
     sums = (np.abs(features) @ weights + bias) * (half_range if squashed else 1.0)
     base = TOLERANCE * np.maximum(1.0, np.where(np.isfinite(half_range), half_range, 1.0))
-    largest: NDArray[np.float64] = np.maximum(base, ROUNDING * sums)
-    return largest
+    return np.maximum(base, ROUNDING * sums)
 
 
 def observations(source: Source, dim: int) -> NDArray[np.float32]:

@@ -24,19 +24,13 @@ Runner = Callable[[NDArray[Any]], Array]
 
 def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
     """Write the format that the ending names; returns the content's SHA-256."""
-    check_ending(path)
     return write_bytes(path, (_onnx_bytes if path.suffix == ".onnx" else _torch_bytes)(network, contract))
-
-
-def check_ending(path: Path) -> None:
-    """Raise for a suffix that names no known format."""
-    if path.suffix not in (".onnx", ".pt2", ".pt"):
-        raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
 
 
 def check_target(path: Path, force: bool = False) -> None:
     """Raise for an unknown format, a folder that cannot be written, or a file there that no export wrote."""
-    check_ending(path)
+    if path.suffix not in (".onnx", ".pt2", ".pt"):
+        raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
     check_folder("to", path.parent)
     for place in (path, contract_path(path)):
         if place.exists() and not (force or _exported(place)):
@@ -106,8 +100,7 @@ def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
     model.ir_version = IR_VERSION
     helper.set_model_props(model, {CONTRACT: json.dumps(contract, sort_keys=True)})
     onnx.checker.check_model(model, full_check=True)
-    data: bytes = model.SerializeToString()
-    return data
+    return model.SerializeToString()
 
 
 def _nodes(helper: Any, step: Step, value: str, constants: list[str], result: str) -> list[Any]:
@@ -172,7 +165,6 @@ def _open_torch(path: Path) -> tuple[Runner, dict[str, Any]]:
 
     @torch.no_grad()
     def run(obs: NDArray[Any]) -> Array:
-        action: Array = program(torch.from_numpy(np.asarray(obs, np.float32))).numpy()
-        return action
+        return program(torch.from_numpy(np.asarray(obs, np.float32))).numpy()
 
     return run, json.loads(extra[CONTRACT] or "{}")

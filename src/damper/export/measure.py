@@ -36,7 +36,7 @@ def measure_smoothness(
         episodes: how many; 0 for none.
         bounds: the policy's own range of actions, for a warning if the environment's differs.
     """
-    if env is None or episodes == 0 or sizes_of(env) is None:
+    if env is None or episodes == 0 or known_spec(env) is None:
         return None
     with torch_threads(1):
         found, spec = run_episodes(act, env, evaluation_seeds(episodes))
@@ -75,13 +75,12 @@ def warn_of_constant_action(agent: Mapping[str, Any], method: str | None) -> Non
     )
 
 
-def sizes_of(env: EnvLike) -> tuple[int, int] | None:
-    """Dimensions of an environment's observations and actions; None if it cannot be made here."""
+def known_spec(env: EnvLike | None) -> Spec | None:
+    """Spaces and control period of an environment; None if it is not known or cannot be made here."""
     try:
-        spec = spec_of(env)
+        return None if env is None else spec_of(env)
     except (DamperError, ImportError, gymnasium.error.Error):
         return None
-    return spec.obs_dim, spec.act_dim
 
 
 def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any] | None:

@@ -51,11 +51,6 @@ class Network:
     outputs: int
     steps: tuple[Step, ...]
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Dimensions of observations and actions."""
-        return self.inputs, self.outputs
-
 
 def build(
     layers: Iterable[tuple[ArrayLike, ArrayLike]],

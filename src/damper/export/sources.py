@@ -22,7 +22,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError, MissingOptionError
 from damper.export.files import open_file
-from damper.export.measure import beside, sizes_of
+from damper.export.measure import beside, known_spec
 from damper.export.network import Network, build
 from damper.terminal import quoted
 
@@ -108,7 +108,8 @@ def open_source(
 
 def _fits(env: EnvSpec, sizes: tuple[int, int] | None) -> bool:
     """Whether the environment's sizes fit the policy: older files record only its id, without wrappers."""
-    return sizes is None or sizes_of(env) in (None, sizes)
+    spec = known_spec(env) if sizes else None
+    return spec is None or (spec.obs_dim, spec.act_dim) == sizes
 
 
 def find_path(path: str | Path) -> Path:
@@ -310,7 +311,7 @@ def _rsl_rl(source: Any, actor: Any, given: Normaliser | None) -> Source:
     normaliser = Normaliser(*found.statistics, np.inf) if found.statistics else None
     low, high = np.full(found.actions, -np.inf), np.full(found.actions, np.inf)
     network = build(found.layers, found.activation, low, high, normaliser=normaliser, squash=False)
-    sizes = network.sizes
+    sizes = network.inputs, network.outputs
     return Source(act(actor), None, facts(source, actor), network, low, high, None, normaliser, sizes=sizes)
 
 

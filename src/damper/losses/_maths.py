@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import overload
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,11 +13,10 @@ from damper.interface import Setting
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@overload
-def unsqueeze_like(setting: Tensor, like: Tensor) -> Tensor: ...
-@overload
-def unsqueeze_like(setting: Setting, like: Tensor) -> Setting: ...
-def unsqueeze_like(setting: Setting, like: Tensor) -> Setting:
+S = TypeVar("S", Tensor, Setting)
+
+
+def unsqueeze_like(setting: S, like: Tensor) -> S:
     """Append axes to a per-agent setting ``[P]`` so that it broadcasts with ``like``, ``[P, ...]``; floats pass."""
     if not isinstance(setting, Tensor) or setting.ndim == 0:
         return setting

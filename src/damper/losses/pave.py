@@ -16,8 +16,7 @@ def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:
 
     Uses ``torch.func``, so that both autograd and ``torch.func`` can differentiate it again, compiled or not.
     """
-    gradient: Tensor = torch.func.grad(lambda a: critic(obs, a).sum())(action)
-    return gradient
+    return torch.func.grad(lambda a: critic(obs, a).sum())(action)
 
 
 def curvature(critic: Critic, obs: Tensor, action: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,8 +39,7 @@ def action_gradients(
     derivatives of its values.
     """
     if hasattr(critic, "action_gradients"):  # torch.compile cannot trace isinstance of a protocol
-        found: tuple[list[Tensor], Tensor] = critic.action_gradients(observations, action, v)
-        return found
+        return critic.action_gradients(observations, action, v)
     return nested_action_gradients(critic, observations, action, v)
 
 

@@ -67,10 +67,7 @@ def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
     def mean(obs: Array) -> NDArray[np.float32]:
         inputs = torch.as_tensor(obs, dtype=weights.dtype, device=weights.device)
         parts = inputs.split([width] + [0] * (len(groups) - 1), -1)
-        actions: NDArray[np.float32] = (
-            actor(TensorDict(dict(zip(groups, parts, strict=True)), len(inputs))).cpu().numpy()
-        )
-        return actions
+        return actor(TensorDict(dict(zip(groups, parts, strict=True)), len(inputs))).cpu().numpy()
 
     return mean
 

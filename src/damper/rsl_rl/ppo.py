@@ -77,8 +77,7 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         """rsl_rl's update; before each optimizer step the auxiliary gradient is combined with that of rsl_rl's loss."""
         frozen = not any(parameter.requires_grad for parameter in self.actor.parameters())
         if not self.method.actor or frozen:
-            losses: dict[str, float] = super().update()
-            return losses
+            return super().update()
         most: float = self.max_grad_norm
         seen = _Means()
         with indexed(self.storage) as pairs:
@@ -187,8 +186,7 @@ class _Actor:
     def __call__(self, obs: Any) -> Tensor:
         if isinstance(obs, Tensor):
             obs = TensorDict(dict(zip(self.actor.obs_groups, obs.split(self._sizes, -1), strict=True)), len(obs))
-        mean: Tensor = self.actor(obs)
-        return mean
+        return self.actor(obs)
 
     def vector(self, obs: Any) -> Any:
         """The actor's observation groups concatenated to one vector."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper._checks import Setting
+from damper._checks import Setting, check_range
 from damper.errors import DamperError
 
 
@@ -38,8 +38,9 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
         )
 
 
-def broadcastable(name: str, value: Setting, like: Tensor) -> Setting:
-    """Return a float as it is; move a tensor to the device and dtype of ``like``, ``[...]``, if it broadcasts to it."""
+def broadcastable(name: str, value: Setting, like: Tensor, low: float = 0.0, high: float = float("inf")) -> Setting:
+    """A float within bounds as it is; a tensor on the device and in the dtype of ``like``, ``[...]``, if it fits."""
+    check_range(name, value, low, high)
     if not isinstance(value, Tensor):
         return value
     try:

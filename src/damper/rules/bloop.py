@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.errors import DamperError
 from damper.rules._settings import broadcastable, check_pair
 from damper.rules._two_vector import along, measure, working
@@ -30,8 +30,6 @@ def bloop(
         The combined gradient and the new m. A primary that is not finite leaves m as it was.
     """
     check_pair(primary, auxiliary)
-    check_range("rate", rate, 0.0, 1.0)
-    check_range("weight", weight, 0.0)
     g_R = working(primary)
     finite = g_R.isfinite().all(-1)
     m = _average(state, g_R)
@@ -40,7 +38,7 @@ def bloop(
     s = broadcastable("weight", weight, measured.stats.c) * measured.stats.n_T
     g = g_R + (along(measured.primary, -s * measured.stats.c, g_R.dtype) + along(measured.auxiliary, s, g_R.dtype))
     combined = torch.where((measured.usable & finite).unsqueeze(-1), g, g_R).to(primary.dtype)
-    rate = broadcastable("rate", rate, measured.stats.c)
+    rate = broadcastable("rate", rate, measured.stats.c, high=1.0)
     rate = rate.to(m.dtype).unsqueeze(-1) if isinstance(rate, Tensor) else rate
     return combined, torch.where(finite.unsqueeze(-1), (1 - rate) * m + rate * g_R, m)
 

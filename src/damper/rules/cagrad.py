@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.rules._segment import Segment, norm_of_sum, segment
 from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats, two_vector_rule
@@ -23,9 +23,8 @@ def cagrad(stats: PairStats, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
         c: radius of the search around the average, in [0, 1]; 0 is the average itself. A float, or a tensor that
             broadcasts over the leading axes.
     """
-    check_range("c", c, 0.0, 1.0)
     s = segment(stats)
-    radius = broadcastable("c", c, stats.c) * norm_of_sum(s.a, s.b, stats.c) / 2
+    radius = broadcastable("c", c, stats.c, high=1.0) * norm_of_sum(s.a, s.b, stats.c) / 2
     x, rest = s.weights(_position(s, radius, stats.c))
     length = norm_of_sum(x * s.a, rest * s.b, stats.c)
     pull = torch.where(length > 0, radius / torch.where(length > 0, length, 1.0), 0.0)

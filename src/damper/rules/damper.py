@@ -38,5 +38,4 @@ def combine(primary: Tensor, auxiliary: Tensor, eta: Setting = 1.0) -> Tensor:
     Returns:
         The combined gradient, of primary's shape and dtype. ``⟨g, g_R⟩ ≥ n_R²`` and ``‖g − g_R‖ ≤ n_R`` hold.
     """
-    combined: Tensor = damper(primary, auxiliary, eta=eta)
-    return combined
+    return damper(primary, auxiliary, eta=eta)

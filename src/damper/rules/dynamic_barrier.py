@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats, two_vector_rule
 
@@ -21,8 +21,6 @@ def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
         beta: β ≥ 0, the share of its own descent that the primary keeps: ``⟨d, g_R⟩ ≥ β n_R²``.
     """
-    check_range("weight", weight, 0.0)
-    check_range("beta", beta, 0.0)
     n_R, n_T, c = stats
     s = broadcastable("weight", weight, c) * n_T
     return (broadcastable("beta", beta, c) * n_R - s * c).clamp(min=0.0), s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats, two_vector_rule
 
@@ -20,6 +20,5 @@ def gcr_ppo(stats: PairStats, weight: Setting = 1.0) -> tuple[Tensor, Tensor]:
     Settings:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.
     """
-    check_range("weight", weight, 0.0)
     s = broadcastable("weight", weight, stats.c) * stats.n_T
     return -s * stats.c.clamp(max=0.0), s

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.errors import DamperError
 from damper.rules._settings import broadcastable, check_pair
 from damper.rules._two_vector import along, measure, wide, working
@@ -50,8 +50,6 @@ def metabalance(
         The combined gradient and the new averages. A part that cannot be combined keeps its averages.
     """
     check_pair(primary, auxiliary)
-    check_range("r", r, 0.0, 1.0)
-    check_range("beta", beta, 0.0, 1.0)
     parts = _check_sizes(sizes, primary.shape[-1])
     shape = (*primary.shape[:-1], len(parts))
     state = _averages(state, shape, primary)
@@ -68,7 +66,7 @@ def _balance(
     """One part's combined gradient and new averages."""
     measured = measure(g_R, g_T)
     n_R, n_T, _ = measured.stats
-    r, beta = broadcastable("r", r, n_R), broadcastable("beta", beta, n_R)
+    r, beta = (broadcastable(name, value, n_R, high=1.0) for name, value in (("r", r), ("beta", beta)))
     m_R = torch.where(measured.usable, beta * m_R + (1 - beta) * n_R, m_R)
     m_T = torch.where(measured.usable, beta * m_T + (1 - beta) * n_T, m_T)
     # n_T/m_T is bounded by 1/(1 − β), while m_R/m_T may leave any dtype's range.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from damper._checks import Setting, check_range
+from damper._checks import Setting
 from damper.rules._settings import broadcastable
 from damper.rules._two_vector import PairStats, two_vector_rule
 
@@ -16,5 +16,4 @@ def scalarization(stats: PairStats, weight: Setting = 1.0) -> tuple[float, Tenso
     Settings:
         weight: λ ≥ 0, a float or a tensor that broadcasts over the leading axes.
     """
-    check_range("weight", weight, 0.0)
     return 0.0, broadcastable("weight", weight, stats.c) * stats.n_T

@@ -57,8 +57,7 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
 
 def saved_norm_obs(path: Path | str) -> bool | None:
     """Whether a zip of our classes was trained on VecNormalize's observations; None for SB3's own, which do not say."""
-    found: bool | None = _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
-    return found
+    return _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
 
 
 _SAVED = {"Python": "python", "Stable-Baselines3": "stable-baselines3", "PyTorch": "torch", "Numpy": "numpy"}

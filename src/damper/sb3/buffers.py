@@ -127,8 +127,7 @@ class IndexedRolloutBuffer(RolloutBuffer):
         kept = self._has_next[self.rows]
         if previous:
             kept &= (self._has_previous | self._starts)[self.rows]
-        found: NDArray[np.int64] = self.rows[kept]
-        return found
+        return self.rows[kept]
 
     def take(self, rows: NDArray[np.int64]) -> Any:
         """Observations of these rows as tensors, ``[len(rows), ...]``."""
@@ -147,13 +146,11 @@ class IndexedRolloutBuffer(RolloutBuffer):
 
     def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of their successors, for ``take``."""
-        found: NDArray[np.int64] = self._next_row[rows]
-        return found
+        return self._next_row[rows]
 
     def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of their predecessors, for ``take``; at an episode's first step the row itself."""
-        found: NDArray[np.int64] = rows - self._has_previous[rows]
-        return found
+        return rows - self._has_previous[rows]
 
 
 class IndexedDictRolloutBuffer(IndexedRolloutBuffer, DictRolloutBuffer):

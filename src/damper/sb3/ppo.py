@@ -114,8 +114,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
     @property
     def _actor(self) -> nn.Module:
-        policy: nn.Module = self.policy
-        return policy
+        return self.policy
 
     def _actor_parameters(self) -> list[nn.Parameter]:
         return actor_parameters(self.policy)[0] if self._method.actor else []

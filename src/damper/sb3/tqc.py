@@ -94,8 +94,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
         quantiles = quantiles - hparams["ent_coef"] * log_prob.reshape(-1, 1)
         discount = ((1 - batch.terminated) * hparams["gamma"]).reshape(-1, 1)
-        target: Tensor = batch.reward.reshape(-1, 1) + discount * quantiles
-        return target
+        return batch.reward.reshape(-1, 1) + discount * quantiles
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
         quantiles = self.critic(inputs.sb3_batch.obs, inputs.sb3_batch.action)
@@ -104,5 +103,4 @@ class TQC(SACMixin, sb3_contrib.TQC):
     def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
         action, log_prob = policy.sample(inputs.sb3_batch.obs)
         value = self.critic(inputs.sb3_batch.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
-        loss: Tensor = (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()
-        return loss
+        return (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()

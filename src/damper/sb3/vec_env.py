@@ -95,5 +95,4 @@ class EnvPoolVecEnv(VecEnv):
         return [False for _ in self._indices(indices)]
 
     def _indices(self, indices: Any) -> Iterable[int]:
-        found: Iterable[int] = self._get_indices(indices)
-        return found
+        return self._get_indices(indices)

@@ -26,13 +26,11 @@ COMPOSED = ("damper+grad-caps+pave", "damper+asap", "scalarization+l2c2")
 def check(backbone: str, method: Method, **own: Any) -> None:
     networks = AgentNetworks(backbone, method, SHAPE, Streams(range(4)), torch.float32)
     agents = Population(
-        backbone=backbone,
-        method=method,
         gradient_backend=SharedForwardBackend(networks),
         hparams={name: torch.full((4,), value) for name, value in small.HYPER.items()},
         method_kwargs=method.route(own),
     )
-    check_loss_claims(backbone, agents)
+    check_loss_claims(agents)
 
 
 @pytest.mark.parametrize("name", [*small.METHODS_BY_LOSSES, *COMPOSED])

@@ -35,8 +35,6 @@ def build(
     shape = NetworkSizes(reference.OBS, reference.ACT, reference.ARCH)
     plain = METHODS["plain"]
     return Population(
-        backbone=backbone,
-        method=plain,
         gradient_backend=backend(AgentNetworks(backbone, plain, shape, Streams([0]), dtype)),
         hparams=hparams,
         method_kwargs=plain.route({}),

@@ -28,9 +28,7 @@ class _LeftOut(tuple[Any, ...]):
 
 LEFT_OUT = _LeftOut()
 REGISTRY = ConstructorRegistry()
-METHODS_JSON = Path(__file__).with_name(
-    "methods.json"
-)  # of what is written in torch, and written there by cli/method_help.py
+METHODS_JSON = Path(__file__).with_name("methods.json")  # of what needs torch, written by cli/method_help.py
 METHOD_TEXTS = json.loads(METHODS_JSON.read_text(encoding="utf-8"))
 
 

@@ -40,8 +40,7 @@ class EpisodeTracker:
     @property
     def first(self) -> NDArray[np.bool_]:
         """Which agents are at the first step of their episode, ``[P]``."""
-        first: NDArray[np.bool_] = self._began == self._steps
-        return first
+        return self._began == self._steps
 
     @property
     def steps_since_an_end(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,12 +29,15 @@ def _signed(value: int) -> int:
 _GOLDEN, _MIX_1, _MIX_2 = map(_signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-def _shift(x: Any, bits: int) -> Any:
+Bits = TypeVar("Bits", Tensor, NDArray[np.int64])
+
+
+def _shift(x: Bits, bits: int) -> Bits:
     """Logical right shift of int64 (torch's and NumPy's are arithmetic)."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def _mix(x: Any) -> Any:
+def _mix(x: Bits) -> Bits:
     """SplitMix64's output function on int64 (torch or NumPy), whose products wrap around."""
     x = (x ^ _shift(x, 30)) * _MIX_1
     x = (x ^ _shift(x, 27)) * _MIX_2
@@ -63,28 +66,24 @@ class Streams:
         """64 random bits per element of ``[P, *shape]``: block number ``counter`` of the stream."""
         count = math.prod(shape)
         index = torch.arange(count, device=self.device) + counter * count
-        bits: Tensor = _mix(self.key(purpose)[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
-        return bits
+        return _mix(self.key(purpose)[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
 
     def integers(self, purpose: str, counter: Tensor | int, shape: Sequence[int], below: Tensor | int) -> Tensor:
         """Integers in [0, below)."""
-        drawn: Tensor = _shift(self.bits(purpose, counter, shape), 1) % below
-        return drawn
+        return _shift(self.bits(purpose, counter, shape), 1) % below
 
     def host_integers(self, purpose: str, counter: int, count: int, below: int) -> NDArray[np.int64]:
         """``integers`` of shape ``[P, count]`` in NumPy, which takes a third of torch's time for so few numbers."""
         if purpose not in self._host_keys:
             self._host_keys[purpose] = self.key(purpose).cpu().numpy()[:, None]
         index = np.arange(counter * count, (counter + 1) * count)
-        drawn: NDArray[np.int64] = _shift(_mix(self._host_keys[purpose] + index * _GOLDEN), 1) % below
-        return drawn
+        return _shift(_mix(self._host_keys[purpose] + index * _GOLDEN), 1) % below
 
     def uniform(
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Uniform in [-1, 1)."""
-        drawn: Tensor = _shift(self.bits(purpose, counter, shape), 40).to(dtype) * 2.0**-23 - 1.0
-        return drawn
+        return _shift(self.bits(purpose, counter, shape), 40).to(dtype) * 2.0**-23 - 1.0
 
     def normal(
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
@@ -99,5 +98,4 @@ class Streams:
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """-1 or 1 with equal probability."""
-        drawn: Tensor = (_shift(self.bits(purpose, counter, shape), 63) * 2 - 1).to(dtype)
-        return drawn
+        return (_shift(self.bits(purpose, counter, shape), 63) * 2 - 1).to(dtype)

@@ -128,5 +128,4 @@ class Replay:
 
     def _take(self, index: Tensor) -> Tensor:
         flat = (index * self.n_agents + self._agent).flatten()
-        taken: Tensor = self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)
-        return taken
+        return self.rows.flatten(0, 1).index_select(0, flat).unflatten(0, index.shape)

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CAPTURE_WARM_UP_RUNS = (
-    3  # runs before the capture, to finish lazy initialisation and autotuning and to allocate workspaces
-)
+# Runs before the capture, to finish lazy initialisation and autotuning and to allocate workspaces.
+CAPTURE_WARM_UP_RUNS = 3
 
 
 class Graphed:

@@ -31,11 +31,7 @@ class _PinnedBuffer:
     """Host memory of a fixed shape, pinned for a GPU, with an event that marks the end of its last copy."""
 
     def __init__(
-        self,
-        shape: Sequence[int],
-        device: torch.device,
-        dtype: torch.dtype,
-        done_event: torch.cuda.Event | None = None,
+        self, shape: Sequence[int], device: torch.device, dtype: torch.dtype, done_event: torch.cuda.Event | None = None
     ) -> None:
         """Pass ``done_event`` to share another buffer's event if both copies end together."""
         on_gpu = device.type == "cuda"

@@ -12,15 +12,7 @@ from damper.engine.envs.gymnasium_pool import GymnasiumPool
 from damper.engine.envs.pool import Pool, Spec, Transition
 from damper.errors import DamperError
 
-__all__ = [
-    "EnvLike",
-    "Pool",
-    "Spec",
-    "Transition",
-    "env_spec_from_id",
-    "make_pool",
-    "spec_of",
-]
+__all__ = ["EnvLike", "Pool", "Spec", "Transition", "env_spec_from_id", "make_pool", "spec_of"]
 
 
 def make_pool(

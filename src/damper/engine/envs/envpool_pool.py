@@ -15,6 +15,7 @@ from damper.engine.device.cores import usable_cores
 from damper.engine.envs.env_spec_json import env_spec_from_id, same_task
 from damper.engine.envs.pool import (
     INT32_MAX,
+    Pool,
     Spec,
     Transition,
     check_actions,
@@ -82,7 +83,7 @@ def _import_envpool() -> Any:
     return envpool
 
 
-class EnvPoolPool:
+class EnvPoolPool(Pool):
     """Environments in lockstep; those whose episode ended are reset explicitly right after the step.
 
     EnvPool therefore never does its own reset, a step that ignores the action and is no transition. Nor does it reach
@@ -139,11 +140,6 @@ class EnvPoolPool:
 
     # EnvPool's own ``step`` spends as long in Python as a simulator in C++, because it looks up ids, names and settings
     # at every call. So we call its lowest level, whose order of fields is read when the pool is made.
-
-    def step(self, actions: NDArray[Any]) -> Transition:
-        """Take one true step of every environment, and start a new episode where one ended."""
-        self.send(actions)
-        return self.receive()
 
     def send(self, actions: NDArray[Any]) -> None:
         """Start a step of every environment in EnvPool's threads."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from damper.engine.envs.env_spec_json import EnvLike, env_spec_from_env, missing_part
 from damper.engine.envs.pool import (
     InexactReplayError,
+    Pool,
     Spec,
     Transition,
     check_actions,
@@ -162,7 +163,7 @@ def _time_limit(env: Env) -> int | None:
     return min((one._max_episode_steps for one in _wrappers(env) if isinstance(one, TimeLimit)), default=None)
 
 
-class GymnasiumPool:
+class GymnasiumPool(Pool):
     """Environments in lockstep; when an episode ends, the same call starts the environment's next one.
 
     Resuming replays the current episode: the random state before its reset, the reset and the actions since give the
@@ -206,11 +207,6 @@ class GymnasiumPool:
         for row, env in enumerate(self.envs):
             self._obs[row] = self._checked(env.reset(seed=self.seeds[row]), "reset", RESET)[0]
         return self._obs
-
-    def step(self, actions: NDArray[Any]) -> Transition:
-        """Take one true step of every environment, and start a new episode where one ended."""
-        self.send(actions)
-        return self.receive()
 
     def send(self, actions: NDArray[Any]) -> None:
         """Store the actions; ``receive`` takes the step."""

@@ -67,35 +67,29 @@ class Pool(Protocol):
 
     def reset(self) -> NDArray[np.float32]:
         """Start every environment's first episode from its own seed -> observations [P, d]."""
-        ...
 
     def step(self, actions: NDArray[Any]) -> Transition:
         """Take one step with actions [P, A] in the environment's own units: ``send``, then ``receive``."""
-        ...
+        self.send(actions)
+        return self.receive()
 
     def send(self, actions: NDArray[Any]) -> None:
         """Begin a step; a backend with threads runs it while the caller does other work before ``receive``."""
-        ...
 
     def receive(self) -> Transition:
         """Return the transition of the step that was sent."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """The state that ``restore`` needs: JSON values and numpy arrays."""
-        ...
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
         """Continue from ``state`` -> the observations [P, d] to act on; may raise ``InexactReplayError``."""
-        ...
 
     def start_afresh(self, restores: int) -> NDArray[np.float32]:
         """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
-        ...
 
     def close(self) -> None:
         """Release the environments."""
-        ...
 
 
 def read_spaces(

@@ -44,18 +44,8 @@ class Episode:
 
     def record(self) -> dict[str, Any]:
         """The episode's numbers, with smoothness of the executed actions and, if a filter ran, of the raw ones."""
-        scores = {
-            name: value
-            for name, value in metrics.summary(self.executed, self.low, self.high).items()
-            if name != "length"
-        }
-        record = {
-            "seed": self.seed,
-            "return": self.total,
-            "length": self.length,
-            "terminated": self.terminated,
-            **scores,
-        }
+        record = {"seed": self.seed, "return": self.total, "length": self.length, "terminated": self.terminated}
+        record |= metrics.summary(self.executed, self.low, self.high)
         if self.filtered:
             raw = metrics.summary(self.raw, self.low, self.high)
             record |= {f"raw_{name}": value for name, value in raw.items() if name != "length"}

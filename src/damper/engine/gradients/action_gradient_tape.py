@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from damper.activations import ACTIVATIONS
 from damper.engine.gradients.tape import in_groups
 from damper.engine.kernels import layer_ops
-from damper.engine.kernels.layer import BackwardRows, LayerSlice
+from damper.engine.kernels.layer import BackwardRows, LayerSlice, expand_shared
 from damper.engine.networks.layout import Layout
 
 
@@ -118,8 +118,7 @@ class ActionGradientTape:
             ``ū_{l-1}`` of every layer, after ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``, and ``w̄ = Σ ū_L``.
         """
         below, padded = self.below[0], F.pad(gradient_bar, (self.below[0].shape[-1] - self.A, 0))
-        each = len(self.flat_params) // len(below)
-        inputs = [torch.cat((below.repeat_interleave(each, 0), padded), 1) if joint else padded]
+        inputs = [torch.cat((expand_shared(below, self.flat_params), padded), 1) if joint else padded]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
             p_bar, _ = layer_ops.forward(self.flat_params, layer, u_bar, for_backward=False, biased=0)

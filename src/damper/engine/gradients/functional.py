@@ -15,10 +15,7 @@ Network = TypeVar("Network")
 
 
 def func_gradients(
-    loss: Callable[[Network], LossAndLogs],
-    bind: Callable[[Weights], Network],
-    layout: Layout,
-    flat_params: Tensor,
+    loss: Callable[[Network], LossAndLogs], bind: Callable[[Weights], Network], layout: Layout, flat_params: Tensor
 ) -> tuple[Tensor, Logs]:
     """The flat gradient ``[M, n]`` of a loss on networks bound to ``flat_params``, and the loss's logs."""
 

@@ -29,8 +29,7 @@ class Objectives:
 
     def target(self, policy: Policy, critic: Critic) -> Tensor:
         """The critics' target y."""
-        y: Tensor = self.backbone.target(policy, critic, self.batch, self.noise, self.hparams)
-        return y
+        return self.backbone.target(policy, critic, self.batch, self.noise, self.hparams)
 
     def td_loss(self, critic: Critic, y: Tensor) -> LossAndLogs:
         """The backbone's critic loss, on the TD error."""

@@ -110,10 +110,9 @@ def backward(
         None if ``rows.input_grad_rows`` is 0.
     """
     implementation = _kernels(flat_params) or reference
-    back: Tensor | None = implementation.backward(
+    return implementation.backward(
         flat_params, layer, x, d, rows, activation_grad=activation_grad, gradients=gradients, stride=stride
     )
-    return back
 
 
 def fused_head(flat_params: Tensor, layers: Sequence[LayerSlice], activation: str) -> ModuleType | None:

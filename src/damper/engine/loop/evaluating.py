@@ -51,10 +51,7 @@ def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArra
     """Actions ``[P·E, A]`` for observations ``[P·E, d]``, with an agent's E episodes next to each other."""
     inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.n_agents, -1))
     chosen = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
-    actions: NDArray[np.float32] = unscale_action(
-        chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high
-    )
-    return actions
+    return unscale_action(chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high)
 
 
 class BestPolicy(NamedTuple):

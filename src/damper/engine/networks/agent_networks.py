@@ -38,6 +38,7 @@ class AgentNetworks:
         self, backbone: str, method: Method, sizes: NetworkSizes, streams: Streams, dtype: torch.dtype
     ) -> None:
         """Initialise new networks, one agent per seed of ``streams``."""
+        self.backbone, self.method = backbone, method
         self.sizes, self.n_agents = sizes, len(streams.seeds)
         self.device, self.dtype = streams.device, dtype
         self.actor_layout, self.critic_layout = layouts(backbone, method, sizes)

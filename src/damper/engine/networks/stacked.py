@@ -30,12 +30,7 @@ def check_head(name: str, heads: Container[str]) -> None:
 class StackedActor:
     """P actors with their weights bound (a ``damper.interface.Policy``)."""
 
-    def __init__(
-        self,
-        weights: Weights,
-        activation: str,
-        average: StackedActor | None = None,
-    ) -> None:
+    def __init__(self, weights: Weights, activation: str, average: StackedActor | None = None) -> None:
         """``average`` is the Polyak copy, for ``averaged_prediction``."""
         self.weights, self.activation, self.average = weights, ACTIVATIONS[activation].function, average
         self._features: list[tuple[Tensor, Tensor]] = []
@@ -104,8 +99,7 @@ class StackedCritic:
             x = torch.cat((obs, action), -1).unsqueeze(1).expand(-1, 2, -1, -1)
         else:
             x = torch.cat((obs.unsqueeze(1).expand(-1, 2, -1, -1), action), -1)
-        values: Tensor = self._forward(self.weights, x.flatten(0, 1)).unflatten(0, (-1, 2))
-        return values
+        return self._forward(self.weights, x.flatten(0, 1)).unflatten(0, (-1, 2))
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1`` alone, ``[P, B]``."""

@@ -49,8 +49,7 @@ class Run:
     @property
     def agents(self) -> list[dict[str, Any]]:
         """One row per agent: its seed, and its value of every setting that differs between agents."""
-        agents: list[dict[str, Any]] = self.manifest["agents"]
-        return agents
+        return self.manifest["agents"]
 
     @property
     def finished(self) -> bool:

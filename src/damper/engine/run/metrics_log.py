@@ -56,13 +56,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def episode_means(episodes: list[EpisodeStats], n_agents: int) -> dict[str, list[float | None]]:
     """Means per agent over the episodes of an interval; None where an agent finished none."""
-    table: list[list[EpisodeStats]] = [[] for _ in range(n_agents)]
-    for episode in episodes:
-        table[episode.agent].append(episode)
-    columns = {name: i + 1 for i, name in enumerate(EPISODE_VALUES)}
+    table = [[e for e in episodes if e.agent == agent] for agent in range(n_agents)]
     return {
-        name: [_number(float(np.mean([e[i] for e in episodes_of]))) if episodes_of else None for episodes_of in table]
-        for name, i in columns.items()
+        name: [_number(float(np.mean([e[i] for e in own]))) if own else None for own in table]
+        for i, name in enumerate(EPISODE_VALUES, start=1)
     }
 
 

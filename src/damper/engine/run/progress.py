@@ -77,9 +77,7 @@ class Progress:
 
     def _sentence(self, line: dict[str, Any]) -> str:
         everyone = range(len(line["frozen"]))
-        values = {
-            name: group_mean(self.latest[name], list(everyone)) for name in ("return", "sm") if name in self.latest
-        }
+        values = {name: group_mean(self.latest[name], everyone) for name in ("return", "sm") if name in self.latest}
         shown = ", ".join(f"{name} {_cell(value, COLUMNS[name][1])}" for name, value in values.items())
         return f"{self._title(line)}; {shown}" if shown else self._title(line)
 

@@ -61,5 +61,4 @@ def complete_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     later = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     known = find_method(record["method"]).settings(record["method_settings"])
     record = {**current_names(record), "protocol": protocol_name(record.get("protocol"))}
-    full: dict[str, Any] = json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))
-    return full
+    return json.loads(json.dumps({**later, **record, "method_settings": known}, default=str))

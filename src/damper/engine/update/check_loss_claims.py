@@ -20,7 +20,7 @@ ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 CLAIMS = {"reads_outputs_only": "outputs", "reads_action_gradients_only": "action gradients"}
 
 
-def check_loss_claims(backbone: str, population: Population) -> None:
+def check_loss_claims(population: Population) -> None:
     """Compare the gradients of shared forward passes with autograd's, for one small agent in float64 on the CPU.
 
     The claims are ``Loss.reads_outputs_only`` and ``Loss.reads_action_gradients_only`` of the population's losses; the
@@ -36,11 +36,9 @@ def check_loss_claims(backbone: str, population: Population) -> None:
     small = NetworkSizes(sizes.obs_dim, sizes.act_dim, HIDDEN, sizes.activation)
     numbers = {name: _first(value) for name, value in population.hparams.items()}
     streams = Streams([0])
-    networks = AgentNetworks(backbone, method, small, streams, torch.float64)
+    networks = AgentNetworks(population.networks.backbone, method, small, streams, torch.float64)
     shared, autograd = SharedForwardBackend(networks), AutogradBackend(networks)
-    agent = Population(
-        backbone=backbone, method=method, gradient_backend=autograd, hparams=numbers, method_kwargs=kwargs
-    )
+    agent = Population(gradient_backend=autograd, hparams=numbers, method_kwargs=kwargs)
     objectives = Objectives(agent.backbone, method, kwargs, *_draw_batch(agent, streams), agent.hparams)
     for network, claim in claims.items():
         if claim is None:
@@ -89,4 +87,4 @@ def _draw_batch(agent: Population, streams: Streams) -> tuple[Batch, dict[str, T
     action = streams.uniform("given", 0, (ROWS, sizes.act_dim), dtype)
     reward = streams.normal("reward", 0, (ROWS,), dtype)
     batch = Batch(obs, action, reward, obs + 0.1 * move, torch.zeros_like(reward), obs - 0.1 * before, 0.5)
-    return batch, agent.noise(streams, 0, ROWS)
+    return batch, agent.draw(agent.noise_kinds, streams, 0, ROWS)

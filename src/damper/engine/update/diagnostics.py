@@ -19,9 +19,7 @@ from damper.rules import GradientReport
 CRITIC_DIAGNOSTICS = ("critic_loss",)  # at every critic step
 ACTOR_DIAGNOSTICS = ("actor_loss",)  # at every actor step
 AUXILIARY_DIAGNOSTICS = ("auxiliary_loss",)  # at actor steps, for methods with an actor loss
-RULE_DIAGNOSTICS = tuple(
-    name for name in GradientReport._fields if name != "state"
-)  # and for those that have a rule too
+RULE_DIAGNOSTICS = tuple(name for name in GradientReport._fields if name != "state")  # and those with a rule too
 
 
 class Diagnostics:

@@ -51,8 +51,6 @@ class Learner:
         # This is the only place that chooses how updates run; other code reads the backend's attributes.
         backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
         self.population = Population(
-            backbone=settings.backbone,
-            method=self.method,
             gradient_backend=backend,
             hparams=hparams,
             method_kwargs=method_kwargs,
@@ -60,7 +58,7 @@ class Learner:
         )
         if backend.traceable and not self.method.is_shipped:
             check_own_losses(self.population, self.streams)
-            check_loss_claims(settings.backbone, self.population)
+            check_loss_claims(self.population)
         capacity = min(settings.buffer_size, settings.steps)
         self.replay = Replay(capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
         self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
@@ -171,7 +169,7 @@ class Learner:
 
     def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
         """All draws of one update, by name, ``[P, B, ·]``."""
-        return self.population.noise(self.streams, count, batch_size)
+        return self.population.draw(self.population.noise_kinds, self.streams, count, batch_size)
 
 
 def _with_fresh_code_object(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,6 @@ from damper.engine.gradients.objectives import CheckedNoise, Logs, Objectives
 from damper.engine.update.diagnostics import RULE_DIAGNOSTICS, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import AVERAGE_RATE, Batch, Noise, NoiseDraws
-from damper.methods import Method
 from damper.rules import apply_reported, apply_rows, find, initial_state, state_tensors
 
 
@@ -33,8 +32,6 @@ class Population:
     def __init__(
         self,
         *,
-        backbone: str,
-        method: Method,
         gradient_backend: GradientBackend,
         hparams: Mapping[str, Tensor],
         method_kwargs: Mapping[str, dict[str, Any]],
@@ -43,23 +40,21 @@ class Population:
         """Make new optimisers and diagnostics for newly made networks.
 
         Args:
-            backbone: "td3" or "sac".
-            method: which smoothness losses and rule.
             gradient_backend: computes gradients of its ``networks``, which are the population's.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
             method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
             automatic_entropy: for SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
         """
-        self.backbone, self.method = BACKBONES[backbone], method
-        self.rule = find(method.rule) if method.rule else None
-        self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
+        self.backbone, self.method = BACKBONES[self.networks.backbone], self.networks.method
+        self.rule = find(self.method.rule) if self.method.rule else None
+        self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.n_agents, self.device, self.dtype = self.networks.n_agents, self.networks.device, self.networks.dtype
         # `.to` returns the same tensor if nothing changes, so `Scheduled` can write those that graphs read in place.
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
-        self.noise_kinds = {**self.backbone.UPDATE_NOISE, **method.noise}
+        self.noise_kinds = {**self.backbone.UPDATE_NOISE, **self.method.noise}
 
     def _initialise(self) -> None:
         state = self._state
@@ -90,10 +85,6 @@ class Population:
         - ``memory.0``, …: the rule's state, for rules with memory.
         """
         return self._state
-
-    def noise(self, streams: Streams, count: Tensor | int, batch_size: int) -> dict[str, Tensor]:
-        """All draws of update number ``count``."""
-        return self.draw(self.noise_kinds, streams, count, batch_size)
 
     def draw(self, kinds: Mapping[str, Noise], streams: Streams, count: Tensor | int, rows: int) -> dict[str, Tensor]:
         """Draw number ``count`` of each of these streams, ``[P, rows, ·]``."""

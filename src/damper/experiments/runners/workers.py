@@ -33,11 +33,7 @@ ENV_THREADS_PER_CORE = 1.5
 
 
 def run_jobs(
-    jobs: Sequence[tuple[Job, Path]],
-    store: Store,
-    command: str,
-    progress: bool = True,
-    workers: int | None = None,
+    jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int | None = None
 ) -> None:
     """Run jobs in ``workers`` processes, by default ``fitting_workers``; 1 runs them in this process."""
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers

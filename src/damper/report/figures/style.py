@@ -60,8 +60,7 @@ def import_matplotlib(extra: str = "plot") -> Any:
 def styled(rc: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
     """A block in which ``STYLE``, and over it ``rc``, are matplotlib's settings."""
     settings: dict[str, Any] = {**STYLE, **(rc or {})}
-    context: AbstractContextManager[None] = import_matplotlib().rc_context(settings)
-    return context
+    return import_matplotlib().rc_context(settings)
 
 
 @contextmanager

@@ -151,8 +151,7 @@ def _values(cell: Cell, measure: str) -> list[float | None]:
     spread = (s.over_seeds, s.pooled, *(s.interval or (None, None)))
     shown = (None,) * 4 if cell.mostly_constant and measure in SMOOTHNESS else spread
     # More digits than are shown: rounded twice, a last digit could differ from the tables'.
-    values: list[float | None] = rounded((s.mean, *shown, s.median), 9)
-    return values
+    return rounded((s.mean, *shown, s.median), 9)
 
 
 def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -57,8 +57,7 @@ class SB3Policy:
 
     def __call__(self, obs: Any) -> Tensor:
         """``μ(s)`` in [-1, 1]."""
-        action: Tensor = self._cached("action", obs, self.actor)
-        return action
+        return self._cached("action", obs, self.actor)
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Deterministic actors have none."""
@@ -67,15 +66,13 @@ class SB3Policy:
     def prediction(self, obs: Any) -> Tensor:
         """The second head's output, before any tanh: ``[B, A]``."""
         assert self.state is not None
-        prediction: Tensor = self.state.head(self._cached("hidden", obs, lambda s: hidden(self.actor, s)))
-        return prediction
+        return self.state.head(self._cached("hidden", obs, lambda s: hidden(self.actor, s)))
 
     @torch.no_grad()
     def averaged_prediction(self, obs: Any) -> Tensor:
         """``prediction`` of the Polyak average of actor and head, without gradient."""
         assert self.state is not None
-        prediction: Tensor = self.state.average_head(hidden(self.state.average, obs))
-        return prediction
+        return self.state.average_head(hidden(self.state.average, obs))
 
 
 class GaussianPolicy(SB3Policy):
@@ -91,13 +88,11 @@ class GaussianPolicy(SB3Policy):
 
     def __call__(self, obs: Any) -> Tensor:
         """``tanh`` of the mean."""
-        action: Tensor = self._cached("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
-        return action
+        return self._cached("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
 
     def sample(self, obs: Any) -> tuple[Tensor, Tensor]:
         """An action and its log-probability, drawn from torch's global generator exactly as SB3 draws it."""
-        found: tuple[Tensor, Tensor] = self._cached("sample", obs, self._sample)
-        return found
+        return self._cached("sample", obs, self._sample)
 
     def _sample(self, obs: Any) -> Any:
         # A custom actor with its own sampling uses that, and so does a compiled one, whose class is not SB3's.
@@ -126,24 +121,20 @@ class OnPolicyActor(SB3Policy):
 
     def __call__(self, obs: Any) -> Tensor:
         """The mode: the Gaussian's mean, or its tanh where gSDE squashes."""
-        action: Tensor = self._cached("action", obs, self._mode)
-        return action
+        return self._cached("action", obs, self._mode)
 
     def _mode(self, obs: Any) -> Tensor:
         policy = self.actor
         # SB3's own Gaussian need not be built for its mean. Others share one distribution object between calls, so its
         # mode is read at once.
         if not (_is_own(policy) and isinstance(policy.action_dist, DiagGaussianDistribution)):
-            mode: Tensor = policy.get_distribution(obs).mode()
-            return mode
+            return policy.get_distribution(obs).mode()
         features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
-        mean: Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
-        return mean
+        return policy.action_net(policy.mlp_extractor.forward_actor(features))
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before any tanh; gSDE's deviation is the one its noise amounts to."""
-        found: tuple[Tensor, Tensor] = self._cached("distribution", obs, self._moments)
-        return found
+        return self._cached("distribution", obs, self._moments)
 
     def _moments(self, obs: Any) -> tuple[Tensor, Tensor]:
         inside = self.actor.get_distribution(obs).distribution
@@ -201,8 +192,7 @@ class SB3Critic:
 def hidden(actor: Any, obs: Any) -> Tensor:
     """The output of the actor's last hidden layer, ``[B, H]``, which a second head takes."""
     trunk = actor.latent_pi if hasattr(actor, "latent_pi") else actor.mu[:-2]
-    features: Tensor = trunk(actor.extract_features(obs, actor.features_extractor))
-    return features
+    return trunk(actor.extract_features(obs, actor.features_extractor))
 
 
 def split(batch: Any, count: int) -> Sequence[Any]:

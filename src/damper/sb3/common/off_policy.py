@@ -56,8 +56,7 @@ class OffPolicyMixin(SmoothMixin):
 
     @property
     def _actor(self) -> nn.Module:
-        actor: nn.Module = self.actor
-        return actor
+        return self.actor
 
     def _check_buffer(self) -> None:
         if self._needs_rows():
@@ -102,8 +101,7 @@ class OffPolicyMixin(SmoothMixin):
     # --- the two gradient steps -----------------------------------------------------------------------------------
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
-        loss: Tensor = self.backbone.critic_loss(SB3Critic(self.critic), inputs.sb3_batch, target)
-        return loss
+        return self.backbone.critic_loss(SB3Critic(self.critic), inputs.sb3_batch, target)
 
     def _update_critic(self, target: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log) -> None:
         """One gradient step of the critics on SB3's loss plus the method's critic loss."""
