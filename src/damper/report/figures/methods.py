@@ -19,6 +19,7 @@ from damper.metrics import smoothness
 from damper.report.figures.style import draw_all, look
 from damper.report.figures.traces import Trace, draw_trace
 from damper.report.statistics.cells import Setup, setups
+from damper.report.statistics.numbers import number
 from damper.tasks import find_task
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record
         trace = record.trace or {}
         actions, low, high = unpack_trace(trace), np.array(trace["low"]), np.array(trace["high"])
         draw_trace(axis, Trace(actions, low, high, look(method)), period=period)
-        axis.set_title(f"{title(method, backbone)}   sm {smoothness(actions):.3f}", fontsize=8)
+        earned = record.episodes["return"][record.episodes["seed"].index(trace["seed"])]
+        measures = f"return {number(earned, 'return')}, sm {smoothness(actions):.3f}"
+        axis.set_title(f"{title(method, backbone)}: {measures}", fontsize=8)
         axis.set(xlabel="time (s)", ylabel="action" if axis is axes[0] else "")
     seeds = f"training seed {record.identity['seed']}, episode seed {trace['seed']}"
     words = f"{TASK}, {backbone.upper()}, protocol {setup.protocol}, {seeds}{setup.unlike}"

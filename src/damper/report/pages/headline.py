@@ -40,8 +40,9 @@ def headline(found: Sequence[Setup]) -> str:
                 [_place(plain, ours, usual), *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words]
             )
         if rows:
-            said = (return_over_tasks(setup), _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION))
-            paragraphs = f"{_how(setup)} {PERCENTAGES}", " ".join(filter(None, said))
+            result = f"At the paper's η {_in_short(setup)}", return_over_tasks(setup)
+            said = *result, _one_eta(setup), constant_at_one(setup, CONSTANT_ACTION)
+            paragraphs = " ".join(filter(None, said)), f"{_how(setup)} {PERCENTAGES}"
             return "\n\n".join([markdown_table(header, rows).strip(), *paragraphs]) + "\n"
     return "No records yet.\n"
 
@@ -69,12 +70,16 @@ def usual_seeds(setup: Setup) -> str:
     return Counter(_seeds(*pair) for pair in pairs(setup)).most_common(1)[0][0] if any(pairs(setup)) else ""
 
 
+def _in_short(setup: Setup, eta: float | None = None) -> str:
+    """``counts_of_signs`` in the words of the README's columns."""
+    return counts_of_signs(setup, eta).replace(MEASURES["mean_change"], "action change")
+
+
 def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
-    counts = counts_of_signs(setup, ONE_ETA).replace(MEASURES["mean_change"], "action change")
     return (
         "The paper chooses η per task and backbone. With the same η everywhere nothing is left to choose: at "
-        f"η = {ONE_ETA:g}, {counts or 'nothing is on record yet.'}"
+        f"η = {ONE_ETA:g}, {_in_short(setup, ONE_ETA) or 'nothing is on record yet.'}"
     )
 
 
