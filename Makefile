@@ -12,7 +12,7 @@ CORE_EXTRAS := report
 ALL_EXTRAS := plot,video,mujoco,box2d,envpool,sb3,sb3-contrib,rsl-rl,report,onnx,ray,tensorboard,dev,docs
 
 # What `make demo` runs: plain TD3 against DAMPER on Pendulum-v1 with small networks, so that two CPU cores are enough.
-DEMO := compare Pendulum-v1 --methods plain damper --seeds 3 --steps 12000 --net-arch 64 64 --batch-size 128 \
+DEMO := compare Pendulum-v1 --methods plain damper --seeds 3 --steps 16000 --net-arch 128 128 --batch-size 128 \
 	--learning-rate 1e-3 --gamma 0.98 --learning-starts 500 --out demo
 
 .PHONY: setup demo test test-slow lint docs clean
