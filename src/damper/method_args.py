@@ -81,7 +81,7 @@ def noise_generator(device: torch.device | str, seed: int | None = None) -> torc
     Without a seed it is seeded from a copy of torch's global state.
     """
     if seed is None:
-        copy = torch.Generator()
+        copy = torch.Generator("cpu")
         copy.set_state(torch.get_rng_state())
-        seed = int(torch.randint(2**62, (), generator=copy))
+        seed = int(torch.randint(2**62, (), generator=copy, device="cpu"))
     return torch.Generator(device).manual_seed(seed)

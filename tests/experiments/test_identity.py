@@ -63,6 +63,22 @@ def test_a_setting_that_came_later_is_left_out_at_its_first_value_alone(monkeypa
     assert "batch_size" not in first and other["batch_size"] == 128
 
 
+def test_a_backbone_s_own_setting_that_came_later_is_missing_in_older_manifests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ADDED, "policy_delay", 2)
+    found = {}
+    for backbone in ("td3", "sac"):
+        for delay in (2, 3):
+            record = resolve("Hopper", backbone, steps=1000).record() | {"policy_delay": delay}
+            found[backbone, delay] = identity(record, {"seed": 0}, PHYSICS, 10)
+            if delay == 2:
+                del record["policy_delay"]
+                assert identity(record, {"seed": 0}, PHYSICS, 10) == found[backbone, 2]
+    assert found["td3", 3]["training"]["policy_delay"] == 3 and "policy_delay" not in found["td3", 2]["training"]
+    assert found["sac", 3] == found["sac", 2], "SAC does not read it"
+
+
 def test_a_setting_that_came_later_changes_it_only_where_it_changes_something() -> None:
     base, given, other = (
         identity(resolve("Hopper", method="pegrad", steps=1000, **own).record(), {"seed": 0}, PHYSICS, 10)

@@ -1,4 +1,4 @@
-"""ExportableActivation policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
+"""Exported policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from damper.engine.data.normalisation import Normaliser
 from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.export import export, open_file, open_source
-from damper.export.check import check_agreement, observations
+from damper.export.check import check_agreement, limits, observations
 from damper.export.files import OPSET, write
 from damper.export.network import Module, build
 from damper.methods import find_method
@@ -146,26 +146,41 @@ def test_a_diverged_policy_is_refused(run, value, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("squash", [True, False])
-def test_large_sums_are_exported_and_their_mistakes_caught(run, squash, tmp_path):
-    """Actions in [-1, 1] from sums of thousands: rounding alone exceeds 1e-5, a weight wrong by 0.1 % much more so."""
-    generator, sizes = torch.Generator().manual_seed(0), (105, 400, 300, 8)
+@pytest.mark.parametrize(
+    ("activation", "bound", "squash"), [("silu", 1.0, True), ("relu", 1.0, False), ("tanh", np.inf, False)]
+)
+def test_large_sums_are_exported_and_their_mistakes_caught(run, activation, bound, squash, tmp_path):
+    """Sums of thousands: rounding alone exceeds 1e-5, a weight wrong by 0.1 % much more so."""
+    generator, sizes, high = torch.Generator().manual_seed(0), (105, 400, 300, 8), np.full(8, bound)
     uniform = [torch.rand(a + 1, b, generator=generator) * 2 - 1 for a, b in itertools.pairwise(sizes)]
     layers = [((10.0 * part[:-1] / len(part) ** 0.5).numpy(), part[-1].numpy()) for part in uniform]
-    network = build(layers, "silu", -np.ones(8), np.ones(8), squash=squash)
+    network = build(layers, activation, -high, high, squash=squash)
+    exact = Module(network).double()
 
     def act(obs):
         with torch.no_grad():
-            return Module(network)(torch.as_tensor(obs)).numpy()
+            return exact(torch.as_tensor(obs, dtype=torch.float64)).numpy()
 
-    source = replace(open_source(run), act=act, env=None, obs_ranges=None, low=-np.ones(8), high=np.ones(8))
+    source = replace(open_source(run), act=act, env=None, obs_ranges=None, low=-high, high=high)
     path = tmp_path / "policy.onnx"
     write(network, path, {})
     assert check_agreement(source, network, path, path)["largest_difference"] > 1e-5
     layers[-1][0][0] *= 1.001
-    write(build(layers, "silu", -np.ones(8), np.ones(8), squash=squash), path, {})
+    write(build(layers, activation, -high, high, squash=squash), path, {})
     with pytest.raises(DamperError, match="must reproduce the original's actions"):
         check_agreement(source, network, path, path)
+
+
+def test_what_cannot_move_an_action_is_no_excuse_for_another(run):
+    """Behind a saturated tanh or a cut, errors of large sums vanish, and the limit stays 1e-5."""
+    for squash in (True, False):
+        layers = [(np.full((3, 16), 1e4), np.zeros(16)), (np.full((16, 1), 1e4), np.zeros(1))]
+        network = build(layers, "relu", [-1.0], [1.0], squash=squash)
+        source = replace(open_source(run), env=None, obs_ranges=None, low=-np.ones(1), high=np.ones(1))
+        assert (limits(source, network, np.ones((5, 3), np.float32)) == 1e-5).all()
+    shifted = build([(np.eye(3)[:, :1], np.zeros(1))], "relu", [1000.0], [1001.0])
+    source = replace(source, low=np.array([1000.0]), high=np.array([1001.0]))
+    assert 6.1e-5 < limits(source, shifted, np.zeros((1, 3), np.float32)).item() < 1e-3, "float32's digits there"
 
 
 def test_a_file_that_gives_no_numbers_is_caught(run, tmp_path, monkeypatch):

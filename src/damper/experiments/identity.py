@@ -51,7 +51,8 @@ def identity(
     method = find_method(chosen).settings()
     method |= {name: value for name, value in {**settings["method_settings"], **agent}.items() if name in method}
     backbone = settings["backbone"]
-    names = (*TRAINING_SETTINGS, *BACKBONE_ONLY[backbone], *ADDED)
+    other = {name for key, names in BACKBONE_ONLY.items() if key != backbone for name in names}
+    names = (*TRAINING_SETTINGS, *BACKBONE_ONLY[backbone], *(name for name in ADDED if name not in other))
     # A manifest from before a setting was added lacks it.
     training = {name: own[name] for name in names if name in own or name not in ADDED}
     facts = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,12 @@ from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.export.contract import observation_ranges
 from damper.export.files import open_file
-from damper.export.network import Module, Network
+from damper.export.network import Network, run_step
 from damper.export.sources import Source
 
-TOLERANCE, ROUNDING = 1e-5, 1e-6
+TOLERANCE = 1e-5
+UNIT_ROUNDOFF = 2.0**-24  # of float32
+ROUNDING_FACTOR = 6.0  # over the typical error: both sides round, and in other orders
 COUNT = 4096
 
 
@@ -61,20 +63,36 @@ def check_agreement(source: Source, network: Network, path: Path, name: Path) ->
 
 
 def limits(source: Source, network: Network, obs: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The differences that rounding can explain, ``[N, A]``: 1e-5, or 1e-5 times half the action range if that is more.
+    """The largest differences allowed, ``[N, A]``: 1e-5, 1e-5 times half the action range, or what rounding explains.
 
-    An action is the sum of a last layer's terms ``|W h|``. Where they cancel, or a cut ends a large sum, float32's
-    digits are theirs: the limit is then 1e-6 times the sum of their magnitudes, before tanh and the action's range.
+    The largest of the three; without bounds, of the first and the last.
     """
-    last = max(i for i, step in enumerate(network.steps) if step.name == "Gemm")
-    weights, bias = map(np.abs, network.steps[last].constants)
-    with torch.no_grad():
-        features = Module(replace(network, steps=network.steps[:last]))(torch.as_tensor(obs)).numpy()
     half_range = action_scale(np.asarray(source.low), np.asarray(source.high))
-    squashed = any(step.name == "Tanh" for step in network.steps[last:])
-    sums = (np.abs(features) @ weights + bias) * (half_range if squashed else 1.0)
     base = TOLERANCE * np.maximum(1.0, np.where(np.isfinite(half_range), half_range, 1.0))
-    return np.maximum(base, ROUNDING * sums)
+    return np.maximum(base, ROUNDING_FACTOR * rounding_errors(network, obs))
+
+
+def rounding_errors(network: Network, obs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """How large rounding errors of float32 typically are in the actions, ``[N, A]``, followed step by step.
+
+    A sum has the errors of its terms, taken as independent, and one of its own, relative to its terms' magnitudes. Any
+    other operation passes errors on as it does a shift of its input: tanh and cuts may flatten them.
+    """
+    x = torch.as_tensor(obs, dtype=torch.float64)
+    error = torch.zeros_like(x)
+    for step in network.steps:
+        constants = [torch.as_tensor(constant, dtype=torch.float64) for constant in step.constants]
+        operation = partial(run_step, step.name, constants=constants)
+        y = operation(x)
+        if step.name == "Gemm":
+            weight, bias = constants
+            own = UNIT_ROUNDOFF * (x.abs() @ weight.abs() + bias.abs())
+            error = (error.square() @ weight.square() + own.square()).sqrt()
+        else:
+            shifts = [(operation(shifted) - y).abs() for shifted in (x + error, x - error)]
+            error = torch.maximum(*shifts) + UNIT_ROUNDOFF * y.abs()
+        x = y
+    return error.numpy()
 
 
 def observations(source: Source, dim: int) -> NDArray[np.float32]:

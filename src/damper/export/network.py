@@ -6,7 +6,7 @@ action's own range. All numbers are float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,6 +112,11 @@ _TORCH: dict[str, Any] = {
 }
 
 
+def run_step(name: str, x: Tensor, constants: Sequence[Tensor]) -> Tensor:
+    """One operation on a batch."""
+    return _TORCH[name](x, *constants)
+
+
 class Module(nn.Module):
     """The network in PyTorch: observations ``[batch, d]`` to actions ``[batch, A]``."""
 
@@ -128,5 +133,5 @@ class Module(nn.Module):
         """Run the operations in order."""
         x = observation
         for i, (name, count) in enumerate(zip(self.names, self._counts, strict=True)):
-            x = _TORCH[name](x, *(getattr(self, f"c{i}_{j}") for j in range(count)))
+            x = run_step(name, x, [getattr(self, f"c{i}_{j}") for j in range(count)])
         return x

@@ -16,7 +16,7 @@ def test_threads_are_set_and_put_back() -> None:
 
 def test_the_demo_s_networks_use_one_thread_and_the_paper_s_all() -> None:
     with torch_threads(3):
-        assert fitting_threads(3 * 128, (64, 64)) == 1
+        assert fitting_threads(3 * 128, (128, 128)) == 1
         assert fitting_threads(256, (400, 300)) == 3  # 2 · 256 · 400 · 300 = 6e7 operations
         assert fitting_threads(0, (400, 300)) == 1  # nothing is computed here: the device does it
         assert fitting_threads(5 * 256, (256,)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -65,6 +66,7 @@ class Pool(Protocol):
     backend: str
     exact_resume: bool
 
+    @abstractmethod
     def reset(self) -> NDArray[np.float32]:
         """Start every environment's first episode from its own seed -> observations [P, d]."""
 
@@ -73,21 +75,27 @@ class Pool(Protocol):
         self.send(actions)
         return self.receive()
 
+    @abstractmethod
     def send(self, actions: NDArray[Any]) -> None:
         """Begin a step; a backend with threads runs it while the caller does other work before ``receive``."""
 
+    @abstractmethod
     def receive(self) -> Transition:
         """Return the transition of the step that was sent."""
 
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """The state that ``restore`` needs: JSON values and numpy arrays."""
 
+    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
         """Continue from ``state`` -> the observations [P, d] to act on; may raise ``InexactReplayError``."""
 
+    @abstractmethod
     def start_afresh(self, restores: int) -> NDArray[np.float32]:
         """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
 
+    @abstractmethod
     def close(self) -> None:
         """Release the environments."""
 

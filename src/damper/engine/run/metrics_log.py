@@ -56,7 +56,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def episode_means(episodes: list[EpisodeStats], n_agents: int) -> dict[str, list[float | None]]:
     """Means per agent over the episodes of an interval; None where an agent finished none."""
-    table = [[e for e in episodes if e.agent == agent] for agent in range(n_agents)]
+    table: list[list[EpisodeStats]] = [[] for _ in range(n_agents)]
+    for episode in episodes:
+        table[episode.agent].append(episode)
     return {
         name: [_number(float(np.mean([e[i] for e in own]))) if own else None for own in table]
         for i, name in enumerate(EPISODE_VALUES, start=1)
