@@ -63,8 +63,10 @@ def test_policies_pass_to_the_engine_s_format_and_back(name: str, tmp_path: Path
     other = make(OURS[name], seed=2)
     to_sb3(policy, other)
     assert np.abs(other.predict(OBS, deterministic=True)[0] - expected).max() < 1e-5
-    export(policy, tmp_path / "policy.onnx", episodes=0)
+    contract = export(policy, tmp_path / "policy.onnx", episodes=0)
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](OBS) - expected).max() < 2e-5
+    if name != "ppo":  # whose cut ends sums of up to 176 on the check's larger observations: float32 rounds more there
+        assert contract["check"]["largest_difference"] < 2e-5
 
 
 def test_squashing_and_cutting_do_not_mix() -> None:

@@ -16,6 +16,7 @@ from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import DamperError, MissingExtraError
 from damper.export.network import Array, Module, Network, Step
 
+EXPORT_SUFFIXES = (".onnx", ".pt2", ".pt")
 INPUT, OUTPUT, BATCH = "observation", "action", "batch"
 OPSET, IR_VERSION = 17, 8  # old enough for runtimes in the field, new enough for every operation here
 CONTRACT = "damper_contract"
@@ -29,7 +30,7 @@ def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
 
 def check_target(path: Path, force: bool = False) -> None:
     """Raise for an unknown format, a folder that cannot be written, or a file there that no export wrote."""
-    if path.suffix not in (".onnx", ".pt2", ".pt"):
+    if path.suffix not in EXPORT_SUFFIXES:
         raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
     check_folder("to", path.parent)
     for place in (path, contract_path(path)):

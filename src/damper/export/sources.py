@@ -21,12 +21,10 @@ from damper.engine.envs.run_episodes import Act, check_fit
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy, Predictor
 from damper.errors import DamperError, MissingOptionError
-from damper.export.files import open_file
+from damper.export.files import EXPORT_SUFFIXES, open_file
 from damper.export.measure import beside, known_spec
 from damper.export.network import Network, build
 from damper.terminal import quoted
-
-EXPORT_SUFFIXES = (".onnx", ".pt", ".pt2")
 
 
 @dataclass(frozen=True)
