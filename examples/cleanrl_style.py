@@ -1,7 +1,7 @@
 """SAC on Pendulum-v1 in the style of CleanRL: one file, vectorised environments, `Actor.get_action`.
 
-What DAMPER adds is marked with "damper:". The other thing to look at is `real_next_obs`: at an episode's end the
-temporal loss needs the final observation, not the first one of the next episode.
+What DAMPER adds is marked with "damper:". The other thing to look at is `real_next_obs`: at an
+episode's end the temporal loss needs the final observation, not the first one of the next episode.
 """
 
 from __future__ import annotations
@@ -63,14 +63,20 @@ class Actor(nn.Module):
         y_t = torch.tanh(x_t)
         log_prob = normal.log_prob(x_t) - torch.log(self.action_scale * (1 - y_t.pow(2)) + 1e-6)
         action = y_t * self.action_scale + self.action_bias
-        return action, log_prob.sum(1, keepdim=True), torch.tanh(mean) * self.action_scale + self.action_bias
+        return (
+            action,
+            log_prob.sum(1, keepdim=True),
+            torch.tanh(mean) * self.action_scale + self.action_bias,
+        )
 
 
 def train_step(args, data, actor, qfs, qf_targets, q_optimizer, actor_optimizer):
     obs, actions, rewards, next_obs, dones = data
     with torch.no_grad():
         next_actions, next_log_pi, _ = actor.get_action(next_obs)
-        min_next = torch.min(*(qf(next_obs, next_actions) for qf in qf_targets)) - args.alpha * next_log_pi
+        min_next = (
+            torch.min(*(qf(next_obs, next_actions) for qf in qf_targets)) - args.alpha * next_log_pi
+        )
         next_q_value = rewards + (1 - dones) * args.gamma * min_next
     qf_loss = sum(F.mse_loss(qf(obs, actions), next_q_value) for qf in qfs)
     q_optimizer.zero_grad()
@@ -79,8 +85,11 @@ def train_step(args, data, actor, qfs, qf_targets, q_optimizer, actor_optimizer)
 
     pi, log_pi, _ = actor.get_action(obs)
     actor_loss = (args.alpha * log_pi - torch.min(*(qf(obs, pi) for qf in qfs))).mean()
-    # damper: the mean action, not the sampled one, at both ends of each transition that did not terminate
-    temporal_loss = damper.temporal_loss(lambda x: actor.get_action(x)[2], obs, next_obs, mask=dones == 0)
+    # damper: the mean action, not the sampled one, at both ends of each transition that did not
+    # terminate
+    temporal_loss = damper.temporal_loss(
+        lambda x: actor.get_action(x)[2], obs, next_obs, mask=dones == 0
+    )
     # damper: in place of actor_optimizer.zero_grad() and actor_loss.backward()
     report = damper.backward(actor_loss, temporal_loss, actor.parameters(), eta=args.eta)
     actor_optimizer.step()
@@ -91,11 +100,17 @@ def train_step(args, data, actor, qfs, qf_targets, q_optimizer, actor_optimizer)
 
 
 def main(steps: int | None = None) -> dict[str, float]:
-    args = Args() if steps is None else Args(total_timesteps=steps, learning_starts=min(500, steps // 2))
+    args = (
+        Args()
+        if steps is None
+        else Args(total_timesteps=steps, learning_starts=min(500, steps // 2))
+    )
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
     mode = gym.vector.AutoresetMode.SAME_STEP
-    envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * args.num_envs, autoreset_mode=mode)
+    envs = gym.vector.SyncVectorEnv(
+        [lambda: gym.make("Pendulum-v1")] * args.num_envs, autoreset_mode=mode
+    )
     envs.action_space.seed(args.seed)
     actor, qfs = Actor(envs), nn.ModuleList([SoftQNetwork(envs), SoftQNetwork(envs)])
     qf_targets = nn.ModuleList([SoftQNetwork(envs), SoftQNetwork(envs)])
@@ -117,8 +132,15 @@ def main(steps: int | None = None) -> dict[str, float]:
         obs = next_obs
         if global_step > args.learning_starts:
             rows = [rb[i] for i in rng.integers(len(rb), size=args.batch_size)]
-            data = [torch.as_tensor(np.array(column, np.float32)).reshape(len(rows), -1) for column in zip(*rows)]
-            conflicts.append(train_step(args, data, actor, qfs, qf_targets, q_optimizer, actor_optimizer).conflict)
+            data = [
+                torch.as_tensor(np.array(column, np.float32)).reshape(len(rows), -1)
+                for column in zip(*rows)
+            ]
+            conflicts.append(
+                train_step(
+                    args, data, actor, qfs, qf_targets, q_optimizer, actor_optimizer
+                ).conflict
+            )
     envs.close()
     return {"conflict_rate": torch.stack(conflicts).float().mean().item()}
 

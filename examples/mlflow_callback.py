@@ -24,7 +24,11 @@ class LogToMlflow:
         values = {}
         for name, column in training.metrics.items():
             if isinstance(column, list):
-                values |= {f"{name}/agent-{i}": value for i, value in enumerate(column) if value is not None}
+                values |= {
+                    f"{name}/agent-{i}": value
+                    for i, value in enumerate(column)
+                    if value is not None
+                }
         mlflow.log_metrics(values, step=training.step)
 
     def start(self, run: damper.Run) -> None:

@@ -2,8 +2,8 @@
 
     python examples/sb3_gradient_noise.py --steps 81920
 
-Coherence is the length of the mean gradient over the mean length of the gradients, in one epoch without a step: 1 where
-all minibatches agree, 1/√n where n of them are noise alone.
+Coherence is the length of the mean gradient over the mean length of the gradients, in one epoch
+without a step: 1 where all minibatches agree, 1/√n where n of them are noise alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ def main(steps: int = 81920, points: int = 4, seed: int = 0):
 
     ppo = {"gamma": 0.9, "n_steps": min(1024, steps // 64 * 16), "device": "cpu"}
     model, probe = (
-        PPO("MlpPolicy", make_vec_env("Pendulum-v1", n_envs=4, seed=own), seed=own, **ppo, **settings)
+        PPO(
+            "MlpPolicy",
+            make_vec_env("Pendulum-v1", n_envs=4, seed=own),
+            seed=own,
+            **ppo,
+            **settings,
+        )
         for own, settings in (
             (seed, {"method": "plain", "learning_rate": 1e-3}),
             (seed + 100, {"rule": watch, "learning_rate": 0.0, "n_epochs": 1}),

@@ -12,13 +12,25 @@ from damper.sb3 import TD3  # was: from stable_baselines3 import TD3
 def main(steps: int = 10_000, seed: int = 0) -> dict[str, dict[str, float]]:
     results = {}
     for method in ("plain", "damper"):
-        settings = {"learning_rate": 1e-3, "gamma": 0.98, "policy_kwargs": {"net_arch": [64, 64]}, "seed": seed}
+        settings = {
+            "learning_rate": 1e-3,
+            "gamma": 0.98,
+            "policy_kwargs": {"net_arch": [64, 64]},
+            "seed": seed,
+        }
         model = TD3("MlpPolicy", "Pendulum-v1", method=method, **settings)
         model.learn(steps)
-        returns, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=5, return_episode_rewards=True)
+        returns, _ = evaluate_policy(
+            model, model.get_env(), n_eval_episodes=5, return_episode_rewards=True
+        )
         evaluation = damper.evaluate(damper.sb3.from_sb3(model), episodes=5)
-        results[method] = {"return": float(np.mean(returns)), "sm": evaluation.summary()["all"]["smoothness"]["mean"]}
-        print(f"{method:>7}  return {results[method]['return']:8.1f}  sm {results[method]['sm']:.3f}")
+        results[method] = {
+            "return": float(np.mean(returns)),
+            "sm": evaluation.summary()["all"]["smoothness"]["mean"],
+        }
+        print(
+            f"{method:>7}  return {results[method]['return']:8.1f}  sm {results[method]['sm']:.3f}"
+        )
     return results
 
 

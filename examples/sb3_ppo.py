@@ -1,11 +1,13 @@
 """PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
 
-    python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --out records/ppo
-    python examples/sb3_ppo.py --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16 --out records/ppo
-    python examples/sb3_ppo.py --env Pendulum-v1 --steps 200000 --batch-size 1024 --out records/ppo
+    python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --out records/ppo python
+    examples/sb3_ppo.py --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16 --out
+    records/ppo python examples/sb3_ppo.py --env Pendulum-v1 --steps 200000 --batch-size 1024 --out
+    records/ppo
 
-Runs that have their record are not trained again, so an interrupted call goes on where it was. All on the CPU: networks
-this small are no faster on a GPU, and with --jobs every run has a process and a core of its own.
+Runs that have their record are not trained again, so an interrupted call goes on where it was. All
+on the CPU: networks this small are no faster on a GPU, and with --jobs every run has a process and
+a core of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ POINTS = 25  # of the learning curve
 
 def settings(env: str, steps: int, batch_size: int | None = None) -> dict:
     """SB3's defaults (2,048 steps per rollout, of four environments); on Pendulum those of its zoo without gSDE."""
-    own = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024} if env == "Pendulum-v1" else {"n_steps": 512}
+    own = (
+        {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
+        if env == "Pendulum-v1"
+        else {"n_steps": 512}
+    )
     own |= {"batch_size": batch_size} if batch_size else {}
     return {**own, "n_steps": min(own["n_steps"], steps // 64 * 16), "device": "cpu"}
 
@@ -58,7 +64,16 @@ def make_envs(env: str, seed: int, backend: str):
 class Curve(KVWriter):
     """What SB3 logs, kept."""
 
-    names = ("return", "std", "conflict_rate", "cosine", "norm_ratio", "weight", "auxiliary_loss", "approx_kl")
+    names = (
+        "return",
+        "std",
+        "conflict_rate",
+        "cosine",
+        "norm_ratio",
+        "weight",
+        "auxiliary_loss",
+        "approx_kl",
+    )
 
     def __init__(self):
         self.rows = {}
@@ -67,7 +82,9 @@ class Curve(KVWriter):
         told = {name.split("/")[1]: value for name, value in key_values.items()}
         told["return"] = told.get("ep_rew_mean")
         for name, value in {"steps": step, **{name: told.get(name) for name in self.names}}.items():
-            self.rows.setdefault(name, []).append(value if value is None or name == "steps" else float(value))
+            self.rows.setdefault(name, []).append(
+                value if value is None or name == "steps" else float(value)
+            )
 
     def close(self):
         pass
@@ -92,7 +109,9 @@ def train(
     evaluation = damper.evaluate(model, env=env, episodes=episodes, backend=backend, env_threads=1)
     envs.close()
     rows = evaluation.records()
-    names = [name for name in rows[0] if name not in ("agent", "seed", "training_seed", "terminated")]
+    names = [
+        name for name in rows[0] if name not in ("agent", "seed", "training_seed", "terminated")
+    ]
     return {
         "env": env,
         "label": label,
@@ -119,9 +138,16 @@ def finish(path: Path | None, *run) -> dict:
     record = train(*run)
     if path:
         write_json(path, record)
-    found = {title: sum(record["measures"][name]) / len(record["measures"][name]) for name, title in MEASURES.items()}
+    found = {
+        title: sum(record["measures"][name]) / len(record["measures"][name])
+        for name, title in MEASURES.items()
+    }
     told = ", ".join(f"{title} {value:.4g}" for title, value in found.items())
-    print(f"{record['env']} {record['label']} seed {record['seed']}: {told} ({record['seconds']:.0f} s)", flush=True)
+    print(
+        f"{record['env']} {record['label']} seed {record['seed']}: {told} ({record['seconds']:.0f} "
+        "s)",
+        flush=True,
+    )
     return record
 
 
@@ -138,13 +164,18 @@ def main(
 ):
     # Seeds first, so that what an interrupted call leaves can be compared.
     runs = {
-        (label, seed): (env, steps, seed, label, episodes, backend, batch_size) for seed in seeds for label in methods
+        (label, seed): (env, steps, seed, label, episodes, backend, batch_size)
+        for seed in seeds
+        for label in methods
     }
     first = f"{env}-batch-{batch_size}" if batch_size else env
     paths = {
-        (label, seed): out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json" for label, seed in runs
+        (label, seed): out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
+        for label, seed in runs
     }
-    found = {key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()}
+    found = {
+        key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()
+    }
     left = [key for key in runs if key not in found]
     if jobs == 1:
         found |= {key: finish(paths[key], *runs[key]) for key in left}
@@ -159,7 +190,9 @@ def main(
         for name, title in MEASURES.items():
             cell = summarise([found[label, seed]["measures"][name] for seed in seeds])
             table[label][title] = cell.mean
-            bounds = f" [{cell.interval.low:.3g}, {cell.interval.high:.3g}]" if cell.interval else ""
+            bounds = (
+                f" [{cell.interval.low:.3g}, {cell.interval.high:.3g}]" if cell.interval else ""
+            )
             print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
     return table
 
@@ -173,5 +206,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("records/ppo"))
     parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
     parser.add_argument("--batch-size", type=int, help="minibatches of another size than SB3's")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each a process on one core")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs at a time, each a process on one core"
+    )
     main(**vars(parser.parse_args()))

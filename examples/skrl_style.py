@@ -31,7 +31,13 @@ class Model(nn.Module):
 
     def __init__(self, size: int, outputs: int, squash: bool = False) -> None:
         super().__init__()
-        layers = [nn.Linear(size, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, outputs)]
+        layers = [
+            nn.Linear(size, 64),
+            nn.SiLU(),
+            nn.Linear(64, 64),
+            nn.SiLU(),
+            nn.Linear(64, outputs),
+        ]
         self.net = nn.Sequential(*layers, nn.Tanh() if squash else nn.Identity())
 
     def act(self, inputs: dict[str, torch.Tensor], role: str = "") -> tuple[torch.Tensor, dict]:
@@ -48,7 +54,10 @@ class Memory:
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> list[torch.Tensor]:
         rows = [self.samples[i] for i in rng.integers(len(self.samples), size=batch_size)]
-        return [torch.as_tensor(np.array(column, np.float32)).reshape(batch_size, -1) for column in zip(*rows)]
+        return [
+            torch.as_tensor(np.array(column, np.float32)).reshape(batch_size, -1)
+            for column in zip(*rows)
+        ]
 
 
 class Agent:
@@ -63,20 +72,26 @@ class Agent:
         self.tracking_data.setdefault(tag, []).append(value.detach())
 
     def _update(self, rng: np.random.Generator) -> None:
-        states, actions, rewards, next_states, terminated = self.memory.sample(self.cfg["batch_size"], rng)
+        states, actions, rewards, next_states, terminated = self.memory.sample(
+            self.cfg["batch_size"], rng
+        )
         with torch.no_grad():
             next_actions, _ = self.target_policy.act({"states": next_states}, role="policy")
             inputs = {"states": next_states, "taken_actions": next_actions}
             target_q, _ = self.target_critic.act(inputs, role="critic")
             target_values = rewards + self.cfg["discount_factor"] * (1 - terminated) * target_q
-        critic_values, _ = self.critic.act({"states": states, "taken_actions": actions}, role="critic")
+        critic_values, _ = self.critic.act(
+            {"states": states, "taken_actions": actions}, role="critic"
+        )
         critic_loss = F.mse_loss(critic_values, target_values)
         self.critic_optimizer.zero_grad()
         critic_loss.backward()
         self.critic_optimizer.step()
 
         actions, _ = self.policy.act({"states": states}, role="policy")
-        critic_values, _ = self.critic.act({"states": states, "taken_actions": actions}, role="critic")
+        critic_values, _ = self.critic.act(
+            {"states": states, "taken_actions": actions}, role="critic"
+        )
         policy_loss = -critic_values.mean()
         self.policy_optimizer.zero_grad()
         if self.cfg["damper"]["enabled"]:
@@ -84,7 +99,10 @@ class Agent:
         else:
             policy_loss.backward()
         self.policy_optimizer.step()
-        for target, online in ((self.target_policy, self.policy), (self.target_critic, self.critic)):
+        for target, online in (
+            (self.target_policy, self.policy),
+            (self.target_critic, self.critic),
+        ):
             for t, o in zip(target.parameters(), online.parameters()):
                 t.data.lerp_(o.data, self.cfg["polyak"])
 
@@ -109,7 +127,9 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, float]:
     states, _ = env.reset(seed=seed)
     for timestep in range(steps):
         with torch.no_grad():
-            actions = agent.policy.act({"states": torch.as_tensor(states)[None]}, role="policy")[0][0].numpy()
+            actions = agent.policy.act({"states": torch.as_tensor(states)[None]}, role="policy")[0][
+                0
+            ].numpy()
         noisy = (actions + 0.1 * rng.standard_normal(1)).clip(-1, 1)
         actions = rng.uniform(-1, 1, 1) if timestep < cfg["random_timesteps"] else noisy
         next_states, reward, terminated, truncated, _ = env.step((2.0 * actions).astype(np.float32))

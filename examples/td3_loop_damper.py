@@ -15,7 +15,14 @@ GAMMA, TAU, DELAY, BATCH, WARM_UP = 0.98, 0.005, 2, 256, 500
 
 
 def network(inputs: int, outputs: int, *last: nn.Module) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, outputs), *last)
+    return nn.Sequential(
+        nn.Linear(inputs, 64),
+        nn.SiLU(),
+        nn.Linear(64, 64),
+        nn.SiLU(),
+        nn.Linear(64, outputs),
+        *last,
+    )
 
 
 class Agent:
@@ -31,9 +38,13 @@ class Agent:
         with torch.no_grad():
             noise = (0.2 * torch.randn_like(action)).clamp(-0.5, 0.5)
             next_action = (self.targets[0](next_obs) + noise).clamp(-1, 1)
-            next_value = torch.min(*(q(torch.cat([next_obs, next_action], 1)) for q in self.targets[1]))
+            next_value = torch.min(
+                *(q(torch.cat([next_obs, next_action], 1)) for q in self.targets[1])
+            )
             target = reward + GAMMA * (1 - done) * next_value
-        critic_loss = sum(nn.functional.mse_loss(q(torch.cat([obs, action], 1)), target) for q in self.critics)
+        critic_loss = sum(
+            nn.functional.mse_loss(q(torch.cat([obs, action], 1)), target) for q in self.critics
+        )
         self.critic_optimiser.zero_grad()
         critic_loss.backward()
         self.critic_optimiser.step()
@@ -41,9 +52,15 @@ class Agent:
             return
         actor_loss = -self.critics[0](torch.cat([obs, self.actor(obs)], 1)).mean()
         self.actor_optimiser.zero_grad()
-        damper.backward(actor_loss, damper.temporal_loss(self.actor, obs, next_obs, done == 0), self.actor.parameters())
+        damper.backward(
+            actor_loss,
+            damper.temporal_loss(self.actor, obs, next_obs, done == 0),
+            self.actor.parameters(),
+        )
         self.actor_optimiser.step()
-        for target, online in zip(self.targets.parameters(), [*self.actor.parameters(), *self.critics.parameters()]):
+        for target, online in zip(
+            self.targets.parameters(), [*self.actor.parameters(), *self.critics.parameters()]
+        ):
             target.data.lerp_(online.data, TAU)
 
 
@@ -55,13 +72,19 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, float]:
     obs, _ = env.reset(seed=seed)
     for step in range(steps):
         with torch.no_grad():
-            action = agent.actor(torch.as_tensor(obs)[None])[0].numpy() + 0.1 * random.standard_normal(1)
+            action = agent.actor(torch.as_tensor(obs)[None])[
+                0
+            ].numpy() + 0.1 * random.standard_normal(1)
         action = random.uniform(-1, 1, 1) if step < WARM_UP else action.clip(-1, 1)
         next_obs, reward, terminated, truncated, _ = env.step((high * action).astype(np.float32))
-        replay.append(np.concatenate([obs, action, [reward], next_obs, [terminated]]).astype(np.float32))
+        replay.append(
+            np.concatenate([obs, action, [reward], next_obs, [terminated]]).astype(np.float32)
+        )
         obs = env.reset()[0] if terminated or truncated else next_obs
         if step >= BATCH:
-            rows = torch.as_tensor(np.stack([replay[i] for i in random.integers(len(replay), size=BATCH)]))
+            rows = torch.as_tensor(
+                np.stack([replay[i] for i in random.integers(len(replay), size=BATCH)])
+            )
             agent.update(list(rows.split([3, 1, 1, 3, 1], dim=1)), delayed=step % DELAY != 0)
     return evaluate(agent.actor, env)
 

@@ -1,7 +1,7 @@
 """SAC on Pendulum-v1 in the style of TorchRL: a collector yields dictionaries, a loss module returns `loss_*` entries.
 
-TorchRL's own loop adds the losses and calls `backward()` once. DAMPER needs the actor's loss on its own, which is one
-entry of the same dictionary: the lines marked with "damper:".
+TorchRL's own loop adds the losses and calls `backward()` once. DAMPER needs the actor's loss on its
+own, which is one entry of the same dictionary: the lines marked with "damper:".
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Data = dict[str, Tensor]  # stands for a TensorDict
 
 
 def mlp(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, outputs))
+    return nn.Sequential(
+        nn.Linear(inputs, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, outputs)
+    )
 
 
 class Policy(nn.Module):
@@ -41,13 +43,20 @@ class Policy(nn.Module):
         normal = torch.distributions.Normal(*self(observation))
         raw = normal.rsample()
         action = torch.tanh(raw)
-        return action, (normal.log_prob(raw) - torch.log(1 - action.square() + 1e-6)).sum(-1, keepdim=True)
+        return action, (normal.log_prob(raw) - torch.log(1 - action.square() + 1e-6)).sum(
+            -1, keepdim=True
+        )
 
 
 class SACLoss(nn.Module):
     def __init__(self, policy: Policy, gamma: float = 0.98, alpha: float = 0.1) -> None:
         super().__init__()
-        self.policy, self.qvalues, self.gamma, self.alpha = policy, nn.ModuleList([mlp(4, 1), mlp(4, 1)]), gamma, alpha
+        self.policy, self.qvalues, self.gamma, self.alpha = (
+            policy,
+            nn.ModuleList([mlp(4, 1), mlp(4, 1)]),
+            gamma,
+            alpha,
+        )
         self.targets = copy.deepcopy(self.qvalues)
 
     def value(self, networks: nn.ModuleList, observation: Tensor, action: Tensor) -> Tensor:
@@ -67,7 +76,11 @@ class SACLoss(nn.Module):
         # damper: one more entry
         keep = data["terminated"] == 0
         loss_temporal = damper.temporal_loss(self.policy.mode, observation, following, mask=keep)
-        return {"loss_actor": loss_actor, "loss_qvalue": loss_qvalue, "loss_temporal": loss_temporal}
+        return {
+            "loss_actor": loss_actor,
+            "loss_qvalue": loss_qvalue,
+            "loss_temporal": loss_temporal,
+        }
 
     def soft_update(self, tau: float = 0.005) -> None:
         for target, online in zip(self.targets.parameters(), self.qvalues.parameters()):
@@ -82,7 +95,12 @@ def collector(policy: Policy, total_frames: int, seed: int) -> Iterator[Data]:
         with torch.no_grad():
             action = policy.sample(torch.as_tensor(observation)[None])[0][0]
         following, reward, terminated, truncated, _ = env.step(2.0 * action.numpy())
-        row = {"observation": observation, "action": action, "reward": [reward], "next_observation": following}
+        row = {
+            "observation": observation,
+            "action": action,
+            "reward": [reward],
+            "next_observation": following,
+        }
         row["terminated"] = [terminated]
         yield {name: torch.as_tensor(value, dtype=torch.float32) for name, value in row.items()}
         observation = env.reset()[0] if terminated or truncated else following
@@ -105,8 +123,11 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, float]:
         loss_td = loss_module({name: torch.stack([row[name] for row in rows]) for name in data})
         optim_qvalue.zero_grad()
         loss_td["loss_qvalue"].backward()
-        # damper: in place of (loss_actor + ...).backward(); sets the policy's gradients and no others
-        report = damper.backward(loss_td["loss_actor"], loss_td["loss_temporal"], policy.parameters(), eta=1.0)
+        # damper: in place of (loss_actor + ...).backward(); sets the policy's gradients and no
+        # others
+        report = damper.backward(
+            loss_td["loss_actor"], loss_td["loss_temporal"], policy.parameters(), eta=1.0
+        )
         optim_qvalue.step()
         optim_actor.step()
         loss_module.soft_update()

@@ -1,7 +1,8 @@
 """No reinforcement learning: fit noisy points, and prefer a curve that bends little where the fit does not mind.
 
-A weighted sum trades one loss against the other, and a weight that is too large costs the fit. DAMPER needs no weight:
-what opposes the fit is removed from the second gradient, and the rest is scaled to the first one's length.
+A weighted sum trades one loss against the other, and a weight that is too large costs the fit.
+DAMPER needs no weight: what opposes the fit is removed from the second gradient, and the rest is
+scaled to the first one's length.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def train(how: str, steps: int) -> dict[str, float]:
     x = torch.linspace(-1, 1, 40)[:, None]
     y = torch.sin(3 * x) + 0.1 * torch.randn_like(x)
     between = torch.linspace(-1, 1, 200)[:, None]
-    model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+    model = nn.Sequential(
+        nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
+    )
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     conflicts = 0.0
     for _ in range(steps):

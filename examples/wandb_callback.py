@@ -24,9 +24,16 @@ class LogToWandb:
         values = {}
         for name, column in training.metrics.items():
             if isinstance(column, list):
-                values |= {f"{name}/agent-{i}": value for i, value in enumerate(column) if value is not None}
+                values |= {
+                    f"{name}/agent-{i}": value
+                    for i, value in enumerate(column)
+                    if value is not None
+                }
         if training.evaluation and training.evaluation["step"] == training.step:
-            values |= {f"evaluation/agent-{i}": value for i, value in enumerate(training.evaluation["return"])}
+            values |= {
+                f"evaluation/agent-{i}": value
+                for i, value in enumerate(training.evaluation["return"])
+            }
         self.run.log(values, step=training.step)
 
     def finish(self, run: damper.Run) -> None:
@@ -38,7 +45,9 @@ class LogToWandb:
 def main(steps: int = 20_000, out: str = "runs/wandb-pendulum") -> dict[str, float]:
     settings = {"method": "damper", "eta": [0.0, 1.0], "seeds": 2, "steps": steps}
     log = LogToWandb("damper", out, env="Pendulum-v1", **settings)
-    run = damper.train("Pendulum-v1", **settings, eval_every=steps // 2, eval_episodes=2, out=out, callbacks=log)
+    run = damper.train(
+        "Pendulum-v1", **settings, eval_every=steps // 2, eval_episodes=2, out=out, callbacks=log
+    )
     log.finish(run)
     return {agent: best["return"] for agent, best in run.manifest["best"].items()}
 

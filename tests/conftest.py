@@ -20,7 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     assert not (names := [item.nodeid for item in items if " at 0x" in item.nodeid]), names
     if torch.cuda.is_available():
         return
-    skip = pytest.mark.skip(reason="needs a CUDA device, and torch.cuda.is_available() is False here")
+    skip = pytest.mark.skip(
+        reason="needs a CUDA device, and torch.cuda.is_available() is False here"
+    )
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(skip)
@@ -28,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def interruptible() -> None:
-    # Started in the background, a process ignores SIGINT and so do its children; tests of Ctrl-C send it.
+    # Started in the background, a process ignores SIGINT and so do its children; tests of Ctrl-C
+    # send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -19,5 +19,7 @@ def texts(picture: Path) -> list[str]:
 def kept_figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The matplotlib figures that will be drawn, in the place of their files' contents."""
     figures: list[Any] = []
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, *_, **__: figures.append(figure))
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig", lambda figure, *_, **__: figures.append(figure)
+    )
     return figures

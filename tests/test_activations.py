@@ -19,16 +19,23 @@ def test_the_module_is_the_function(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_gradients_hold_where_activations_are_flat_or_kinked(name: str) -> None:
-    z = torch.tensor([-800.0, -40.0, -1e-9, 0.0, 1e-9, 40.0, 800.0], dtype=torch.float64, requires_grad=True)
+    z = torch.tensor(
+        [-800.0, -40.0, -1e-9, 0.0, 1e-9, 40.0, 800.0], dtype=torch.float64, requires_grad=True
+    )
     expected = ACTIVATIONS[name].function(z)
     h, slope = ACTIVATIONS[name].with_grad(z.detach())
     torch.testing.assert_close(h, expected.detach(), rtol=1e-12, atol=1e-300)
-    torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), z)[0], rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(
+        slope, torch.autograd.grad(expected.sum(), z)[0], rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_second_and_third_derivatives(name: str) -> None:
     activation = ACTIVATIONS[name]
-    second, third = (vmap(f)(GRID) for f in (grad(grad(activation.function)), grad(grad(grad(activation.function)))))
+    second, third = (
+        vmap(f)(GRID)
+        for f in (grad(grad(activation.function)), grad(grad(grad(activation.function))))
+    )
     torch.testing.assert_close(activation.second_derivative(GRID), second, rtol=1e-9, atol=1e-15)
     torch.testing.assert_close(activation.third_derivative(GRID), third, rtol=1e-8, atol=1e-14)

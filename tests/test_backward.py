@@ -61,7 +61,11 @@ def separate_gradients(actor: nn.Module, critic: nn.Module) -> list[np.ndarray[A
     for i in (0, 1):
         twin = copy.deepcopy(actor)
         losses(twin, critic)[i].backward()
-        flat.append(torch.cat([p.grad.flatten() for p in twin.parameters() if p.grad is not None]).double().numpy())
+        flat.append(
+            torch.cat([p.grad.flatten() for p in twin.parameters() if p.grad is not None])
+            .double()
+            .numpy()
+        )
     return flat
 
 
@@ -71,11 +75,15 @@ def gradient_of(module: nn.Module) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_every_rule_against_two_separate_backward_passes(name: str, actor: CountingActor, critic: nn.Module) -> None:
+def test_every_rule_against_two_separate_backward_passes(
+    name: str, actor: CountingActor, critic: nn.Module
+) -> None:
     g_R, g_T = separate_gradients(actor, critic)
     damper.backward(*losses(actor, critic), actor.parameters(), rule=name)
     expected = REFERENCES[name](g_R, g_T)
-    np.testing.assert_allclose(gradient_of(actor), expected, rtol=0, atol=2e-6 * np.linalg.norm(expected))
+    np.testing.assert_allclose(
+        gradient_of(actor), expected, rtol=0, atol=2e-6 * np.linalg.norm(expected)
+    )
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.6, torch.tensor(0.6)])
@@ -83,7 +91,9 @@ def test_eta_and_the_report(eta: Any, actor: CountingActor, critic: nn.Module) -
     g_R, g_T = separate_gradients(actor, critic)
     report = damper.backward(*losses(actor, critic), actor.parameters(), eta=eta)
     expected = REFERENCES["damper"](g_R, g_T, eta=float(eta))
-    np.testing.assert_allclose(gradient_of(actor), expected, rtol=0, atol=1e-6 * np.linalg.norm(expected))
+    np.testing.assert_allclose(
+        gradient_of(actor), expected, rtol=0, atol=1e-6 * np.linalg.norm(expected)
+    )
     n_R, n_T = np.linalg.norm(g_R), np.linalg.norm(g_T)
     assert report.cosine.item() == pytest.approx(g_R @ g_T / (n_R * n_T), rel=1e-4)
     assert report.norm_ratio.item() == pytest.approx(n_T / n_R, rel=1e-5)
@@ -93,7 +103,9 @@ def test_eta_and_the_report(eta: Any, actor: CountingActor, critic: nn.Module) -
     assert report.state is None
 
 
-def test_one_forward_pass_is_enough_and_the_critic_stays_untouched(actor: CountingActor, critic: nn.Module) -> None:
+def test_one_forward_pass_is_enough_and_the_critic_stays_untouched(
+    actor: CountingActor, critic: nn.Module
+) -> None:
     damper.backward(*losses(actor, critic), actor.parameters())
     assert actor.calls == 1
     assert all(parameter.grad is None for parameter in critic.parameters())
@@ -110,7 +122,9 @@ def test_gradients_are_set_not_added(actor: CountingActor, critic: nn.Module) ->
     np.testing.assert_array_equal(gradient_of(actor), once)
 
 
-def test_a_layer_frozen_between_two_updates_stays_where_it_is(actor: CountingActor, critic: nn.Module) -> None:
+def test_a_layer_frozen_between_two_updates_stays_where_it_is(
+    actor: CountingActor, critic: nn.Module
+) -> None:
     optimiser = torch.optim.Adam(actor.parameters())
     damper.backward(*losses(actor, critic), actor.parameters())
     optimiser.step()
@@ -131,14 +145,19 @@ OPTIMISERS: list[Callable[[Any], torch.optim.Optimizer]] = [
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=["sgd", "adam", "adamw", "rmsprop"])
 def test_a_zero_auxiliary_trains_bit_for_bit_as_without(
-    name: str, optimiser: Callable[[Any], torch.optim.Optimizer], actor: CountingActor, critic: nn.Module
+    name: str,
+    optimiser: Callable[[Any], torch.optim.Optimizer],
+    actor: CountingActor,
+    critic: nn.Module,
 ) -> None:
     plain = copy.deepcopy(actor)
     ours, theirs = optimiser(actor.parameters()), optimiser(plain.parameters())
     state = None
     for _ in range(5):
         primary, auxiliary = losses(actor, critic)
-        state = damper.backward(primary, 0.0 * auxiliary, actor.parameters(), rule=name, state=state).state
+        state = damper.backward(
+            primary, 0.0 * auxiliary, actor.parameters(), rule=name, state=state
+        ).state
         ours.step()
         theirs.zero_grad()
         losses(plain, critic)[0].backward()
@@ -148,12 +167,16 @@ def test_a_zero_auxiliary_trains_bit_for_bit_as_without(
 
 
 def test_parameters_unused_by_one_loss_or_by_both() -> None:
-    first, second, both, neither, frozen = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(5))
+    first, second, both, neither, frozen = (
+        nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(5)
+    )
     neither.grad = torch.ones(2)
     frozen.requires_grad_(False)
     primary = (first + both).square().sum()
     auxiliary = (second - both).square().sum() + second.sum()
-    damper.backward(primary, auxiliary, [first, second, both, neither, frozen], rule="scalarization", weight=1.0)
+    damper.backward(
+        primary, auxiliary, [first, second, both, neither, frozen], rule="scalarization", weight=1.0
+    )
     # d/dx of (x + b)² and of (x − b)² + x at x = b = (1, 2).
     assert first.grad is not None and second.grad is not None and both.grad is not None
     assert first.grad.tolist() == [4.0, 8.0]
@@ -174,7 +197,10 @@ def test_the_graph_is_kept_if_asked_and_only_then(actor: CountingActor, critic: 
 
 
 def test_parameters_of_several_dtypes() -> None:
-    parameters = [nn.Parameter(torch.tensor([1.0, 2.0], dtype=dtype)) for dtype in (torch.float32, torch.float64)]
+    parameters = [
+        nn.Parameter(torch.tensor([1.0, 2.0], dtype=dtype))
+        for dtype in (torch.float32, torch.float64)
+    ]
     parameters.append(nn.Parameter(torch.tensor([1.0, 2.0], dtype=torch.bfloat16)))
     primary = sum((p.double() ** 2).sum() for p in parameters)
     auxiliary = sum((p.double().flip(0) * torch.tensor([1.0, -3.0])).sum() for p in parameters)
@@ -187,8 +213,12 @@ def test_parameters_of_several_dtypes() -> None:
         assert parameter.grad.tolist() == pytest.approx(wanted.tolist(), rel=tolerance)
 
 
-@pytest.mark.parametrize("wrap", [nn.Module.parameters, lambda a: tuple(a.parameters()), lambda a: a])
-def test_parameters_in_any_container(wrap: Callable[[Any], Any], actor: CountingActor, critic: nn.Module) -> None:
+@pytest.mark.parametrize(
+    "wrap", [nn.Module.parameters, lambda a: tuple(a.parameters()), lambda a: a]
+)
+def test_parameters_in_any_container(
+    wrap: Callable[[Any], Any], actor: CountingActor, critic: nn.Module
+) -> None:
     twin = copy.deepcopy(actor)
     damper.backward(*losses(twin, critic), list(twin.parameters()))
     damper.backward(*losses(actor, critic), wrap(actor))
@@ -199,7 +229,8 @@ def test_parameters_in_any_container(wrap: Callable[[Any], Any], actor: Counting
 def test_a_single_tensor_and_a_parameter_given_twice(times: int | None) -> None:
     x = torch.tensor([3.0, 0.0], requires_grad=True)
     losses = x.square().sum() / 2, (x * torch.tensor([0.0, 5.0])).sum()
-    # Nash-MTL's answer has a length of its own, (1, 1) here, which counting a parameter twice would change.
+    # Nash-MTL's answer has a length of its own, (1, 1) here, which counting a parameter twice would
+    # change.
     damper.backward(*losses, x if times is None else [x] * times, rule="nash-mtl")
     assert x.grad is not None
     assert x.grad.tolist() == pytest.approx([1.0, 1.0])
@@ -209,17 +240,24 @@ def test_each_gradient_owns_its_memory(actor: CountingActor, critic: nn.Module) 
     damper.backward(*losses(actor, critic), actor.parameters())
     for parameter in actor.parameters():
         assert parameter.grad is not None
-        assert parameter.grad.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
+        assert (
+            parameter.grad.untyped_storage().nbytes()
+            == parameter.numel() * parameter.element_size()
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if has_memory(name)])
-def test_memory_is_handed_on_through_the_report(name: str, actor: CountingActor, critic: nn.Module) -> None:
+def test_memory_is_handed_on_through_the_report(
+    name: str, actor: CountingActor, critic: nn.Module
+) -> None:
     sizes = {"sizes": [p.numel() for p in actor.parameters()]} if name == "metabalance" else {}
     state, expected_state = None, None
     for _ in range(3):
         flat = [torch.from_numpy(g).float() for g in separate_gradients(actor, critic)]
         expected, expected_state = RULES[name](*flat, expected_state, **sizes)
-        state = damper.backward(*losses(actor, critic), actor.parameters(), rule=name, state=state, **sizes).state
+        state = damper.backward(
+            *losses(actor, critic), actor.parameters(), rule=name, state=state, **sizes
+        ).state
         np.testing.assert_allclose(gradient_of(actor), expected.double().numpy(), rtol=0, atol=1e-7)
         with torch.no_grad():
             for parameter in actor.parameters():
@@ -230,7 +268,10 @@ def test_memory_is_handed_on_through_the_report(name: str, actor: CountingActor,
 @pytest.mark.parametrize("second_half", [False, True])
 def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_half: bool) -> None:
     """Two heads of one size, used in turn: without places of their own, each would go on with the other's average."""
-    trunk, heads = nn.Parameter(torch.tensor([1.0])), [nn.Parameter(torch.tensor([2.0])) for _ in range(2)]
+    trunk, heads = (
+        nn.Parameter(torch.tensor([1.0])),
+        [nn.Parameter(torch.tensor([2.0])) for _ in range(2)],
+    )
     parameters, state = [trunk, *heads], None
     for step in range(2):
         head = heads[step]
@@ -240,7 +281,9 @@ def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_ha
             primary.backward(retain_graph=True)
             report = backward_auxiliary(auxiliary, parameters, "bloop", state, rate=0.5)
         else:
-            report = damper.backward(primary, auxiliary, parameters, rule="bloop", state=state, rate=0.5)
+            report = damper.backward(
+                primary, auxiliary, parameters, rule="bloop", state=state, rate=0.5
+            )
         state = report.state
         assert head.grad is not None and heads[1 - step].grad is None
     # d/dt and d/dh of (t h)² at (1, 2) are (8, 4); half of the second average is the first step's.
@@ -263,7 +306,9 @@ def test_memory_stays_with_its_parameters_where_another_layer_is_frozen(second_h
             primary.backward(retain_graph=True)
             state = backward_auxiliary(auxiliary, layers, "bloop", state, rate=0.5).state
         else:
-            state = damper.backward(primary, auxiliary, layers, rule="bloop", state=state, rate=0.5).state
+            state = damper.backward(
+                primary, auxiliary, layers, rule="bloop", state=state, rate=0.5
+            ).state
         assert layers[frozen].grad is None and layers[trained].grad is not None
     assert state is not None and state.tolist() == [3.0, 3.0]  # of (0, 6) and (6, 0), half each
 
@@ -271,7 +316,9 @@ def test_memory_stays_with_its_parameters_where_another_layer_is_frozen(second_h
 def test_sizes_count_parameters_that_a_batch_does_not_reach() -> None:
     x, unused, frozen = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(3))
     frozen.requires_grad_(False)
-    report = damper.backward(x.square().sum(), x.sum(), [x, unused, frozen], rule="metabalance", sizes=[2, 2, 2])
+    report = damper.backward(
+        x.square().sum(), x.sum(), [x, unused, frozen], rule="metabalance", sizes=[2, 2, 2]
+    )
     assert report.state.m_R.shape == (3,) and unused.grad is None and frozen.grad is None
 
 
@@ -283,14 +330,18 @@ def test_a_rule_of_ones_own(actor: CountingActor, critic: nn.Module) -> None:
     g_R, g_T = separate_gradients(actor, critic)
     report = damper.backward(*losses(actor, critic), actor.parameters(), rule=average, share=0.25)
     np.testing.assert_allclose(gradient_of(actor), 0.25 * g_R + 0.75 * g_T, rtol=0, atol=1e-7)
-    assert report.weight.item() == pytest.approx(0.75 * np.linalg.norm(g_T - g_R) / np.linalg.norm(g_R), rel=1e-5)
+    assert report.weight.item() == pytest.approx(
+        0.75 * np.linalg.norm(g_T - g_R) / np.linalg.norm(g_R), rel=1e-5
+    )
 
 
 def mistake(message: str) -> Any:
     return pytest.raises(DamperError, match=rf"^{message}")
 
 
-def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, critic: nn.Module) -> None:
+def test_mistakes_are_told_and_leave_gradients_alone(
+    actor: CountingActor, critic: nn.Module
+) -> None:
     primary, auxiliary = losses(actor, critic)
     parameters = list(actor.parameters())
     for parameter in parameters:
@@ -304,11 +355,19 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
         damper.backward(primary, auxiliary, [])
     with mistake(r"parameters must be tensors, but a tuple was given: pass module.parameters\(\)"):
         damper.backward(primary, auxiliary, actor.named_parameters())  # type: ignore[arg-type]
-    with mistake(r"parameters must be leaf tensors, .*, but one was computed from other tensors: pass the two losses"):
+    with mistake(
+        r"parameters must be leaf tensors, .*, but one was computed from other tensors: pass the "
+        r"two losses"
+    ):
         damper.backward(primary, auxiliary, 2 * auxiliary, parameters)  # type: ignore[arg-type]
-    with mistake(r"parameters must be tensors, but a NoneType was given: pass module.parameters\(\)"):
+    with mistake(
+        r"parameters must be tensors, but a NoneType was given: pass module.parameters\(\)"
+    ):
         damper.backward(primary, auxiliary, None)  # type: ignore[arg-type]
-    with mistake(r"primary_loss must depend on the parameters, but depends on none of those given: check for a detach"):
+    with mistake(
+        r"primary_loss must depend on the parameters, but depends on none of those given: check "
+        r"for a detach"
+    ):
         damper.backward(primary, auxiliary, [nn.Parameter(torch.ones(2))])
     with mistake(r"rule must name one of .*, but 'dampr' was given: did you mean 'damper'"):
         damper.backward(primary, auxiliary, parameters, rule="dampr")
@@ -329,10 +388,15 @@ def test_mistakes_are_told_and_leave_gradients_alone(actor: CountingActor, criti
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_loss_without_gradient_is_a_mistake(which: int, actor: CountingActor, critic: nn.Module) -> None:
+def test_a_loss_without_gradient_is_a_mistake(
+    which: int, actor: CountingActor, critic: nn.Module
+) -> None:
     name = ("primary_loss", "auxiliary_loss")[which]
     elsewhere = critic(torch.cat([OBS, actor(OBS).detach()], 1)).mean()
-    for other, why in ((torch.tensor(0.0), "has no graph"), (elsewhere, "depends on none of those given")):
+    for other, why in (
+        (torch.tensor(0.0), "has no graph"),
+        (elsewhere, "depends on none of those given"),
+    ):
         both = list(losses(actor, critic))
         both[which] = other
         with pytest.raises(DamperError, match=f"^{name} must depend on the parameters, but {why}"):
@@ -344,7 +408,10 @@ def test_losses_that_reach_only_what_is_shared_are_a_mistake(rule: str) -> None:
     shared, unused = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
     shared.square().sum().backward()
     left = shared.grad
-    with pytest.raises(DamperError, match="parameters must include one that a loss depends on, but the losses depend"):
+    with pytest.raises(
+        DamperError,
+        match="parameters must include one that a loss depends on, but the losses depend",
+    ):
         backward_auxiliary(shared.sum(), [unused], rule, shared=[shared])
     assert shared.grad is left and unused.grad is None
 
@@ -352,7 +419,9 @@ def test_losses_that_reach_only_what_is_shared_are_a_mistake(rule: str) -> None:
 def test_a_sparse_gradient_is_a_mistake() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     row = table(torch.tensor([1]))
-    with pytest.raises(DamperError, match=r"^primary_loss must have dense gradients, but has a sparse one"):
+    with pytest.raises(
+        DamperError, match=r"^primary_loss must have dense gradients, but has a sparse one"
+    ):
         damper.backward(row.square().sum(), row.sum(), table.parameters())
 
 
@@ -386,19 +455,27 @@ def add_branch_auxiliary(auxiliary: Callable[[nn.Module], Tensor], **group: Any)
     return model
 
 
-def train_three_steps(name: str, actor: nn.Module, critic: nn.Module, rows: slice, **group: Any) -> Tensor:
+def train_three_steps(
+    name: str, actor: nn.Module, critic: nn.Module, rows: slice, **group: Any
+) -> Tensor:
     """Parameters and last report of an actor whose process sees some rows of the batch."""
     state = None
     for _ in range(3):
         mu, mu_next = actor(OBS[rows]), actor(NEXT_OBS[rows])
-        primary, auxiliary = -critic(torch.cat([OBS[rows], mu], 1)).mean(), (mu_next - mu).square().sum(-1).mean()
+        primary, auxiliary = (
+            -critic(torch.cat([OBS[rows], mu], 1)).mean(),
+            (mu_next - mu).square().sum(-1).mean(),
+        )
         parameters = list(actor.parameters()) if group else actor
         report = damper.backward(primary, auxiliary, parameters, rule=name, state=state, **group)
         state = report.state
         with torch.no_grad():
             for parameter in actor.parameters():
                 parameter -= 0.1 * parameter.grad  # type: ignore[operator]
-    return torch.cat([p.detach().flatten() for p in actor.parameters()] + [n.float().reshape(1) for n in report[:5]])
+    return torch.cat(
+        [p.detach().flatten() for p in actor.parameters()]
+        + [n.float().reshape(1) for n in report[:5]]
+    )
 
 
 def make_pair() -> tuple[nn.Module, nn.Module]:
@@ -410,16 +487,23 @@ def one_of_two_processes(rank: int, folder: str) -> None:
     """Half the batch each; what came of it is saved."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
+    )
     rows, found = slice(16 * rank, 16 * rank + 16), {}
     for name in RULES:
         actor, critic = make_pair()
         found[name] = train_three_steps(name, DistributedDataParallel(actor), critic, rows)
     actor, critic = make_pair()
-    found["bare"] = train_three_steps("damper", actor, critic, rows, process_group=distributed.group.WORLD)
+    found["bare"] = train_three_steps(
+        "damper", actor, critic, rows, process_group=distributed.group.WORLD
+    )
     actor, critic = make_pair()
     found["alone"] = train_three_steps("damper", actor, critic, rows, process_group=None)
-    with mistake(r"process_group must be given when torch.distributed runs 2 processes, unless .* None if each"):
+    with mistake(
+        r"process_group must be given when torch.distributed runs 2 processes, unless .* None if "
+        r"each"
+    ):
         damper.backward(*losses(actor, critic), actor.parameters())
     first_alone = distributed.new_group([0])
     if rank == 1:
@@ -429,8 +513,12 @@ def one_of_two_processes(rank: int, folder: str) -> None:
     branching = DistributedDataParallel(Branching(), find_unused_parameters=True)
     for _ in range(2):  # the wrapper would complain of the first at the second
         damper.backward(*branch_losses(branching, rank), branching)
-    found |= {f"branch {i}": p.grad for i, p in enumerate(branching.parameters()) if p.grad is not None}
-    added = add_branch_auxiliary(lambda model: branch_losses(model, rank)[1], process_group=distributed.group.WORLD)
+    found |= {
+        f"branch {i}": p.grad for i, p in enumerate(branching.parameters()) if p.grad is not None
+    }
+    added = add_branch_auxiliary(
+        lambda model: branch_losses(model, rank)[1], process_group=distributed.group.WORLD
+    )
     found |= {f"added {i}": p.grad for i, p in enumerate(added.parameters()) if p.grad is not None}
     save_file(found, f"{folder}/{rank}.safetensors")
     distributed.destroy_process_group()
@@ -465,18 +553,28 @@ def test_a_parameter_that_one_process_uses_is_averaged_and_one_that_none_uses_le
 ) -> None:
     torch.manual_seed(2)
     model = Branching()
-    both = [sum(pair) / 2 for pair in zip(branch_losses(model, 0), branch_losses(model, 1), strict=True)]
+    both = [
+        sum(pair) / 2 for pair in zip(branch_losses(model, 0), branch_losses(model, 1), strict=True)
+    ]
     damper.backward(*both, model)
     for found in two_processes:
-        assert {name for name in found if name.startswith("branch")} == {f"branch {i}" for i in range(6)}
+        assert {name for name in found if name.startswith("branch")} == {
+            f"branch {i}" for i in range(6)
+        }
         for i, parameter in enumerate(list(model.parameters())[:6]):
             torch.testing.assert_close(found[f"branch {i}"], parameter.grad)
 
 
-def test_the_auxiliary_gradient_alone_is_averaged_likewise(two_processes: list[dict[str, Tensor]]) -> None:
-    model = add_branch_auxiliary(lambda model: sum(branch_losses(model, branch)[1] for branch in (0, 1)) / 2)
+def test_the_auxiliary_gradient_alone_is_averaged_likewise(
+    two_processes: list[dict[str, Tensor]],
+) -> None:
+    model = add_branch_auxiliary(
+        lambda model: sum(branch_losses(model, branch)[1] for branch in (0, 1)) / 2
+    )
     for found in two_processes:
-        assert {name for name in found if name.startswith("added")} == {f"added {i}" for i in range(6)}
+        assert {name for name in found if name.startswith("added")} == {
+            f"added {i}" for i in range(6)
+        }
         for i, parameter in enumerate(list(model.parameters())[:6]):
             torch.testing.assert_close(found[f"added {i}"], parameter.grad)
 
@@ -497,7 +595,9 @@ def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_after_backward_calls_once_when_all_gradients_are_there(device: str) -> None:
     """Whichever of the parameters the loss reaches; the function may differentiate, and add to what is there."""
-    first, second, other = (nn.Parameter(torch.full((2,), value, device=device)) for value in (1.0, 2.0, 3.0))
+    first, second, other = (
+        nn.Parameter(torch.full((2,), value, device=device)) for value in (1.0, 2.0, 3.0)
+    )
     seen: list[list[float | None]] = []
 
     def add() -> None:

@@ -40,7 +40,9 @@ def blocks(markdown: str) -> list[Block]:
     found = []
     for match in BLOCK.finditer(markdown):
         lines_above = markdown.count("\n", 0, match.start("code"))
-        found.append(Block("\n" * lines_above + textwrap.dedent(match["code"]), match["no_run"] is None))
+        found.append(
+            Block("\n" * lines_above + textwrap.dedent(match["code"]), match["no_run"] is None)
+        )
     return found
 
 
@@ -85,13 +87,17 @@ def test_the_readme_begins_with_what_a_user_would_write() -> None:
     first = blocks((ROOT / "README.md").read_text(encoding="utf-8"))[0]
     assert first.runs
     assert "total_timesteps=20_000" in first.code and "total_timesteps=120" in shorter(first.code)
-    assert not re.search("net_arch|learning_starts|batch_size", first.code), "toy sizes are for tests"
+    assert not re.search("net_arch|learning_starts|batch_size", first.code), (
+        "toy sizes are for tests"
+    )
 
 
 def test_the_readme_s_first_screen() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     screen = text[: text.index("\n## ")]
-    assert len(screen.splitlines()) < 50 and screen.count("\n| ") <= 2 + 12, "a dozen rows and their header"
+    assert len(screen.splitlines()) < 50 and screen.count("\n| ") <= 2 + 12, (
+        "a dozen rows and their header"
+    )
     pictures = re.findall(r'src="([^"]+)"', screen)
     assert len(pictures) == 1 and (ROOT / pictures[0]).stat().st_size < 2_000_000
 
@@ -107,22 +113,40 @@ def documented() -> Iterator[Any]:
         elif members:
             yield from (getattr(found, member) for member in members[1].split(", "))
         else:
-            yield from (one for one in vars(found).values() if getattr(one, "__module__", None) == path)
+            yield from (
+                one for one in vars(found).values() if getattr(one, "__module__", None) == path
+            )
 
 
 def test_the_reference_has_every_public_name() -> None:
     public = [getattr(damper, name) for name in damper.__all__]
-    public += [one for one in vars(damper.interface).values() if getattr(one, "__module__", None) == "damper.interface"]
+    public += [
+        one
+        for one in vars(damper.interface).values()
+        if getattr(one, "__module__", None) == "damper.interface"
+    ]
     shown = [id(one) for one in documented()]
-    missing = [one for one in public if inspect.isclass(one) or inspect.isfunction(one) if id(one) not in shown]
+    missing = [
+        one
+        for one in public
+        if inspect.isclass(one) or inspect.isfunction(one)
+        if id(one) not in shown
+    ]
     assert len(public) > 20 and missing == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/install.md"])
 def test_make_commands_exist(page: str) -> None:
-    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    # Commands start a line of a block or stand in backquotes; assignments such as PYTHON=… are not targets.
-    commands = re.findall(r"(?:^|`)make((?: [\w=.-]+)+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    targets = set(
+        re.findall(
+            r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
+    # Commands start a line of a block or stand in backquotes; assignments such as PYTHON=… are not
+    # targets.
+    commands = re.findall(
+        r"(?:^|`)make((?: [\w=.-]+)+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE
+    )
     named = {word for command in commands for word in command.split() if "=" not in word}
     assert named, f"{page} names no make command"
     assert named <= targets

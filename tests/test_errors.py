@@ -44,7 +44,11 @@ def import_rsl_rl(tmp_path):
     ],
 )
 def test_a_missing_extra_is_an_import_error_too(monkeypatch, tmp_path, package, extra, use):
-    for name in [name for name in sys.modules if f"{name}.".startswith(("damper.sb3.", "damper.rsl_rl.", "rsl_rl."))]:
+    for name in [
+        name
+        for name in sys.modules
+        if f"{name}.".startswith(("damper.sb3.", "damper.rsl_rl.", "rsl_rl."))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf'pip install "damper-rl\[{extra}\]"') as raised:

@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "damper"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# A module imports from its own room and from lines above, never from its neighbours on a line or from below.
+# A module imports from its own room and from lines above, never from its neighbours on a line or
+# from below.
 ROOMS = [
     {"activations", "errors", "tasks", "terminal", "version"},
     {"_checks"},
@@ -75,20 +76,41 @@ INNER_ROOMS = {
         {"reproduce"},
         {"__init__"},
     ],
-    "report": [{"statistics"}, {"claims"}, {"tables", "figures"}, {"pages"}, {"build"}, {"__init__"}],
+    "report": [
+        {"statistics"},
+        {"claims"},
+        {"tables", "figures"},
+        {"pages"},
+        {"build"},
+        {"__init__"},
+    ],
 }
 INNER_RANK = {
-    room: {inner: rank for rank, line in enumerate(lines) for inner in line} for room, lines in INNER_ROOMS.items()
+    room: {inner: rank for rank, line in enumerate(lines) for inner in line}
+    for room, lines in INNER_ROOMS.items()
 }
 MOST_FILES = 12  # in a folder: with more, a reader no longer finds the way from the tree alone
 MAY_HOLD_MORE = {
     "src/damper": 20,  # modules that users import by name, and what every room needs
     "tests": 20,  # the tests of those modules
     "docs": 24,  # a page keeps its address; mkdocs.yml sorts the menu
-    **dict.fromkeys(("src/damper/rules", "tests/rules", "docs/rules"), len(RULES) + MOST_FILES),  # one rule, one file
+    **dict.fromkeys(
+        ("src/damper/rules", "tests/rules", "docs/rules"), len(RULES) + MOST_FILES
+    ),  # one rule, one file
 }
-PICKLING = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "load_from_pkl", "save_to_pkl"}
-UNPICKLES_WHEN_TRUSTED = {("src/damper/export/sources.py", "load_from_pkl")}  # SB3's VecNormalize has no other form
+PICKLING = {
+    "pickle",
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "shelve",
+    "marshal",
+    "load_from_pkl",
+    "save_to_pkl",
+}
+UNPICKLES_WHEN_TRUSTED = {
+    ("src/damper/export/sources.py", "load_from_pkl")
+}  # SB3's VecNormalize has no other form
 
 
 def name(path: Path) -> str:
@@ -96,7 +118,9 @@ def name(path: Path) -> str:
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     files = [ROOT / file for file in listed.split("\0") if file]
     assert files
     return [file for file in files if file.is_file()]
@@ -124,7 +148,9 @@ def imported(path: Path) -> Iterator[str]:
 def room(dotted: str) -> str:
     """Room of an imported name of the package; what is not a module there comes from its ``__init__``."""
     first = dotted.split(".")[1] if "." in dotted else "__init__"
-    return first if (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file() else "__init__"
+    return (
+        first if (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file() else "__init__"
+    )
 
 
 def own_room(path: Path) -> str:
@@ -156,7 +182,8 @@ def test_imports_go_one_way() -> None:
 
 
 def test_what_trains_knows_no_loss_by_name() -> None:
-    # One more loss must not change the engine or the SB3 classes: they take what ``damper.methods`` hands them.
+    # One more loss must not change the engine or the SB3 classes: they take what ``damper.methods``
+    # hands them.
     wrong = [
         f"{name(path)} imports {dotted}"
         for path in SOURCES
@@ -168,7 +195,9 @@ def test_what_trains_knows_no_loss_by_name() -> None:
 
 
 def module(path: Path) -> str:
-    return ".".join(("damper", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+    return ".".join(("damper", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    )
 
 
 MODULES = {module(path) for path in SOURCES}
@@ -191,11 +220,19 @@ def test_inner_rooms_are_entered_in_order(outer: str) -> None:
 
 
 def test_no_import_is_circular() -> None:
-    # Imports inside functions and under TYPE_CHECKING count: there a circle does no harm until somebody moves them.
-    left = {module(path): {known for dotted in imported(path) for known in known_modules(dotted)} for path in SOURCES}
+    # Imports inside functions and under TYPE_CHECKING count: there a circle does no harm until
+    # somebody moves them.
+    left = {
+        module(path): {known for dotted in imported(path) for known in known_modules(dotted)}
+        for path in SOURCES
+    }
     while True:
         needed = {other for one, needs in left.items() for other in needs - {one}}
-        free = [one for one, needs in left.items() if one not in needed or not needs & (left.keys() - {one})]
+        free = [
+            one
+            for one, needs in left.items()
+            if one not in needed or not needs & (left.keys() - {one})
+        ]
         if not free:
             break
         left = {one: needs for one, needs in left.items() if one not in free}
@@ -214,7 +251,9 @@ def test_folders_are_not_crowded() -> None:
     files = [file for file in files if file.name not in ("__init__.py", "py.typed")]
     counts = Counter(name(file.parent) for file in files)
     assert set(MAY_HOLD_MORE) <= set(counts)
-    crowded = {folder: n for folder, n in counts.items() if n > MAY_HOLD_MORE.get(folder, MOST_FILES)}
+    crowded = {
+        folder: n for folder, n in counts.items() if n > MAY_HOLD_MORE.get(folder, MOST_FILES)
+    }
     assert crowded == {}, "make two rooms of it"
 
 
@@ -225,13 +264,14 @@ def test_tests_lie_in_the_rooms_of_what_they_test() -> None:
 
 
 def test_no_code_path_depends_on_being_compiled() -> None:
-    # How an update runs is chosen where a learner is built. Two checks of what a caller hands in read what a trace
-    # cannot; neither tells anybody else whether there is one.
+    # How an update runs is chosen where a learner is built. Two checks of what a caller hands in
+    # read what a trace cannot; neither tells anybody else whether there is one.
     asking = {
         f"{name(path)}: {function.name}"
         for path in SOURCES
         for function in ast.walk(parse(path))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and asks_whether_compiled(function)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and asks_whether_compiled(function)
     }
     checks = {"src/damper/_checks.py: check_range", "src/damper/rules/_report.py: _versions"}
     assert asking == checks
@@ -240,12 +280,21 @@ def test_no_code_path_depends_on_being_compiled() -> None:
 
 
 def asks_whether_compiled(function: ast.AST) -> bool:
-    words = [part for node in ast.walk(function) for part in (getattr(node, "attr", ""), getattr(node, "id", ""))]
+    words = [
+        part
+        for node in ast.walk(function)
+        for part in (getattr(node, "attr", ""), getattr(node, "id", ""))
+    ]
     return any(word.endswith("_compiling") for word in words)
 
 
 def test_nothing_is_pickled() -> None:
-    found = {(name(path), part) for path in SOURCES for dotted in imported(path) for part in dotted.split(".")}
+    found = {
+        (name(path), part)
+        for path in SOURCES
+        for dotted in imported(path)
+        for part in dotted.split(".")
+    }
     assert {(path, part) for path, part in found if part in PICKLING} == UNPICKLES_WHEN_TRUSTED
 
 
@@ -260,32 +309,59 @@ def test_each_has_a_test_and_a_page(package: str, pages: str) -> None:
 
 def test_files_name_no_machine_and_no_registry() -> None:
     local = r"(?<![\w.:/-])/(?:home|root|work|opt|Users|mnt)/\w"
-    registry = r"pypi[.]org|pythonhosted[.]org|npmjs[.]|download[.]pytorch[.]org|conda[.]anaconda[.]org"
+    registry = (
+        r"pypi[.]org|pythonhosted[.]org|npmjs[.]|download[.]pytorch[.]org|conda[.]anaconda[.]org"
+    )
     texts = {name(file): file.read_bytes().decode("utf-8", "ignore") for file in tracked()}
-    found = {file: match[0] for file, text in texts.items() if (match := re.search(f"{local}|{registry}", text))}
+    found = {
+        file: match[0]
+        for file, text in texts.items()
+        if (match := re.search(f"{local}|{registry}", text))
+    }
     assert found == {}
 
 
 def test_what_pip_installs_is_called_by_its_name() -> None:
-    # "damper" is somebody else's on the Python Package Index: whoever follows a message must not fetch that.
+    # "damper" is somebody else's on the Python Package Index: whoever follows a message must not
+    # fetch that.
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
     extras = project["optional-dependencies"]
     wrong = rf"(?<![\w.-])damper\[(?:{{extra}}|{'|'.join(extras)})|\binstall (?:-\S+ )*[\"']?damper(?![\w-])"
-    files = [path for path in tracked() if path.suffix in (".py", ".md", ".toml", ".yml") or not path.suffix]
-    texts = {name(path): path.read_text(encoding="utf-8") for path in files if "tests" not in path.parts}
+    files = [
+        path
+        for path in tracked()
+        if path.suffix in (".py", ".md", ".toml", ".yml") or not path.suffix
+    ]
+    texts = {
+        name(path): path.read_text(encoding="utf-8") for path in files if "tests" not in path.parts
+    }
     texts.pop("CHANGELOG.md")  # tells what the name was
     found = {file: match[0] for file, text in texts.items() if (match := re.search(wrong, text))}
     assert found == {}
-    offered = {extra for text in texts.values() for extra in re.findall(r"damper-rl\[([\w,-]+)\]", text)}
+    offered = {
+        extra for text in texts.values() for extra in re.findall(r"damper-rl\[([\w,-]+)\]", text)
+    }
     assert offered and {one for extra in offered for one in extra.split(",")} <= set(extras)
 
 
 def test_extras_bring_only_what_is_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [wanted for extra, wanted in project["optional-dependencies"].items() if extra not in ("dev", "docs")]
-    brought = {re.split("[<>=]", one)[0] for wanted in (project["dependencies"], *extras) for one in wanted}
-    brought -= {"imageio", "packaging", "pygame-ce", "box2d", "tensorboard"}  # Gymnasium or torch imports these
+    extras = [
+        wanted
+        for extra, wanted in project["optional-dependencies"].items()
+        if extra not in ("dev", "docs")
+    ]
+    brought = {
+        re.split("[<>=]", one)[0] for wanted in (project["dependencies"], *extras) for one in wanted
+    }
+    brought -= {
+        "imageio",
+        "packaging",
+        "pygame-ce",
+        "box2d",
+        "tensorboard",
+    }  # Gymnasium or torch imports these
     names = {"imageio[ffmpeg]": "imageio_ffmpeg", "rsl-rl-lib": "rsl_rl", "sbx-rl": "sbx"}
     wanted = {names.get(one, one.replace("-", "_")) for one in brought}
     code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
@@ -293,7 +369,9 @@ def test_extras_bring_only_what_is_imported() -> None:
 
 
 def test_the_installation_page_lists_every_extra() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     assert {*re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)} == set(extras)
 
@@ -306,4 +384,6 @@ def test_the_versions_of_python_are_told_alike() -> None:
 
 
 def test_the_citation_has_the_version() -> None:
-    assert f"\nversion: {damper.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {damper.__version__}\n" in (ROOT / "CITATION.cff").read_text(
+        encoding="utf-8"
+    )

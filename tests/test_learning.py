@@ -20,7 +20,9 @@ SETTINGS = {
 
 def evaluated(backbone: str, method: str, out) -> dict[str, float]:
     """Mean return and smoothness after 20,000 steps."""
-    run = damper.train("Pendulum-v1", backbone, method, out=out / f"{backbone}-{method}", **SETTINGS)
+    run = damper.train(
+        "Pendulum-v1", backbone, method, out=out / f"{backbone}-{method}", **SETTINGS
+    )
     assert run.manifest["frozen"] == {}
     summary = damper.evaluate(run).summary()["all"]
     return {name: summary[name]["mean"] for name in ("return", "smoothness", "mean_change")}

@@ -21,12 +21,26 @@ from tests.engine import killed_run, small
 ROOT = Path(__file__).parents[1]
 BACKBONES = ["td3", "sac"]
 COMPOSED = "damper+grad-caps+pave"
-# One of each kind of state: both backbones' own, no rule, a rule's tensor and tuple, ASAP's average, drawn noise,
-# previous observations, and a composition. The other methods store what these do, and are killed in the slow tests.
+# One of each kind of state: both backbones' own, no rule, a rule's tensor and tuple, ASAP's
+# average, drawn noise, previous observations, and a composition. The other methods store what these
+# do, and are killed in the slow tests.
 REMEMBERED = [("td3", "damper"), ("td3", "bloop"), ("td3", "asap"), ("td3", COMPOSED)]
 REMEMBERED += [("sac", "plain"), ("sac", "metabalance"), ("sac", "grad-caps"), ("sac", "l2c2")]
-SHORT = {"steps": 100, "train_freq": 2, "checkpoint_every": 40, "log_every": 50, "net_arch": (8, 8), "batch_size": 8}
-LONG = {"steps": 3000, "checkpoint_every": 500, "log_every": 500, "net_arch": (16, 16), "seeds": (0,)}
+SHORT = {
+    "steps": 100,
+    "train_freq": 2,
+    "checkpoint_every": 40,
+    "log_every": 50,
+    "net_arch": (8, 8),
+    "batch_size": 8,
+}
+LONG = {
+    "steps": 3000,
+    "checkpoint_every": 500,
+    "log_every": 500,
+    "net_arch": (16, 16),
+    "seeds": (0,),
+}
 KILLED_AT = 1700
 
 
@@ -46,14 +60,18 @@ def interrupt(line: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("backbone", "name"), REMEMBERED)
-def test_stopped_and_started_again_it_ends_the_same(name: str, backbone: str, tmp_path: Path) -> None:
+def test_stopped_and_started_again_it_ends_the_same(
+    name: str, backbone: str, tmp_path: Path
+) -> None:
     settings = small.settings(backbone, name, **SHORT)
     whole = Trainer(settings, tmp_path / "whole")
     whole.train()
     with pytest.raises(KeyboardInterrupt):
         Trainer(settings, tmp_path / "cut", (interrupt,)).train()
     again = Trainer(settings, tmp_path / "cut")
-    assert again.step == 40, "it was stopped at its first line of metrics, the checkpoint lies before"
+    assert again.step == 40, (
+        "it was stopped at its first line of metrics, the checkpoint lies before"
+    )
     check_sound(again.train(), updates=40)
     assert killed_run.sums(again) == killed_run.sums(whole)
 
@@ -71,10 +89,14 @@ def train_until_killed(name: str, backbone: str, folder: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("name", [*METHODS, COMPOSED])
-def test_three_thousand_steps_with_a_kill_in_between(name: str, backbone: str, tmp_path: Path) -> None:
+def test_three_thousand_steps_with_a_kill_in_between(
+    name: str, backbone: str, tmp_path: Path
+) -> None:
     words = ", ".join(json.dumps(word) for word in (name, backbone, str(tmp_path / "run")))
     code = f"from tests.test_methods_training import train_until_killed as train; train({words})"
-    killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     trainer = Trainer(long_settings(name, backbone), tmp_path / "run")
     assert trainer.step == 1500

@@ -30,7 +30,9 @@ BOUNDED: list[Callable[..., float]] = [
 
 def dft(x: np.ndarray, k: int) -> complex:
     """Bin k of the un-normalised transform, as the sum that defines it."""
-    return sum(complex(value) * cmath.exp(-2j * cmath.pi * k * t / len(x)) for t, value in enumerate(x))
+    return sum(
+        complex(value) * cmath.exp(-2j * cmath.pi * k * t / len(x)) for t, value in enumerate(x)
+    )
 
 
 def noise(T: int, seed: int = 0) -> np.ndarray:
@@ -49,11 +51,18 @@ class TestSmoothness:
     @pytest.mark.parametrize("T", [2, 3, 7, 8, 31, 32])
     def test_equals_the_direct_sum(self, T: int) -> None:
         actions = 3 * noise(T)
-        direct = [2 / T * sum(abs(dft(column, k)) * k / T for k in range(T // 2)) for column in actions.T]
+        direct = [
+            2 / T * sum(abs(dft(column, k)) * k / T for k in range(T // 2)) for column in actions.T
+        ]
         assert smoothness(actions) == pytest.approx(np.mean(direct), rel=1e-12, abs=1e-15)
 
     def test_fewer_than_two_actions_score_nothing(self) -> None:
-        assert [smoothness([]), smoothness(np.zeros((0, 3))), smoothness([0.7]), smoothness([[0.7, 2.0]])] == [0] * 4
+        assert [
+            smoothness([]),
+            smoothness(np.zeros((0, 3))),
+            smoothness([0.7]),
+            smoothness([[0.7, 2.0]]),
+        ] == [0] * 4
 
     def test_hole_one_it_grows_with_the_square_root_of_the_length(self) -> None:
         lengths = np.array([100, 200, 400, 800, 1600, 3200])
@@ -73,7 +82,9 @@ class TestSpectralRoughness:
         sine = 0.6 * np.sin(2 * np.pi * np.arange(100) * 10 / 100)
         assert spectral_roughness(sine) == pytest.approx(0.6 * 0.2 / math.sqrt(2))
         # rms over dimensions: √((1² + 0²)/2)
-        assert spectral_roughness(np.stack([ALTERNATING, 0 * ALTERNATING], 1)) == pytest.approx(math.sqrt(0.5))
+        assert spectral_roughness(np.stack([ALTERNATING, 0 * ALTERNATING], 1)) == pytest.approx(
+            math.sqrt(0.5)
+        )
 
     @pytest.mark.parametrize("T", [1, 2, 3, 7, 8, 31])
     def test_equals_the_direct_sum_over_the_full_spectrum(self, T: int) -> None:
@@ -92,12 +103,18 @@ class TestSpectralRoughness:
 
     def test_the_jump_at_the_end_of_a_ramp_fades(self) -> None:
         lengths = np.array([100, 400, 1600])
-        slope, _ = np.polyfit(np.log(lengths), np.log([spectral_roughness(np.linspace(-1, 1, T)) for T in lengths]), 1)
+        slope, _ = np.polyfit(
+            np.log(lengths), np.log([spectral_roughness(np.linspace(-1, 1, T)) for T in lengths]), 1
+        )
         assert slope == pytest.approx(-0.5, abs=0.02)
 
 
 class TestChanges:
-    ACTIONS = ([[0.0, 2.0], [1.0, 2.0], [-1.0, -2.0]], [-1.0, -2.0], [1.0, 2.0])  # |Δ| / range: ½ 0; 1 1
+    ACTIONS = (
+        [[0.0, 2.0], [1.0, 2.0], [-1.0, -2.0]],
+        [-1.0, -2.0],
+        [1.0, 2.0],
+    )  # |Δ| / range: ½ 0; 1 1
 
     def test_by_hand(self) -> None:
         assert metrics.mean_change(*self.ACTIONS) == pytest.approx((0.5 + 0 + 1 + 1) / 4)
@@ -107,14 +124,18 @@ class TestChanges:
 
     def test_saturation_by_hand(self) -> None:
         assert metrics.saturation([[-1.0, 0.5], [0.9989, 1.2]], -1, 1) == pytest.approx(3 / 4)
-        assert metrics.saturation([0.9, 1.0, 0.0, -0.7], -1, 1, tolerance=0.1) == pytest.approx(2 / 4)
+        assert metrics.saturation([0.9, 1.0, 0.0, -0.7], -1, 1, tolerance=0.1) == pytest.approx(
+            2 / 4
+        )
         assert metrics.saturation([0.999, 1.0], -1, 1, tolerance=0) == pytest.approx(1 / 2)
 
 
 class TestSpectrum:
     def test_a_sine_shows_its_amplitude_at_its_frequency(self) -> None:
         t = np.arange(200) * 0.05
-        frequencies, amplitude = metrics.spectrum(0.25 + 0.7 * np.sin(2 * np.pi * 1.5 * t), period=0.05)
+        frequencies, amplitude = metrics.spectrum(
+            0.25 + 0.7 * np.sin(2 * np.pi * 1.5 * t), period=0.05
+        )
         assert amplitude.shape == frequencies.shape == (101,)
         assert frequencies[amplitude.argmax()] == pytest.approx(1.5)
         assert amplitude.max() == pytest.approx(0.7)
@@ -136,15 +157,24 @@ class TestSpectrum:
 class TestProperties:
     @given(signals)
     def test_within_the_bounds_scores_lie_between_zero_and_one(self, actions: np.ndarray) -> None:
-        for measure in (metrics.mean_change, metrics.max_change, metrics.spectral_roughness, metrics.saturation):
+        for measure in (
+            metrics.mean_change,
+            metrics.max_change,
+            metrics.spectral_roughness,
+            metrics.saturation,
+        ):
             assert 0 <= measure(actions, -1, 1) <= 1 + 1e-12
 
     @given(signals, st.floats(-5, 5), st.floats(0.1, 10))
-    def test_bounds_free_the_score_of_units_and_offset(self, actions: np.ndarray, offset: float, scale: float) -> None:
+    def test_bounds_free_the_score_of_units_and_offset(
+        self, actions: np.ndarray, offset: float, scale: float
+    ) -> None:
         for measure in BOUNDED:
             moved = measure(offset + scale * actions, offset - scale, offset + scale)
             assert moved == pytest.approx(measure(actions, -1, 1), abs=1e-9)
-        assert smoothness(offset + scale * actions) == pytest.approx(scale * smoothness(actions), abs=1e-9)
+        assert smoothness(offset + scale * actions) == pytest.approx(
+            scale * smoothness(actions), abs=1e-9
+        )
 
     @given(signals)
     def test_playing_backwards_changes_nothing(self, actions: np.ndarray) -> None:
@@ -153,7 +183,9 @@ class TestProperties:
 
     @given(signals)
     def test_mean_change_and_total_variation_tell_one_story(self, actions: np.ndarray) -> None:
-        assert metrics.total_variation(actions) == pytest.approx(metrics.mean_change(actions) * (len(actions) - 1))
+        assert metrics.total_variation(actions) == pytest.approx(
+            metrics.mean_change(actions) * (len(actions) - 1)
+        )
         assert metrics.mean_change(actions) <= metrics.max_change(actions) * (1 + 1e-12)
 
     @given(st.floats(-100, 100), st.integers(1, 50))
@@ -212,18 +244,32 @@ class TestArguments:
             (lambda: smoothness(0.5), "one episode at a time"),
             (lambda: smoothness([[1.0], [1.0, 2.0]]), "regular array of numbers"),
             (lambda: smoothness(["left"]), "regular array of numbers"),
-            (lambda: smoothness([torch.ones(1, requires_grad=True)] * 2), "regular array of numbers, .* torch.stack"),
+            (
+                lambda: smoothness([torch.ones(1, requires_grad=True)] * 2),
+                "regular array of numbers, .* torch.stack",
+            ),
             (lambda: metrics.mean_change([0.0, 1.0], low=0), "given together"),
-            (lambda: metrics.mean_change([0.0, 1.0], 1, -1), "low must be below high, but low=1 and high=-1"),
+            (
+                lambda: metrics.mean_change([0.0, 1.0], 1, -1),
+                "low must be below high, but low=1 and high=-1",
+            ),
             (lambda: metrics.mean_change([[0.0, 1.0]], [0, 1], [1, 1]), "for dimension 1"),
-            (lambda: metrics.mean_change([0.0, 1.0], -math.inf, math.inf), "low must be finite, .* clipped to"),
-            (lambda: metrics.mean_change([0.0, 1.0], [0, 0, 0], 1), "low must be one number or one per dimension"),
+            (
+                lambda: metrics.mean_change([0.0, 1.0], -math.inf, math.inf),
+                "low must be finite, .* clipped to",
+            ),
+            (
+                lambda: metrics.mean_change([0.0, 1.0], [0, 0, 0], 1),
+                "low must be one number or one per dimension",
+            ),
             (lambda: metrics.saturation([0.0], -1, 1, tolerance=0.5), "tolerance must be"),
             (lambda: metrics.saturation([0.0], None, None), "needs low and high"),
             (lambda: metrics.spectrum([0.0], period=0.0), "period must be"),
         ],
     )
-    def test_bad_input_is_named_in_one_sentence(self, call: Callable[[], object], message: str) -> None:
+    def test_bad_input_is_named_in_one_sentence(
+        self, call: Callable[[], object], message: str
+    ) -> None:
         with pytest.raises(ValueError, match=message) as caught:
             call()
         assert "\n" not in str(caught.value)

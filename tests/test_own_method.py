@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from damper.interface import Setting
 
 
-def quiet(policy: Policy, batch: Batch, noise: NoiseDraws, *, strength: float | Tensor = 0.1) -> Tensor:
+def quiet(
+    policy: Policy, batch: Batch, noise: NoiseDraws, *, strength: float | Tensor = 0.1
+) -> Tensor:
     """``strength · mean ‖μ(s)‖²``: a policy that should do little."""
     return strength * policy(batch.obs).square().sum(-1).mean(-1)
 
@@ -47,11 +49,19 @@ def test_annotations_may_name_what_only_a_type_checker_imports():
     ) -> Sequence: ...
 
     class Callable:
-        def __call__(self, policy: Sequence, batch: Sequence, noise: Sequence, *, strength: Setting = 0.1): ...
+        def __call__(
+            self, policy: Sequence, batch: Sequence, noise: Sequence, *, strength: Setting = 0.1
+        ): ...
 
     Loss(own).check({"strength": 0.2, "form": "b", "even": False, "other": object()})
     wrapped = functools.wraps(own)(lambda *inputs, **settings: own(*inputs, **settings))
-    for loss in (own, wrapped, Callable(), Callable().__call__, functools.partial(own, strength=1.0)):
+    for loss in (
+        own,
+        wrapped,
+        Callable(),
+        Callable().__call__,
+        functools.partial(own, strength=1.0),
+    ):
         with pytest.raises(DamperError, match="strength must be finite and at least 0"):
             Loss(loss).check({"strength": -1.0})
     with pytest.raises(DamperError, match="form must be 'a' or 'b'"):
@@ -62,7 +72,9 @@ def test_annotations_may_name_what_only_a_type_checker_imports():
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_it_trains_as_a_population_and_does_what_it_says(toy, backbone, tmp_path):
-    run = tiny.train(tmp_path / "run", "quiet", backbone, steps=500, seeds=(0,), strength=[0.0, 100.0])
+    run = tiny.train(
+        tmp_path / "run", "quiet", backbone, steps=500, seeds=(0,), strength=[0.0, 100.0]
+    )
     assert [agent["strength"] for agent in run.agents] == [0.0, 100.0]
     obs = torch.randn(64, 3, generator=torch.Generator().manual_seed(0)).numpy()
     loud, silent = (abs(run.policy(agent)(obs)).mean() for agent in (0, 1))
@@ -107,10 +119,15 @@ def _critic_without_agents(critic, policy, batch, noise):
         ({"actor": _per_sample}, r"one value per agent, .*, but returned shape \(\d, \d+, 1\)"),
         ({"actor": _no_tensor}, "one value per agent, .*, but returned a float"),
         ({"actor": _unasked}, r"but 'nudge' is not among .*: declare it in Loss\(function, noise="),
-        ({"actor": Loss(quiet), "critic": _critic_without_agents}, r"critic's loss .*, but returned shape \(\)"),
+        (
+            {"actor": Loss(quiet), "critic": _critic_without_agents},
+            r"critic's loss .*, but returned shape \(\)",
+        ),
     ],
 )
-def test_a_loss_that_is_none_is_told_in_a_sentence(monkeypatch, tmp_path, losses, told, rule, compile):
+def test_a_loss_that_is_none_is_told_in_a_sentence(
+    monkeypatch, tmp_path, losses, told, rule, compile
+):
     losses = {part: loss if isinstance(loss, Loss) else Loss(loss) for part, loss in losses.items()}
     monkeypatch.setitem(damper.METHODS, "wrong", damper.Method("wrong", rule=rule, **losses))
     with pytest.raises(DamperError, match=told):
@@ -118,7 +135,10 @@ def test_a_loss_that_is_none_is_told_in_a_sentence(monkeypatch, tmp_path, losses
 
 
 def test_a_loss_with_numbers_of_its_own_is_checked_as_it_will_be_called(monkeypatch):
-    weight, offset = torch.ones(3, 1), torch.zeros(2)  # float32, and one value for each of two agents
+    weight, offset = (
+        torch.ones(3, 1),
+        torch.zeros(2),
+    )  # float32, and one value for each of two agents
 
     def own(policy, batch, noise):
         return (policy(batch.obs) - batch.obs @ weight).square().mean((-2, -1)) + offset

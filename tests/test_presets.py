@@ -71,12 +71,21 @@ def test_every_preset_holds_settings_that_the_method_takes(name):
 
 
 def test_the_sources_own_settings():
-    lambda_S = {"Ant": 30, "Hopper": 10, "LunarLander": 10, "Reacher": 5, "Pendulum": 5, "Walker": 5}
+    lambda_S = {
+        "Ant": 30,
+        "Hopper": 10,
+        "LunarLander": 10,
+        "Reacher": 5,
+        "Pendulum": 5,
+        "Walker": 5,
+    }
     for task, value in lambda_S.items():
         expected = {"lambda_T": 0.5, "lambda_S": value, "lambda_P": 2.0}
         assert preset("asap", task, "sac", "asap-released") == expected
     for method in ("l2c2", "l2c2-released"):
-        at_pendulum, elsewhere = (preset(method, task, "sac", "l2c2-released") for task in ("Pendulum", "Ant"))
+        at_pendulum, elsewhere = (
+            preset(method, task, "sac", "l2c2-released") for task in ("Pendulum", "Ant")
+        )
         assert (at_pendulum["lambda_low"], at_pendulum["lambda_high"]) == (1.0, 100.0)
         assert (elsewhere["lambda_low"], elsewhere["lambda_high"]) == (0.1, 10.0)
         assert elsewhere == preset(method, None, "sac", "l2c2-released")
@@ -118,25 +127,40 @@ def test_task_names(env_id, task):
 def test_one_more_task_is_one_more_line(monkeypatch):
     before = resolve("Swimmer-v5", steps=5000)
     monkeypatch.setitem(damper.tasks.TASKS, "Swimmer", Task("Swimmer-v5", "Swimmer-v5", 5000))
-    assert runpy.run_path(damper.presets.__file__)["PRESETS"] == PRESETS and list(PAPER_TASKS) == TASKS
+    assert (
+        runpy.run_path(damper.presets.__file__)["PRESETS"] == PRESETS and list(PAPER_TASKS) == TASKS
+    )
     named = resolve("Swimmer")
-    assert named.steps == 5000 and task_name(named.env) == "Swimmer" and named.method_settings == before.method_settings
+    assert (
+        named.steps == 5000
+        and task_name(named.env) == "Swimmer"
+        and named.method_settings == before.method_settings
+    )
     # Records that were made by its id are still its own.
-    assert identity(named.record(), {"seed": 0}, {}, 10) == identity(before.record(), {"seed": 0}, {}, 10)
+    assert identity(named.record(), {"seed": 0}, {}, 10) == identity(
+        before.record(), {"seed": 0}, {}, 10
+    )
 
 
 def test_wrong_names_get_one_clear_sentence():
-    with pytest.raises(DamperError, match=r"^preset must be one of paper, asap-released, l2c2-released, but 'pap'"):
+    with pytest.raises(
+        DamperError, match=r"^preset must be one of paper, asap-released, l2c2-released, but 'pap'"
+    ):
         preset("asap", "Ant", "sac", "pap")
     with pytest.raises(DamperError, match=r"^backbone must be 'td3' or 'sac', but 'ppo' was given"):
         preset("asap", "Ant", "ppo")
     for method, backbone in (("caps", "sac"), ("asap", "td3")):
-        with pytest.raises(DamperError, match=r"^preset 'asap-released' is for method 'asap' with backbone 'sac', but"):
+        with pytest.raises(
+            DamperError,
+            match=r"^preset 'asap-released' is for method 'asap' with backbone 'sac', but",
+        ):
             preset(method, "Ant", backbone, "asap-released")
     assert list(PRESETS) == ["paper", "asap-released", "l2c2-released"]
 
 
 def test_a_task_that_is_no_column_of_the_paper_is_told_where_it_belongs(monkeypatch):
     monkeypatch.setattr(damper.presets, "PAPER_TASKS", (*PAPER_TASKS, "Swimmer"))
-    with pytest.raises(DamperError, match=r"Walker, Swimmer, but 6 were given: .* belongs in tasks.TASKS only"):
+    with pytest.raises(
+        DamperError, match=r"Walker, Swimmer, but 6 were given: .* belongs in tasks.TASKS only"
+    ):
         damper.presets._row(0.1, 1.0, 0.1, 0.1, 0.1, 0.1)

@@ -76,7 +76,9 @@ def grid(rng: torch.Generator, qs: Tensor, n: int = 5) -> tuple[Tensor, Tensor, 
     return q, c, g_R, with_cosine(g_R, c, q, rng)
 
 
-def smooth_problem(kind: str, rng: torch.Generator, n: int = 6, rows: int = 10) -> tuple[Loss, float]:
+def smooth_problem(
+    kind: str, rng: torch.Generator, n: int = 6, rows: int = 10
+) -> tuple[Loss, float]:
     """A loss with a smoothness constant known from its Hessian: ``V' diag(σ'') V`` with ``|σ''| ≤ bound``."""
     V, a = normal(rng, rows, n), normal(rng, rows).abs() + 0.1
     if kind == "isotropic":
@@ -92,7 +94,9 @@ def smooth_problem(kind: str, rng: torch.Generator, n: int = 6, rows: int = 10) 
         "logistic": (torch.nn.functional.softplus, 0.25),
         "waves": (torch.cos, 1.0),
     }[kind]
-    return lambda x: (a * shape(x @ V.T)).sum(-1), bound * float(torch.linalg.eigvalsh(V.T @ (a[:, None] * V)).max())
+    return lambda x: (a * shape(x @ V.T)).sum(-1), bound * float(
+        torch.linalg.eigvalsh(V.T @ (a[:, None] * V)).max()
+    )
 
 
 def gradient(loss: Loss, point: Tensor) -> Tensor:

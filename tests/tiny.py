@@ -17,7 +17,9 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def train(out: Path, method: str = "damper", backbone: str = "td3", steps: int = 300, **settings: Any) -> damper.Run:
+def train(
+    out: Path, method: str = "damper", backbone: str = "td3", steps: int = 300, **settings: Any
+) -> damper.Run:
     """Train a tiny population on Pendulum-v1."""
     given = {**SETTINGS, "seeds": (0, 1), **settings}
     return damper.train("Pendulum-v1", backbone, method, steps=steps, out=out, **given)

@@ -1,6 +1,7 @@
 """Two things done while the documentation is built: equations become MathML, and a folder in ``nav`` its pages.
 
-Browsers draw MathML themselves, so a page needs neither a script nor a network to show its equations.
+Browsers draw MathML themselves, so a page needs neither a script nor a network to show its
+equations.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ REWRITE_LATEX = {
     r"\\mathrm(?:\{([a-zA-Z0-9 ]+)\}|\s+(\w))": r"\\text{\1\2}",
     r"(\\math(?:bb|bf|cal|sf))\s+(\w)": r"\1{\2}",
 }
-# MathML that browsers space or draw wrongly: names are not operators, and some widths have no name any more.
+# MathML that browsers space or draw wrongly: names are not operators, and some widths have no name
+# any more.
 REWRITE_MATHML = {
     r"<mo[^>]*>(\w{2,}|arg&#x02009;\w+|&#x0221E;)</mo>": r"<mi>\1</mi>",
-    r'<mo stretchy="false">&#x0007C;</mo>': '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;</mo>',
+    r'<mo stretchy="false">&#x0007C;</mo>': '<mo stretchy="false" lspace="0" '
+    'rspace="0">&#x0007C;</mo>',
     r"<mi>&#x0007E;</mi>": "<mo>&#x0223C;</mo>",
     r"negativethinmathspace": "-0.167em",
 }
@@ -45,17 +48,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if not entry.endswith("/"):
             return entry
         inside = [page for page in pages if page.startswith(entry)]
-        return {entry.rstrip("/").capitalize(): sorted(inside, key=lambda page: page != f"{entry}index.md")}
+        return {
+            entry.rstrip("/").capitalize(): sorted(
+                inside, key=lambda page: page != f"{entry}index.md"
+            )
+        }
 
     config.nav = [
-        {title: [listed(entry) for entry in entries]} for part in config.nav or [] for title, entries in part.items()
+        {title: [listed(entry) for entry in entries]}
+        for part in config.nav or []
+        for title, entries in part.items()
     ]
     return files
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Replace each equation that Markdown marked by its MathML."""
-    return EQUATION.sub(lambda match: equation(match[2], match[1] == "div", page.file.src_uri), content)
+    return EQUATION.sub(
+        lambda match: equation(match[2], match[1] == "div", page.file.src_uri), content
+    )
 
 
 def equation(escaped: str, block: bool, where: str) -> str:
@@ -67,5 +78,7 @@ def equation(escaped: str, block: bool, where: str) -> str:
     for pattern, replacement in REWRITE_MATHML.items():
         mathml = re.sub(pattern, replacement, mathml)
     if undrawn := UNDRAWN.search(mathml):
-        log.warning("%s: %s in the equation %s would not be drawn.", where, undrawn[0], source.strip())
+        log.warning(
+            "%s: %s in the equation %s would not be drawn.", where, undrawn[0], source.strip()
+        )
     return mathml

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from damper.errors import DamperError
 from damper.version import __version__
 
-if TYPE_CHECKING:  # for editors and type checkers; at run time ``__getattr__`` imports a name when it is used
+if (
+    TYPE_CHECKING
+):  # for editors and type checkers; at run time ``__getattr__`` imports a name when it is used
     from damper import interface, metrics, rules, theory
     from damper._backward import backward
     from damper.engine.loop.callbacks import Training

@@ -32,25 +32,30 @@ def backward(
 ) -> GradientReport:
     r"""Differentiate both losses, combine the gradients, and set ``.grad`` of the given parameters.
 
-    With ``g_R = ∇L_R`` and ``g_T = ∇L_T`` over all parameters flattened, ``.grad`` becomes ``rule(g_R, g_T)``; for
-    DAMPER that is ``g_R + (n_R/n_T) q^(1−η) g̃_T``. Nothing else receives a gradient (a critic that the actor's loss
-    passes through stays untouched). ``.grad`` is overwritten, not accumulated: no ``zero_grad`` is needed.
+    With ``g_R = ∇L_R`` and ``g_T = ∇L_T`` over all parameters flattened, ``.grad`` becomes
+    ``rule(g_R, g_T)``; for DAMPER that is ``g_R + (n_R/n_T) q^(1−η) g̃_T``. Nothing else receives a
+    gradient (a critic that the actor's loss passes through stays untouched). ``.grad`` is
+    overwritten, not accumulated: no ``zero_grad`` is needed.
 
     Args:
         primary_loss: the loss that has priority, a scalar.
         auxiliary_loss: the second loss, a scalar; may share the graph of the first.
-        parameters: what to differentiate with respect to: ``actor.parameters()``, or the actor itself. A parameter
-            unused by one loss counts as zero gradient there; one unused by both, or frozen, gets ``.grad`` None.
+        parameters: what to differentiate with respect to: ``actor.parameters()``, or the actor
+            itself. A parameter unused by one loss counts as zero gradient there; one unused by
+            both, or frozen, gets ``.grad`` None.
         eta: DAMPER's η in [0, 1], 1 by default; only for rules that have it.
         rule: a name in ``damper.rules.RULES`` or a callable with the same interface.
         state: the memory of a rule that has one: the previous call's ``report.state``.
-        retain_graph: keep the graph of both losses for another differentiation, as in ``Tensor.backward``.
-        process_group: the processes over which the two gradients are averaged before they are combined. "auto" is the
-            group of the ``DistributedDataParallel`` module given as ``parameters``; None does not average.
+        retain_graph: keep the graph of both losses for another differentiation, as in
+            ``Tensor.backward``.
+        process_group: the processes over which the two gradients are averaged before they are
+            combined. "auto" is the group of the ``DistributedDataParallel`` module given as
+            ``parameters``; None does not average.
         **settings: the rule's own settings.
 
     Returns:
-        A ``GradientReport`` of tensors. The call does not wait for the device, unless gradients are averaged and
+        A ``GradientReport`` of tensors. The call does not wait for the device, unless gradients are
+        averaged and
             neither loss uses some parameter: then it must learn whether another process uses it.
     """
     given, rule = _tensors(parameters), find(rule)
@@ -86,19 +91,21 @@ def backward_auxiliary(
 ) -> GradientReport:
     """Combine an auxiliary loss's gradient with the ``.grad`` that ``primary_loss.backward()`` left, in place.
 
-    For a primary loss that also trains parameters which the auxiliary loss must not touch, as PPO's loss trains the
-    value function: parameters not given keep their gradient.
+    For a primary loss that also trains parameters which the auxiliary loss must not touch, as PPO's
+    loss trains the value function: parameters not given keep their gradient.
 
     Args:
         auxiliary_loss: as in ``backward``.
         parameters: the parameters whose gradients to combine; a ``.grad`` of None counts as zero.
         rule: as in ``backward``.
         state: likewise.
-        shared: parameters that the primary loss also trains for another purpose, such as a features extractor shared
-            with PPO's value function. The norm of their primary gradient is no scale for the auxiliary one, so they
-            take the factor that the rule found on ``parameters``; the added part is capped at the norm of their primary
-            gradient and does not oppose it.
-        process_group: the processes over which to average the auxiliary gradient; the primary one already must be.
+        shared: parameters that the primary loss also trains for another purpose, such as a features
+            extractor shared with PPO's value function. The norm of their primary gradient is no
+            scale for the auxiliary one, so they take the factor that the rule found on
+            ``parameters``; the added part is capped at the norm of their primary gradient and does
+            not oppose it.
+        process_group: the processes over which to average the auxiliary gradient; the primary one
+            already must be.
         **settings: the rule's own settings.
     """
     keep_all = has_memory(rule)
@@ -107,15 +114,18 @@ def backward_auxiliary(
     primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     if process_group is not None:
-        # A parameter with a primary gradient is used in every process: there is no need to wait to learn it.
+        # A parameter with a primary gradient is used in every process: there is no need to wait to
+        # learn it.
         known = zip(primary, auxiliary, leaves, strict=True)
         auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
         (auxiliary,) = _average([auxiliary], leaves, process_group)
     used = _used(primary, auxiliary)
     if not any(used[: len(own)]):
         raise DamperError(
-            "parameters must include one that a loss depends on, but the losses depend only on those in shared, whose "
-            "factor the rule finds on the others: keep a layer of the actor alone trainable, or pass the shared ones "
+            "parameters must include one that a loss depends on, but the losses depend only on "
+            "those in shared, whose "
+            "factor the rule finds on the others: keep a layer of the actor alone trainable, or "
+            "pass the shared ones "
             "as parameters."
         )
     taken = _taken(used, keep_all)
@@ -134,8 +144,8 @@ def backward_auxiliary(
 def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -> Iterator[None]:
     """Within the context, call ``function`` at the end of every ``loss.backward()`` that reaches one of the parameters.
 
-    For somebody else's training loop, which clips the gradients before the optimizer's hooks see them. The function may
-    differentiate too; its exceptions are raised by ``loss.backward()``.
+    For somebody else's training loop, which clips the gradients before the optimizer's hooks see
+    them. The function may differentiate too; its exceptions are raised by ``loss.backward()``.
     """
     waiting = False
 
@@ -151,7 +161,9 @@ def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -
         nonlocal waiting
         if not waiting:
             waiting = True
-            Variable._execution_engine.queue_callback(call)  # DistributedDataParallel and FSDP use it too
+            Variable._execution_engine.queue_callback(
+                call
+            )  # DistributedDataParallel and FSDP use it too
 
     hooks = [parameter.register_post_accumulate_grad_hook(queue) for parameter in parameters]
     try:
@@ -170,7 +182,8 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
     for item in given:
         if not isinstance(item, Tensor):
             raise DamperError(
-                f"parameters must be tensors, but a {type(item).__name__} was given: pass module.parameters()."
+                f"parameters must be tensors, but a {type(item).__name__} was given: pass "
+                "module.parameters()."
             )
     return list(dict.fromkeys(given))
 
@@ -180,32 +193,46 @@ def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
     for one in given:
         if not one.is_leaf:
             raise DamperError(
-                "parameters must be leaf tensors, such as module.parameters(), but one was computed from other "
+                "parameters must be leaf tensors, such as module.parameters(), but one was "
+                "computed from other "
                 "tensors: pass the two losses first, then the parameters."
             )
     leaves = [leaf for leaf in given if leaf.requires_grad]
     if not leaves:
         raise DamperError(
-            "parameters must include a tensor with requires_grad, but none was given (an exhausted iterator?)."
+            "parameters must include a tensor with requires_grad, but none was given (an exhausted "
+            "iterator?)."
         )
     if len(devices := {leaf.device for leaf in leaves}) > 1:
         names = ", ".join(sorted(map(str, devices)))
-        raise DamperError(f"parameters must be on one device, but are on {names}: move the module to one of them.")
+        raise DamperError(
+            f"parameters must be on one device, but are on {names}: move the module to one of them."
+        )
     return given if keep_all else leaves
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:
     """The process group of a DistributedDataParallel module; None where there is only one process."""
     modules = parameters.modules() if isinstance(parameters, nn.Module) else ()
-    groups = {module.process_group for module in modules if isinstance(module, DistributedDataParallel)}
+    groups = {
+        module.process_group for module in modules if isinstance(module, DistributedDataParallel)
+    }
     if len(groups) == 1:
         return groups.pop()
-    # Bare parameters do not tell their group, and processes that combine only their own gradients drift apart.
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+    # Bare parameters do not tell their group, and processes that combine only their own gradients
+    # drift apart.
+    if (
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    ):
         raise DamperError(
-            f"process_group must be given when torch.distributed runs {distributed.get_world_size()} processes, "
-            "unless parameters is one DistributedDataParallel module: pass that module instead of its parameters(), "
-            "or process_group=torch.distributed.group.WORLD, or None if each process trains by itself."
+            "process_group must be given when torch.distributed runs "
+            f"{distributed.get_world_size()} processes, "
+            "unless parameters is one DistributedDataParallel module: pass that module instead of "
+            "its parameters(), "
+            "or process_group=torch.distributed.group.WORLD, or None if each process trains by "
+            "itself."
         )
     return None
 
@@ -214,38 +241,60 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
     """Gradients of a loss; raises where there are none at all, rather than train on the other loss alone."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise DamperError(f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or sum().")
+        raise DamperError(
+            f"{name} must be a scalar tensor, but {given} was given: reduce it with mean() or "
+            "sum()."
+        )
     if not loss.requires_grad:
-        raise DamperError(f"{name} must depend on the parameters, but has no graph: was it detached?")
+        raise DamperError(
+            f"{name} must depend on the parameters, but has no graph: was it detached?"
+        )
     trained = [leaf for leaf in leaves if leaf.requires_grad]
     computed = iter(torch.autograd.grad(loss, trained, retain_graph=retain, allow_unused=True))
     gradients = [next(computed) if leaf.requires_grad else None for leaf in leaves]
     if all(gradient is None for gradient in gradients):
         raise DamperError(
-            f"{name} must depend on the parameters, but depends on none of those given: check for a detach()."
+            f"{name} must depend on the parameters, but depends on none of those given: check for "
+            "a detach()."
         )
     if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):
-        raise DamperError(f"{name} must have dense gradients, but has a sparse one: leave sparse=True out.")
+        raise DamperError(
+            f"{name} must have dense gradients, but has a sparse one: leave sparse=True out."
+        )
     return gradients
 
 
-def _average(losses: Sequence[Gradients], leaves: list[Tensor], group: distributed.ProcessGroup) -> list[Gradients]:
+def _average(
+    losses: Sequence[Gradients], leaves: list[Tensor], group: distributed.ProcessGroup
+) -> list[Gradients]:
     """Average the losses' gradients over the processes in one all-reduce; None where no process uses the parameter."""
     processes = distributed.get_world_size(group)
     if processes < 1:
         raise DamperError(
-            "process_group must include this process, but does not: pass the group that trains this module."
+            "process_group must include this process, but does not: pass the group that trains "
+            "this module."
         )
     used = _used(*losses)
-    own = [_or_zeros(g, leaf).reshape(-1) for grads in losses for g, leaf in zip(grads, leaves, strict=True)]
-    flat = torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)]) / processes
+    own = [
+        _or_zeros(g, leaf).reshape(-1)
+        for grads in losses
+        for g, leaf in zip(grads, leaves, strict=True)
+    ]
+    flat = (
+        torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)])
+        / processes
+    )
     distributed.all_reduce(flat, group=group)
     *means, shares = flat.split([*map(len, own), len(used)])
-    # A parameter used here counts as used, and a frozen one as unused; only for the rest must it wait for the sum.
+    # A parameter used here counts as used, and a frozen one as unused; only for the rest must it
+    # wait for the sum.
     known = all(there or not leaf.requires_grad for there, leaf in zip(used, leaves, strict=True))
     used = used if known else [share > 0 for share in shares.tolist()]
     return [
-        [m.view_as(leaf).to(leaf.dtype) if there else None for m, leaf, there in zip(part, leaves, used, strict=True)]
+        [
+            m.view_as(leaf).to(leaf.dtype) if there else None
+            for m, leaf, there in zip(part, leaves, used, strict=True)
+        ]
         for part in (means[i : i + len(leaves)] for i in range(0, len(means), len(leaves)))
     ]
 

@@ -22,15 +22,22 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
     if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
-        raise DamperError(f"{name} must be a number or a tensor, but {value!r} was given: convert it first.")
+        raise DamperError(
+            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
+        )
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]
         given = outside.flatten()[:1].tolist()
     else:
         given = [] if low <= value <= high and value != float("inf") else [float(value)]
     if given:
-        bounds = f"in [{low:g}, {high:g}]" if high < float("inf") else f"finite and at least {low:g}"
-        raise DamperError(f"{name} must be {bounds}, but {given[0]:g} was given: choose a value within these bounds.")
+        bounds = (
+            f"in [{low:g}, {high:g}]" if high < float("inf") else f"finite and at least {low:g}"
+        )
+        raise DamperError(
+            f"{name} must be {bounds}, but {given[0]:g} was given: choose a value within these "
+            "bounds."
+        )
 
 
 def _is_on_host(tensor: Tensor) -> bool:
@@ -48,7 +55,9 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def check_flag(name: str, value: bool) -> None:
     """Raise if a value is neither True nor False: most words and numbers would count as True."""
     if not isinstance(value, bool):
-        raise DamperError(f"{name} must be True or False, the same for all agents, but {value!r} was given.")
+        raise DamperError(
+            f"{name} must be True or False, the same for all agents, but {value!r} was given."
+        )
 
 
 def resolved_hints(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Any]:

@@ -87,7 +87,9 @@ ACTIVATIONS = {
     "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like, "Relu"),
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third, "Tanh"),
 }
-NAME_BY_MODULE = {activation.module: name for name, activation in ACTIVATIONS.items()}  # by PyTorch's module
+NAME_BY_MODULE = {
+    activation.module: name for name, activation in ACTIVATIONS.items()
+}  # by PyTorch's module
 # Exported files may also have ELU, rsl_rl's default, which the engine does not train.
 EXPORTABLE: dict[str, Activation | ExportableActivation] = {
     **ACTIVATIONS,

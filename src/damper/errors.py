@@ -32,6 +32,7 @@ def wrong_env_error(env: Any) -> DamperError:
         return DamperError(f"{requirement}, but {env!r} was given.")
     kind = type(env.unwrapped).__name__
     return DamperError(
-        f"{requirement}, because every agent needs its own, but a {kind} was given: pass its class, or a function that "
+        f"{requirement}, because every agent needs its own, but a {kind} was given: pass its "
+        "class, or a function that "
         "makes it."
     )

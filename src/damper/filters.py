@@ -23,7 +23,9 @@ class LowPass:
     def __post_init__(self) -> None:
         """Check α."""
         if not (isinstance(self.alpha, Real) and 0.0 < self.alpha <= 1.0):
-            raise DamperError(f"alpha must be in (0, 1], but {self.alpha!r} was given: 1 does not filter at all.")
+            raise DamperError(
+                f"alpha must be in (0, 1], but {self.alpha!r} was given: 1 does not filter at all."
+            )
 
     def __call__(self, action: Actions, previous: Actions, span: Actions) -> Actions:
         """The executed action, given the one executed before."""
@@ -40,7 +42,8 @@ class SlewRate:
         """Check the limit."""
         if not (isinstance(self.limit, Real) and self.limit > 0.0):
             raise DamperError(
-                f"limit must be above 0, a share of the action range per step, but {self.limit!r} was given."
+                f"limit must be above 0, a share of the action range per step, but {self.limit!r} "
+                "was given."
             )
 
     def __call__(self, action: Actions, previous: Actions, span: Actions) -> Actions:
@@ -60,4 +63,6 @@ def parse_filter(text: str) -> Filter:
     except (AttributeError, KeyError, ValueError) as error:
         if isinstance(error, DamperError):
             raise
-        raise DamperError(f"filter must read low-pass:ALPHA or slew-rate:LIMIT, but {text!r} was given.") from error
+        raise DamperError(
+            f"filter must read low-pass:ALPHA or slew-rate:LIMIT, but {text!r} was given."
+        ) from error

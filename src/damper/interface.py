@@ -1,7 +1,7 @@
 """The interface between losses and training code: ``Batch``, ``Policy``, ``Critic``, ``Noise``, ``Loss``.
 
-The same functions serve the engine (a leading population axis P) and a single agent (none): every loss reduces over
-the batch axis and the axes after it, and returns one value per agent.
+The same functions serve the engine (a leading population axis P) and a single agent (none): every
+loss reduces over the batch axis and the axes after it, and returns one value per agent.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from torch import Tensor
 from damper._checks import Setting as Setting
 from damper._checks import check_choice, check_flag, check_range, resolved_hints
 
-AVERAGE_RATE = 0.01  # rate of the actor's Polyak average (``Loss.prediction``), updated at every gradient step
+AVERAGE_RATE = (
+    0.01  # rate of the actor's Polyak average (``Loss.prediction``), updated at every gradient step
+)
 NoiseDraws = Mapping[str, Tensor]  # noise name → draw
 
 
 class Batch(NamedTuple):
     """Transitions ``(s, a, r, s', d)``, each ``[..., B, ·]`` (reward and terminated ``[..., B]``).
 
-    ``next_obs`` is the true successor, also at the end of an episode. ``previous_obs`` is the observation before
-    ``obs`` (``obs`` itself at an episode's first step), or None if no loss asks for it. ``progress`` is the fraction of
-    training already done, in [0, 1]. ``action_scale``, ``[A]``, is half the width of the action range: multiply a
-    change in policy units by it to get environment units.
+    ``next_obs`` is the true successor, also at the end of an episode. ``previous_obs`` is the
+    observation before ``obs`` (``obs`` itself at an episode's first step), or None if no loss asks
+    for it. ``progress`` is the fraction of training already done, in [0, 1]. ``action_scale``,
+    ``[A]``, is half the width of the action range: multiply a change in policy units by it to get
+    environment units.
     """
 
     obs: Any
@@ -44,7 +47,8 @@ class Batch(NamedTuple):
 class Policy(Protocol):
     """The actor as losses see it, with its weights bound; calls with the same tensor share one forward pass.
 
-    Not to be confused with ``damper.Policy``, a saved actor that acts in the environment's own units.
+    Not to be confused with ``damper.Policy``, a saved actor that acts in the environment's own
+    units.
     """
 
     @property
@@ -70,7 +74,8 @@ class Critic(Protocol):
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2`` for inputs ``[..., B, ·]``, stacked before the batch axis: ``[..., 2, B]``.
 
-        An action ``[..., 2, B, A]`` gives each critic its own copy, for derivatives with respect to the action.
+        An action ``[..., 2, B, A]`` gives each critic its own copy, for derivatives with respect to
+        the action.
         """
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
@@ -80,7 +85,8 @@ class Critic(Protocol):
 class CriticWithActionGradients(Critic, Protocol):
     """Twin critics that also provide their derivatives with respect to the action.
 
-    Optional: ``losses.pave.action_gradients`` uses them if they exist, and else differentiates the critics' values.
+    Optional: ``losses.pave.action_gradients`` uses them if they exist, and else differentiates the
+        critics' values.
     """
 
     def action_gradients(
@@ -88,8 +94,8 @@ class CriticWithActionGradients(Critic, Protocol):
     ) -> tuple[list[Tensor], Tensor]:
         """``∇ₐQ_j(s, a)`` at each observation, ``[..., 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[..., 2, B]``.
 
-        All observations share the action and the direction v, both ``[..., B, A]``. The results can be differentiated
-        once, with respect to the parameters.
+        All observations share the action and the direction v, both ``[..., B, A]``. The results can
+        be differentiated once, with respect to the parameters.
         """
 
 
@@ -103,11 +109,19 @@ class Noise:
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """One draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
         like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[self.like]
-        options: dict[str, Any] = {"generator": generator, "device": like.device, "dtype": like.dtype}
+        options: dict[str, Any] = {
+            "generator": generator,
+            "device": like.device,
+            "dtype": like.dtype,
+        }
         if self.kind == "normal":
             return torch.randn(like.shape, **options)
         uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
-        return uniform if self.kind == "uniform" else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
+        return (
+            uniform
+            if self.kind == "uniform"
+            else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
+        )
 
 
 @dataclass(frozen=True)
@@ -115,20 +129,25 @@ class Loss:
     """A loss function, and what it needs from its caller.
 
     Attributes:
-        function: ``(policy, batch, noise, **settings)`` for the actor, ``(critic, policy, batch, noise, **settings)``
-            for the critic; returns one value per agent.
-        noise: the draws it needs, by name, each from its own random stream; the function gets them as a mapping.
-        previous_obs: True if the function reads ``batch.previous_obs``, which the caller then fills.
-        prediction: True if the function calls ``policy.prediction`` or ``policy.averaged_prediction``: the actor then
-            has that second head and a Polyak average, updated at ``AVERAGE_RATE``.
-        reads_outputs_only: True if the function evaluates networks only at inputs made of batch and noise, and uses
-            only their outputs: no derivative with respect to an input, no output as an input. Such losses share forward
-            passes in a compiled update; the claim is tested on a small agent before anything is compiled.
+        function: ``(policy, batch, noise, **settings)`` for the actor,
+            ``(critic, policy, batch, noise, **settings)`` for the critic; returns one value per
+            agent.
+        noise: the draws it needs, by name, each from its own random stream; the function gets them
+            as a mapping.
+        previous_obs: True if the function reads ``batch.previous_obs``, which the caller then
+            fills.
+        prediction: True if the function calls ``policy.prediction`` or
+            ``policy.averaged_prediction``: the actor then has that second head and a Polyak
+            average, updated at ``AVERAGE_RATE``.
+        reads_outputs_only: True if the function evaluates networks only at inputs made of batch and
+            noise, and uses only their outputs: no derivative with respect to an input, no output as
+            an input. Such losses share forward passes in a compiled update; the claim is tested on
+            a small agent before anything is compiled.
         reads_action_gradients_only: True if a critic loss uses the critic only through
-            ``losses.pave.action_gradients``, at inputs made of batch and noise. A compiled update then differentiates
-            it without autograd.
-        relation: raises ``DamperError`` for settings that contradict each other (a lower bound above an upper one);
-            called with all of them as keywords when they enter a run.
+            ``losses.pave.action_gradients``, at inputs made of batch and noise. A compiled update
+            then differentiates it without autograd.
+        relation: raises ``DamperError`` for settings that contradict each other (a lower bound
+            above an upper one); called with all of them as keywords when they enter a run.
     """
 
     function: Callable[..., Tensor]
@@ -152,9 +171,11 @@ class Loss:
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise for values that a setting's annotation rules out; numbers must be finite and not negative."""
         hints = resolved_hints(self.function, settings)
-        # Settings are checked once, when they enter a run, so waiting for the device is acceptable here.
+        # Settings are checked once, when they enter a run, so waiting for the device is acceptable
+        # here.
         values: dict[str, Any] = {
-            name: value.cpu() if isinstance(value, Tensor) else value for name, value in settings.items()
+            name: value.cpu() if isinstance(value, Tensor) else value
+            for name, value in settings.items()
         }
         for name, value in values.items():
             hint = hints.get(name)

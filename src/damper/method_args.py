@@ -14,7 +14,10 @@ from damper.rules import Rule, combine_reported
 
 
 def choose(
-    method: str | Method, rule: str | Rule | None = None, auxiliary: str | None = None, critic: str | None = None
+    method: str | Method,
+    rule: str | Rule | None = None,
+    auxiliary: str | None = None,
+    critic: str | None = None,
 ) -> str | Method:
     """Replace parts of a method; the result is a name where a name describes it, otherwise a ``Method``.
 
@@ -27,7 +30,8 @@ def choose(
         own = components(found.name)._replace(**given)
         if own.auxiliary is None and own.rule is None:
             raise DamperError(
-                f"critic must be combined with a method that has an actor loss, but method {found.name!r} has none: "
+                "critic must be combined with a method that has an actor loss, but method "
+                f"{found.name!r} has none: "
                 f"use method {own.critic!r}, or name an auxiliary too."
             )
         found = compose(own.auxiliary or "temporal", own.rule, own.critic)
@@ -40,7 +44,11 @@ def choose(
 def default_eta(method: str | Method, eta: float) -> Method:
     """The named method with this default of η; a ``Method`` is returned as it is."""
     found = find_method(method)
-    return found if isinstance(method, Method) else replace(found, defaults={"eta": eta, **found.defaults})
+    return (
+        found
+        if isinstance(method, Method)
+        else replace(found, defaults={"eta": eta, **found.defaults})
+    )
 
 
 def is_setting(name: str, method: Method) -> bool:
@@ -49,20 +57,29 @@ def is_setting(name: str, method: Method) -> bool:
 
 
 def check_names(
-    method: Method, settings: Mapping[str, Any], arguments: Iterable[str] = (), whose: str = "SB3's class"
+    method: Method,
+    settings: Mapping[str, Any],
+    arguments: Iterable[str] = (),
+    whose: str = "SB3's class",
 ) -> None:
     """Raise for a setting that the method does not have; ``arguments`` are those of the class, for the hint."""
     known = method.settings()
     for name in settings:
         if name not in known:
             hint = setting_hint(name, method, arguments)
-            raise DamperError(f"{name} is neither an argument of {whose} nor a setting of the method: {hint}")
+            raise DamperError(
+                f"{name} is neither an argument of {whose} nor a setting of the method: {hint}"
+            )
 
 
 def check_no_critic_loss(method: Method, why: str) -> None:
     """Raise for a method with a loss on critics, which the class cannot take; ``why`` ends the sentence."""
     if method.critic is not None:
-        fix = "use its actor loss alone, as in auxiliary='l2c2'" if method.actor else "choose one without a critic loss"
+        fix = (
+            "use its actor loss alone, as in auxiliary='l2c2'"
+            if method.actor
+            else "choose one without a critic loss"
+        )
         raise DamperError(f"method {method.name!r} has a loss on {why}: {fix}.")
 
 

@@ -30,8 +30,8 @@ class Method:
     Attributes:
         name: as the user writes it.
         actor: the smoothness loss on the actor, or None.
-        rule: how its gradient is combined with that of the actor's own loss: a name in ``damper.rules.RULES``, or None
-            to add the two losses.
+        rule: how its gradient is combined with that of the actor's own loss: a name in
+            ``damper.rules.RULES``, or None to add the two losses.
         critic: the smoothness loss on the critic, or None; always added to the critic's own.
         defaults: settings whose defaults differ from those of the losses and the rule.
     """
@@ -47,7 +47,11 @@ class Method:
         """What it does in one line: the first line of the docstring of its rule's module, or else its loss's."""
         made_of = self.functions
         own = [*(made_of[part] for part in made_of if part.startswith("rule")), *made_of.values()]
-        words = inspect.getdoc(inspect.getmodule(own[0])) if own else "the backbone as it is, nothing made smooth."
+        words = (
+            inspect.getdoc(inspect.getmodule(own[0]))
+            if own
+            else "the backbone as it is, nothing made smooth."
+        )
         return (words or "").partition("\n")[0]
 
     @property
@@ -79,8 +83,12 @@ class Method:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The functions it is made of, by part: actor loss, critic loss, rules."""
         losses = {"actor": self.actor, "critic": self.critic}
-        found: dict[str, Callable[..., Any]] = {part: loss.function for part, loss in losses.items() if loss}
-        return found | {f"rule {name}": RULES[name] for name in (self.rule or "").split(",") if name in RULES}
+        found: dict[str, Callable[..., Any]] = {
+            part: loss.function for part, loss in losses.items() if loss
+        }
+        return found | {
+            f"rule {name}": RULES[name] for name in (self.rule or "").split(",") if name in RULES
+        }
 
     @property
     def is_shipped(self) -> bool:
@@ -96,13 +104,16 @@ class Method:
             "rule": settings_of(self.rule) if self.rule else {},
             "critic": dict(self.critic.settings) if self.critic else {},
         }
-        return {part: {**own, **{k: v for k, v in self.defaults.items() if k in own}} for part, own in parts.items()}
+        return {
+            part: {**own, **{k: v for k, v in self.defaults.items() if k in own}}
+            for part, own in parts.items()
+        }
 
     def settings(self, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
         """All settings by the names users write: the values given, and defaults for the rest.
 
-        A name that two parts share sets both. Where their defaults differ, ``critic_<name>`` (or ``rule_<name>``) sets
-        that part's alone.
+        A name that two parts share sets both. Where their defaults differ, ``critic_<name>`` (or
+        ``rule_<name>``) sets that part's alone.
         """
         named = dict(given)
         for part, own in self.parts().items():
@@ -116,14 +127,18 @@ class Method:
     def route(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Sort values by the parts that take them, fill in defaults, and check the values of the losses."""
         method_kwargs = {
-            part: {name: values.get(f"{part}_{name}", values.get(name, default)) for name, default in own.items()}
+            part: {
+                name: values.get(f"{part}_{name}", values.get(name, default))
+                for name, default in own.items()
+            }
             for part, own in self.parts().items()
         }
         for part, name in ((part, name) for part, own in method_kwargs.items() for name in own):
             if method_kwargs[part][name] is inspect.Parameter.empty:
                 where = "rule" if part == "rule" else f"loss on the {part}"
                 raise DamperError(
-                    f"{name} must be given, because the {where} of method {self.name!r} has no default for it: pass, "
+                    f"{name} must be given, because the {where} of method {self.name!r} has no "
+                    "default for it: pass, "
                     f"for instance, {name}=0.1, or add a default to the function's signature."
                 )
         for part, loss in (("actor", self.actor), ("critic", self.critic)):
@@ -158,7 +173,9 @@ class Components(NamedTuple):
 
 
 def _auxiliaries() -> dict[str, Loss]:
-    own = {name: method.actor for name, method in METHODS.items() if method.actor and not method.rule}
+    own = {
+        name: method.actor for name, method in METHODS.items() if method.actor and not method.rule
+    }
     return {"temporal": temporal, **own}
 
 
@@ -166,13 +183,15 @@ def _critics() -> dict[str, Loss]:
     return {name: method.critic for name, method in METHODS.items() if method.critic}
 
 
-def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: str | None = None) -> Method:
+def compose(
+    auxiliary: str = "temporal", rule: str | None = "damper", critic: str | None = None
+) -> Method:
     """Combine one method's actor loss, any rule and another method's critic loss: ``damper+grad-caps+pave``.
 
     Args:
         auxiliary: a method with an actor loss ("caps", "grad-caps", ...), or "temporal".
-        rule: how its gradient is combined with that of the actor's own loss, a name in ``damper.rules.RULES``; None
-            adds the two losses.
+        rule: how its gradient is combined with that of the actor's own loss, a name in
+            ``damper.rules.RULES``; None adds the two losses.
         critic: a method with a critic loss ("pave", "l2c2"), or None.
 
     Returns:
@@ -181,13 +200,25 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
     actor = _pick("auxiliary must name a method with an actor loss", auxiliary, _auxiliaries())
     if rule is not None:
         _pick("rule must be one of damper.rules.RULES", rule, RULES)
-    value = _pick("critic must name a method with a critic loss", critic, _critics()) if critic is not None else None
-    if rule is None and critic is None and auxiliary in METHODS and METHODS[auxiliary].critic is not None:
+    value = (
+        _pick("critic must name a method with a critic loss", critic, _critics())
+        if critic is not None
+        else None
+    )
+    if (
+        rule is None
+        and critic is None
+        and auxiliary in METHODS
+        and METHODS[auxiliary].critic is not None
+    ):
         raise DamperError(
-            f"rule must be given to use only the actor loss of {auxiliary!r}, because without a rule the name means "
-            "the method with its critic loss, but rule=None was given: rule='scalarization' adds the actor loss alone."
+            f"rule must be given to use only the actor loss of {auxiliary!r}, because without a "
+            "rule the name means "
+            "the method with its critic loss, but rule=None was given: rule='scalarization' adds "
+            "the actor loss alone."
         )
-    # The name leaves "temporal" out ("damper+pave"), unless the critic's name could then be read as the auxiliary's.
+    # The name leaves "temporal" out ("damper+pave"), unless the critic's name could then be read as
+    # the auxiliary's.
     silent = auxiliary == "temporal" and rule is not None and critic not in _auxiliaries()
     name = "+".join(part for part in (rule, None if silent else auxiliary, critic) if part)
     return Method(name, actor=actor, rule=rule, critic=value)
@@ -196,14 +227,16 @@ def compose(auxiliary: str = "temporal", rule: str | None = "damper", critic: st
 def merge_methods(names: Sequence[str]) -> Method:
     """Merge methods that share their losses into one, so that agents of a population may differ in the rule.
 
-    Its setting ``choice`` is each agent's index into ``names``. "plain" goes with any rule on the actor's loss.
+    Its setting ``choice`` is each agent's index into ``names``. "plain" goes with any rule on the
+    actor's loss.
     """
     methods = [find_method(name) for name in names]
     smooth = next((method for method in methods if method.losses), methods[0])
     alike = (method.losses == smooth.losses and method.rule for method in methods if method.losses)
     if not smooth.rule or not all(alike):
         raise DamperError(
-            f"methods of one population must have the same losses and differ only in the rule, but {', '.join(names)} "
+            "methods of one population must have the same losses and differ only in the rule, but "
+            f"{', '.join(names)} "
             "were given: train each as a population of its own."
         )
     rules = ",".join(method.rule or "plain" for method in methods)
@@ -216,7 +249,9 @@ def components(name: str) -> Components:
         return Components(*_parse(name))
     method = METHODS[name]
     auxiliary = "temporal" if method.rule else name
-    return Components(auxiliary if method.actor else None, method.rule, name if method.critic else None)
+    return Components(
+        auxiliary if method.actor else None, method.rule, name if method.critic else None
+    )
 
 
 def find_method(method: str | Method) -> Method:
@@ -227,7 +262,8 @@ def find_method(method: str | Method) -> Method:
         own = "add your rule to damper.rules.RULES, or make a damper.Method from your loss"
         fix = own if callable(method) else "'plain' trains without smoothing"
         raise DamperError(
-            f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was given: {fix}."
+            f"method must be a name in damper.METHODS or a damper.Method, but {method!r} was "
+            f"given: {fix}."
         )
     if "," in method:
         return merge_methods(method.split(","))
@@ -257,7 +293,10 @@ def _parse(name: str) -> tuple[str, str | None, str | None]:
     if parts or not (rule or named) or (critic and critic not in _critics()):
         for part in str(name).split("+"):
             _pick("method must be one of damper.METHODS", part, {**METHODS, "temporal": None})
-        raise DamperError(f"method must read rule+auxiliary+critic, as in 'damper+grad-caps+pave', but is {name!r}.")
+        raise DamperError(
+            "method must read rule+auxiliary+critic, as in 'damper+grad-caps+pave', but is "
+            f"{name!r}."
+        )
     return auxiliary, rule, critic
 
 

@@ -1,9 +1,10 @@
 r"""How smooth a sequence of actions is: the paper's score, and the measures that see what it misses.
 
-``actions`` are the actions sent to the environment, in order: ``[T]`` or ``[T, A]``, as array, tensor or nested list.
-Everything is computed in float64. A measure that is given ``low`` and ``high``, the bounds of the action space (a
-number, or one per dimension), does not depend on the action's unit; without them it is in that unit. An episode of one
-action has no changes, which scores 0.
+``actions`` are the actions sent to the environment, in order: ``[T]`` or ``[T, A]``, as array,
+tensor or nested list. Everything is computed in float64. A measure that is given ``low`` and
+``high``, the bounds of the action space (a number, or one per dimension), does not depend on the
+action's unit; without them it is in that unit. An episode of one action has no changes, which
+scores 0.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ CONSTANT_CHANGE = 1e-4  # of the range; see is_constant
 def smoothness(actions: Actions) -> float:
     r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
 
-    ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit; fewer than two actions score
-    0. Never read it alone, for two reasons: on noise of a given strength it grows as √T, so an early fall looks smooth;
-    and it leaves out the Nyquist bin, so +1, −1, +1, … scores 0 for even T. ``mean_change`` and ``spectral_roughness``
-    have neither flaw.
+    ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit; fewer
+    than two actions score 0. Never read it alone, for two reasons: on noise of a given strength it
+    grows as √T, so an early fall looks smooth; and it leaves out the Nyquist bin, so +1, −1, +1, …
+    scores 0 for even T. ``mean_change`` and ``spectral_roughness`` have neither flaw.
     """
     a = _actions(actions, shortest=0)
     T = len(a)
@@ -59,8 +60,9 @@ def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> 
 def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
     """Whether a policy holds one action throughout each episode, from its episodes' ``mean_change`` and ``length``.
 
-    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; episodes of a single action are ignored. The
-    action may differ between episodes, as where the policy observes a goal that is fixed within each.
+    Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; episodes of a single action
+    are ignored. The action may differ between episodes, as where the policy observes a goal that is
+    fixed within each.
     """
     changes = np.asarray(mean_changes, np.float64)[np.asarray(lengths) > 1]
     return len(changes) > 0 and bool((changes < CONSTANT_CHANGE).all())
@@ -69,12 +71,13 @@ def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
 def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) -> float:
     r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )`` over ``k = 0 … ⌊T/2⌋``, rms over dimensions: in [0, 1] within the bounds.
 
-    ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval ``Σ c_k |X_k|²/T²`` is the mean square of
-    the signal, whatever its length: the score is a root mean square that weights every component by its frequency as a
-    share of the Nyquist frequency. Hence noise of strength σ scores about σ/√3 at every T, a sine of amplitude A at a
-    share f of Nyquist scores A f/√2, and +1, −1, … with an even T scores 1, the maximum for actions in [−1, 1].
-    ``low`` and ``high`` are mapped to ±1. Like any periodic spectrum it includes the jump from the last action back to
-    the first, whose contribution fades as 1/√T.
+    ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval ``Σ c_k |X_k|²/T²`` is
+    the mean square of the signal, whatever its length: the score is a root mean square that weights
+    every component by its frequency as a share of the Nyquist frequency. Hence noise of strength σ
+    scores about σ/√3 at every T, a sine of amplitude A at a share f of Nyquist scores A f/√2, and
+    +1, −1, … with an even T scores 1, the maximum for actions in [−1, 1]. ``low`` and ``high`` are
+    mapped to ±1. Like any periodic spectrum it includes the jump from the last action back to the
+    first, whose contribution fades as 1/√T.
     """
     a = _actions(actions)
     _, half_range = _scale(a, low, high, unit=2.0)
@@ -87,9 +90,15 @@ def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) 
 def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-3) -> float:
     r"""Share of action entries at a bound: within ``tolerance · (high − low)`` of it, or beyond."""
     if not 0 <= tolerance < 0.5:
-        raise DamperError(f"tolerance must be in [0, 0.5), a share of the action range, but {tolerance:g} was given.")
+        raise DamperError(
+            f"tolerance must be in [0, 0.5), a share of the action range, but {tolerance:g} was "
+            "given."
+        )
     if low is None or high is None:
-        raise DamperError("saturation needs low and high, the action space's bounds, but neither was given: pass both.")
+        raise DamperError(
+            "saturation needs low and high, the action space's bounds, but neither was given: pass "
+            "both."
+        )
     a = _actions(actions)
     lowest, span = _scale(a, low, high)
     position = (a - lowest) / span
@@ -99,11 +108,13 @@ def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-
 def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Array]:
     r"""Frequencies ``[F]`` and one-sided amplitudes ``c_k |X_k| / T``, ``[F]`` or ``[F, A]`` like the actions.
 
-    A sine of amplitude A whose period divides T shows as A. Frequencies are in cycles per step, up to ½; with the
-    control ``period`` in seconds, in Hz.
+    A sine of amplitude A whose period divides T shows as A. Frequencies are in cycles per step, up
+    to ½; with the control ``period`` in seconds, in Hz.
     """
     if period is not None and not 0 < period < np.inf:
-        raise DamperError(f"period must be a positive number of seconds per action, but {period:g} was given.")
+        raise DamperError(
+            f"period must be a positive number of seconds per action, but {period:g} was given."
+        )
     a = _actions(actions)
     T = len(a)
     amplitude = _one_sided(T)[:, None] * np.abs(np.fft.rfft(a, axis=0)) / T
@@ -129,13 +140,22 @@ def _array(name: str, values: Any) -> Array:
         values = values.detach().to("cpu", torch.float64).numpy()
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError):  # the last from tensors in a list, on a GPU or with a gradient
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # the last from tensors in a list, on a GPU or with a gradient
         raise DamperError(
-            f"{name} must be a regular array of numbers, but the {type(values).__name__} given is not: join tensors "
+            f"{name} must be a regular array of numbers, but the {type(values).__name__} given is "
+            "not: join tensors "
             "with torch.stack."
         ) from None
     if not np.isfinite(array).all():
-        fix = "look for a diverged policy" if name == "actions" else "give the bounds that actions are clipped to"
+        fix = (
+            "look for a diverged policy"
+            if name == "actions"
+            else "give the bounds that actions are clipped to"
+        )
         raise DamperError(f"{name} must be finite, but NaN or infinity was given: {fix}.")
     return array
 
@@ -144,9 +164,14 @@ def _actions(actions: Actions, shortest: int = 1) -> Array:
     """``[T, A]``, checked: T at least ``shortest``."""
     a = _array("actions", actions)
     if a.ndim not in (1, 2):
-        raise DamperError(f"actions must be [T] or [T, A], but have shape {a.shape}: score one episode at a time.")
+        raise DamperError(
+            f"actions must be [T] or [T, A], but have shape {a.shape}: score one episode at a time."
+        )
     if len(a) < shortest or 0 in a.shape[1:]:
-        raise DamperError(f"actions must hold at least one action, but have shape {a.shape}: was the episode recorded?")
+        raise DamperError(
+            f"actions must hold at least one action, but have shape {a.shape}: was the episode "
+            "recorded?"
+        )
     return a[:, None] if a.ndim == 1 else a
 
 
@@ -155,7 +180,9 @@ def _scale(a: Array, low: Bound, high: Bound, unit: float = 1.0) -> tuple[Array,
     if low is None and high is None:
         return np.zeros(1), np.ones(1)
     if low is None or high is None:
-        raise DamperError("low and high must be given together, but one is missing: pass both bounds or neither.")
+        raise DamperError(
+            "low and high must be given together, but one is missing: pass both bounds or neither."
+        )
     lowest, highest = _bound("low", low, a.shape[1]), _bound("high", high, a.shape[1])
     span = highest - lowest
     if not (span > 0).all():
@@ -168,7 +195,10 @@ def _scale(a: Array, low: Bound, high: Bound, unit: float = 1.0) -> tuple[Array,
 def _bound(name: str, values: Bound, A: int) -> Array:
     bound = _array(name, values)
     if bound.shape not in ((), (1,), (A,)):
-        raise DamperError(f"{name} must be one number or one per dimension, here {A}, but has shape {bound.shape}.")
+        raise DamperError(
+            f"{name} must be one number or one per dimension, here {A}, but has shape "
+            f"{bound.shape}."
+        )
     return np.broadcast_to(bound, (A,))
 
 

@@ -17,7 +17,8 @@ def _row(*values: float) -> dict[str | None, float]:
     """One value per task of the paper, in the order of its columns."""
     if len(values) != len(PAPER_TASKS):
         raise DamperError(
-            f"presets must have a value for each of tasks.PAPER_TASKS, {', '.join(PAPER_TASKS)}, but {len(values)} "
+            f"presets must have a value for each of tasks.PAPER_TASKS, {', '.join(PAPER_TASKS)}, "
+            f"but {len(values)} "
             "were given: a task that is not one of the paper's columns belongs in tasks.TASKS only."
         )
     return dict(zip(PAPER_TASKS, values, strict=True))
@@ -29,8 +30,8 @@ def _same(names: tuple[str, ...], values: Values) -> dict[str, Values]:
 
 _RULES_WITH_ETA = ("damper", "unconditional-sum", "unconditional-projection")
 
-# From the paper's appendix, "Experimental Details", which takes its weights from PAVE (Appendix E.1 there). It does not
-# say whether the ablations use the main table's η; here they do.
+# From the paper's appendix, "Experimental Details", which takes its weights from PAVE (Appendix E.1
+# there). It does not say whether the ablations use the main table's η; here they do.
 _BOTH: dict[str, Values] = {
     "caps": {
         "lambda_T": _row(0.1, 1.0, 0.1, 0.1, 0.1, 0.1),
@@ -43,7 +44,10 @@ _BOTH: dict[str, Values] = {
         "lambda_S": _row(0.03, 0.03, 0.1, 0.3, 0.3, 0.3),
         "lambda_P": 2.0,
     },
-    **_same(("l2c2", "l2c2-released"), {"sigma": 1.0, "lambda_low": 0.01, "lambda_high": 1.0, "beta": 0.1}),
+    **_same(
+        ("l2c2", "l2c2-released"),
+        {"sigma": 1.0, "lambda_low": 0.01, "lambda_high": 1.0, "beta": 0.1},
+    ),
 }
 _PAPER: dict[str, dict[str, Values]] = {
     "td3": {
@@ -70,7 +74,8 @@ _PAPER: dict[str, dict[str, Values]] = {
     },
 }
 
-# Settings in the released code of ASAP and L2C2, where they differ from the paper's; both train SAC.
+# Settings in the released code of ASAP and L2C2, where they differ from the paper's; both train
+# SAC.
 _ASAP_RELEASED: Values = {
     "lambda_T": 0.5,
     "lambda_S": {**_row(10.0, 5.0, 5.0, 30.0, 10.0, 5.0), None: 5.0},
@@ -92,10 +97,12 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
 
     Args:
         method: a name in ``damper.METHODS``, or a composed one such as "damper+caps+pave".
-        task: the task's name or environment id. For None or a task outside the paper only settings that hold for all
-            tasks are returned; the method's documented defaults apply to the rest.
+        task: the task's name or environment id. For None or a task outside the paper only settings
+            that hold for all tasks are returned; the method's documented defaults apply to the
+            rest.
         backbone: "td3" or "sac".
-        name: "paper", or a method's released settings where they differ: "asap-released", "l2c2-released" (SAC).
+        name: "paper", or a method's released settings where they differ: "asap-released",
+            "l2c2-released" (SAC).
     """
     if name not in PRESETS:
         raise DamperError(f"preset must be one of {', '.join(PRESETS)}, but {name!r} was given.")
@@ -104,9 +111,12 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
     own = PRESETS[name].get(backbone, {})
     parts = dict(zip(("actor", "rule", "critic"), components(method), strict=True))
     if name != "paper" and not set(own) & set(parts.values()):
-        published = " or ".join(f"{m!r} with backbone {b!r}" for b, methods in PRESETS[name].items() for m in methods)
+        published = " or ".join(
+            f"{m!r} with backbone {b!r}" for b, methods in PRESETS[name].items() for m in methods
+        )
         raise DamperError(
-            f"preset {name!r} is for method {published}, but method {method!r} with backbone {backbone!r} was given: "
+            f"preset {name!r} is for method {published}, but method {method!r} with backbone "
+            f"{backbone!r} was given: "
             "leave the preset at 'paper'."
         )
     chosen = find_method(method)

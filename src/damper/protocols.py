@@ -28,22 +28,40 @@ def _pave(backbone: str, task: str | None) -> dict[str, Any]:
     """PAVE's released settings, which the paper says it follows."""
     common = {**_SHARED, "learning_rate": 1e-3, "learning_starts": 10_000}
     if backbone == "sac":
-        sac = {"batch_size": 100, "gamma": 0.99, "buffer_size": 1_000_000, "train_freq": 50, "gradient_steps": 50}
+        sac = {
+            "batch_size": 100,
+            "gamma": 0.99,
+            "buffer_size": 1_000_000,
+            "train_freq": 50,
+            "gradient_steps": 50,
+        }
         return {**common, **_SAC, **sac, "ent_coef": 0.2}
     short = task in SHORT_TASKS
-    td3 = {"batch_size": 256, "gamma": 0.98 if short else 0.99, "buffer_size": 200_000 if short else 1_000_000}
+    td3 = {
+        "batch_size": 256,
+        "gamma": 0.98 if short else 0.99,
+        "buffer_size": 200_000 if short else 1_000_000,
+    }
     return {**common, **_TD3, **td3}
 
 
 def _authors(backbone: str, task: str | None) -> dict[str, Any]:
     """The settings of the authors' public DAMPER code."""
-    common = {**_SHARED, "learning_rate": 3e-4, "learning_starts": 100, "batch_size": 256, "gamma": 0.99}
+    common = {
+        **_SHARED,
+        "learning_rate": 3e-4,
+        "learning_starts": 100,
+        "batch_size": 256,
+        "gamma": 0.99,
+    }
     common |= {"buffer_size": 1_000_000, "train_freq": 1, "gradient_steps": 1}
     return {**common, **_SAC, "ent_coef": "auto"} if backbone == "sac" else {**common, **_TD3}
 
 
 PROTOCOLS = {"pave": _pave, "authors": _authors}
-_RECORDED = {"authors": "damper"}  # renamed, since a rule, a method and the package are called "damper" too
+_RECORDED = {
+    "authors": "damper"
+}  # renamed, since a rule, a method and the package are called "damper" too
 
 
 def protocol_name(name: str | None) -> str | None:
@@ -63,5 +81,7 @@ def protocol_settings(name: str | None, backbone: str, task: str | None) -> Mapp
     """
     name = protocol_name(name)
     if name is not None and name not in PROTOCOLS:
-        raise DamperError(f"protocol must be one of {', '.join(PROTOCOLS)}, but {name!r} was given.")
+        raise DamperError(
+            f"protocol must be one of {', '.join(PROTOCOLS)}, but {name!r} was given."
+        )
     return PROTOCOLS[name or "authors"](backbone, task)

@@ -10,13 +10,16 @@ from typing import Any
 
 from damper.errors import DamperError
 
-POINTS = tuple(1.0 - i / 1000 for i in range(1001))  # where a function is evaluated, to check and to identify it
+POINTS = tuple(
+    1.0 - i / 1000 for i in range(1001)
+)  # where a function is evaluated, to check and to identify it
 
 
 class Schedule(str):
     """A number as a function of ``progress_remaining``, which goes from 1 to 0 as in Stable-Baselines3.
 
-    As a string it identifies itself in records: ``linear:0.0003:0``, or a function's name with a digest of its values.
+    As a string it identifies itself in records: ``linear:0.0003:0``, or a function's name with a
+        digest of its values.
     """
 
     function: Callable[[float], float]
@@ -62,7 +65,9 @@ def as_schedule(name: str, value: Any) -> Any:
 def check_number(name: str, value: Any, example: str = "linear:0:1") -> None:
     """Raise for anything but a number or a schedule, mainly for text that is not a schedule."""
     if not isinstance(value, int | float | Schedule):
-        raise DamperError(f"{name} must be a number, or a schedule such as {example}, but {value!r} was given.")
+        raise DamperError(
+            f"{name} must be a number, or a schedule such as {example}, but {value!r} was given."
+        )
 
 
 def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
@@ -74,16 +79,23 @@ def _parse(name: str, text: str) -> Schedule:
     kind, *words = text.split(":")
     try:
         start, end, *share = (float(word) for word in words)
-        if len(share) > 1 or not math.isfinite(start) or not math.isfinite(end) or not all(0 < s <= 1 for s in share):
+        if (
+            len(share) > 1
+            or not math.isfinite(start)
+            or not math.isfinite(end)
+            or not all(0 < s <= 1 for s in share)
+        ):
             raise ValueError
     except ValueError as error:
         raise DamperError(
-            f"{name} as a schedule must read {kind}:START:END, or {kind}:START:END:SHARE to end after that share of "
+            f"{name} as a schedule must read {kind}:START:END, or {kind}:START:END:SHARE to end "
+            "after that share of "
             f"the run, but {text!r} was given."
         ) from error
     named = dict(zip(("start", "end", "end_fraction"), (start, end, *share), strict=False))
     return Schedule.of(
-        ":".join([kind, *(f"{number:.12g}" for number in named.values())]), partial(KINDS[kind], **named)
+        ":".join([kind, *(f"{number:.12g}" for number in named.values())]),
+        partial(KINDS[kind], **named),
     )
 
 
@@ -93,9 +105,12 @@ def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
         values = [float(function(remaining)) for remaining in POINTS]
     except (TypeError, ValueError) as error:
         raise DamperError(
-            f"{name} as a function must take progress_remaining, from 1 to 0, and return a number, but {function!r} "
+            f"{name} as a function must take progress_remaining, from 1 to 0, and return a number, "
+            f"but {function!r} "
             f"does not: {error}."
         ) from error
-    digest = hashlib.blake2b(" ".join(f"{value:.12g}" for value in values).encode(), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(
+        " ".join(f"{value:.12g}" for value in values).encode(), digest_size=8
+    ).hexdigest()
     named = function if hasattr(function, "__qualname__") else type(function)
     return Schedule.of(f"{named.__module__}:{named.__qualname__} {digest}", function)

@@ -25,7 +25,9 @@ class Task:
 PAPER_TASKS = ("LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker")
 # All tasks with a short name; for one outside the paper a line in this table is enough.
 TASKS: dict[str, Task] = {
-    "LunarLander": Task("LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}),
+    "LunarLander": Task(
+        "LunarLander-v3", "LunarLanderContinuous-v3", 500_000, 0.02, {"continuous": True}
+    ),
     "Pendulum": Task("Pendulum-v1", "Pendulum-v1", 100_000, 0.05),
     "Reacher": Task("Reacher-v5", "Reacher-v5", 500_000, 0.02),
     "Ant": Task("Ant-v5", "Ant-v5", 1_000_000, 0.05),

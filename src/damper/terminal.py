@@ -17,7 +17,11 @@ UNBROKEN = 10_000  # columns assumed for a pipe, which has no width
 def console() -> Console:
     """A console on standard output; lines to a pipe are not wrapped, unless ``COLUMNS`` is set."""
     out = Console(highlight=False)
-    return out if out.is_terminal or os.environ.get("COLUMNS") else Console(highlight=False, width=UNBROKEN)
+    return (
+        out
+        if out.is_terminal or os.environ.get("COLUMNS")
+        else Console(highlight=False, width=UNBROKEN)
+    )
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -35,7 +39,9 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
         say(f"not shown at {out.width} columns: {', '.join(left_out)}", "dim")
 
 
-def fit(header: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> tuple[Table, list[str]]:
+def fit(
+    header: Sequence[str], rows: Sequence[Sequence[str]], out: Console
+) -> tuple[Table, list[str]]:
     """A table of the first columns that fit (at least two), words left and numbers right; and the others' names."""
     for count in range(len(header), 1, -1):
         table = Table()
@@ -44,7 +50,10 @@ def fit(header: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> t
             table.add_column(name, justify="left" if words else "right")
         for row in rows:
             table.add_row(*map(Text, row[:count]))
-        if out.measure(table, options=out.options.update(width=UNBROKEN)).maximum <= out.width or count == 2:
+        if (
+            out.measure(table, options=out.options.update(width=UNBROKEN)).maximum <= out.width
+            or count == 2
+        ):
             break
     return table, list(header[count:])
 

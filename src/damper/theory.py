@@ -1,12 +1,13 @@
 r"""The paper's analysis as functions: what a direction gains for the auxiliary, and how far one may step along it.
 
-Notation. ``g_R``, ``g_T``: primary and auxiliary gradient, ``n_R``, ``n_T`` their norms, ``c`` their cosine,
-``c_+ = max(c, 0)``, ``c_- = max(-c, 0)``. ``q = n_T / n_R`` is the norm ratio. The paper caps it at 1 and states its
-second theorem for ``q < 1``; here ``q`` may be any positive number, and ``w = min(q, 1)^(1-η)`` does the capping, which
-keeps the closed forms exact beyond the paper's range and equal to the paper's within it.
+Notation. ``g_R``, ``g_T``: primary and auxiliary gradient, ``n_R``, ``n_T`` their norms, ``c``
+their cosine, ``c_+ = max(c, 0)``, ``c_- = max(-c, 0)``. ``q = n_T / n_R`` is the norm ratio. The
+paper caps it at 1 and states its second theorem for ``q < 1``; here ``q`` may be any positive
+number, and ``w = min(q, 1)^(1-η)`` does the capping, which keeps the closed forms exact beyond the
+paper's range and equal to the paper's within it.
 
-Every argument is a float or a tensor; tensors broadcast. Results are float64 tensors, whatever the arguments' dtype: a
-gain is as small as ``q²``, which leaves float32's range long before ``q`` does.
+Every argument is a float or a tensor; tensors broadcast. Results are float64 tensors, whatever the
+arguments' dtype: a gain is as small as ``q²``, which leaves float32's range long before ``q`` does.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ COSINE_SLACK = 1e-6  # a cosine measured from float32 vectors may leave [-1, 1] 
 def matched_gain(direction: Tensor, primary: Tensor, auxiliary: Tensor) -> Tensor:
     r"""``𝒢(d) = ⟨g_T, d⟩ / ⟨g_R, d⟩ − ⟨g_T, g_R⟩ / n_R²`` (eq. matched_temporal_gain), one value per leading index.
 
-    The auxiliary decrease per unit of primary decrease, beyond what ``g_R`` alone brings, to first order. It does not
-    change with the length of ``d``. Vectors are ``[..., n]`` and broadcast; they are evaluated in float64, since the
-    two terms nearly cancel where ``g_T`` is weak: rounding of ``d`` itself leaves an error of about ``q`` times its
-    dtype's precision. NaN where ``⟨g_R, d⟩ ≤ 0``: there is no primary progress to match.
+    The auxiliary decrease per unit of primary decrease, beyond what ``g_R`` alone brings, to first
+    order. It does not change with the length of ``d``. Vectors are ``[..., n]`` and broadcast; they
+    are evaluated in float64, since the two terms nearly cancel where ``g_T`` is weak: rounding of
+    ``d`` itself leaves an error of about ``q`` times its dtype's precision. NaN where
+    ``⟨g_R, d⟩ ≤ 0``: there is no primary progress to match.
     """
     (d, _), (g_R, m_R), (g_T, m_T) = (_scaled(vector) for vector in (direction, primary, auxiliary))
     progress = (g_R * d).sum(-1)
@@ -47,7 +49,8 @@ def damper_gain(q: Value, c: Value, eta: Value) -> Tensor:
 def scalarization_gain(q: Value, c: Value, weight: Value) -> Tensor:
     r"""``𝒢(g_R + λ g_T) = λ q² (1 − c²) / (1 + λ q c)`` (eq. scalar_exact_gain).
 
-    NaN where ``1 + λ q c ≤ 0``: under such a conflict the weighted sum makes no primary progress at all.
+    NaN where ``1 + λ q c ≤ 0``: under such a conflict the weighted sum makes no primary progress at
+    all.
     """
     q, c, weight = _ratio(q), _cosine(c), _weight(weight)
     progress = 1 + weight * q * c
@@ -60,7 +63,9 @@ def damper_gain_bounds(q: Value, c: Value, eta: Value) -> tuple[Tensor, Tensor]:
     return upper / 2, upper
 
 
-def scalarization_gain_bounds(q: Value, c: Value, weight: Value, delta: Value) -> tuple[Tensor, Tensor]:
+def scalarization_gain_bounds(
+    q: Value, c: Value, weight: Value, delta: Value
+) -> tuple[Tensor, Tensor]:
     r"""``λ/(2−δ) (1 − c²) q² ≤ 𝒢(g_λ) ≤ λ/δ (1 − c²) q²`` (eq. scalar_gain_bounds), given ``λ q < 1 − δ``."""
     delta = _delta(q, weight, delta)
     scale = _weight(weight) * _ratio(q).square() * _sine_squared(_cosine(c))
@@ -74,14 +79,16 @@ def gain_ratio(q: Value, c: Value, eta: Value, weight: Value) -> Tensor:
     """
     q, c, w, weight = _ratio(q), _cosine(c), _interpolation(q, eta), _weight(weight)
     progress = 1 + weight * q * c
-    return torch.where(progress > 0, w / (weight * q) * progress / (1 + w * c.clamp(min=0)), torch.nan)
+    return torch.where(
+        progress > 0, w / (weight * q) * progress / (1 + w * c.clamp(min=0)), torch.nan
+    )
 
 
 def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tuple[Tensor, Tensor]:
     r"""``δ/(2λ) q^(−η) ≤ 𝒢(g_η)/𝒢(g_λ) ≤ (2−δ)/λ q^(−η)`` at every ``|c| < 1`` (eq. relative_gain_bounds).
 
-    Given ``λ q < 1 − δ``. For any η > 0 the lower bound grows without limit as ``q → 0``: whatever λ is, DAMPER gains
-    more once the auxiliary gradient is weak enough.
+    Given ``λ q < 1 − δ``. For any η > 0 the lower bound grows without limit as ``q → 0``: whatever
+    λ is, DAMPER gains more once the auxiliary gradient is weak enough.
     """
     delta = _delta(q, weight, delta)
     growth = _interpolation(q, eta) / _ratio(q) / _weight(weight)
@@ -91,8 +98,9 @@ def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tupl
 def step_size_bound(w: Value, c: Value, beta: Value) -> Tensor:
     r"""``2 (1 + w c_+) / (β [1 + 2 w c_+ + w² (1 − c_-²)])``: every smaller step descends (eq. exact_descent_bound).
 
-    For a ``β``-smooth primary loss and ``w = min(q, 1)^(1−η)``. The bracket is at most ``2 (1 + w c_+)``, so this is
-    at least ``1/β``. It is ``1/β`` at ``w = 1`` without conflict, and ``2/β``, gradient descent's own, at ``w = 0``.
+    For a ``β``-smooth primary loss and ``w = min(q, 1)^(1−η)``. The bracket is at most
+    ``2 (1 + w c_+)``, so this is at least ``1/β``. It is ``1/β`` at ``w = 1`` without conflict, and
+    ``2/β``, gradient descent's own, at ``w = 0``.
     """
     w, c, beta = _tensor(w), _cosine(c), _tensor(beta)
     _require("w", w, (w >= 0) & (w <= 1), "in [0, 1]", "it is min(n_T/n_R, 1)^(1-eta)")
@@ -104,7 +112,9 @@ def step_size_bound(w: Value, c: Value, beta: Value) -> Tensor:
         "it is the smoothness constant of the primary loss",
     )
     c_plus, c_minus = c.clamp(min=0), (-c).clamp(min=0)
-    return 2 * (1 + w * c_plus) / (beta * (1 + 2 * w * c_plus + w.square() * _sine_squared(c_minus)))
+    return (
+        2 * (1 + w * c_plus) / (beta * (1 + 2 * w * c_plus + w.square() * _sine_squared(c_minus)))
+    )
 
 
 def _tensor(value: Value) -> Tensor:
@@ -126,34 +136,66 @@ def _require(name: str, value: Tensor, holds: Tensor, rule: str, hint: str) -> N
 
 def _ratio(q: Value) -> Tensor:
     q = _tensor(q)
-    _require("q", q, (q > 0) & q.isfinite(), "positive and finite", "it is the norm ratio n_T/n_R of nonzero gradients")
+    _require(
+        "q",
+        q,
+        (q > 0) & q.isfinite(),
+        "positive and finite",
+        "it is the norm ratio n_T/n_R of nonzero gradients",
+    )
     return q
 
 
 def _cosine(c: Value) -> Tensor:
     c = _tensor(c)
-    _require("c", c, c.abs() <= 1 + COSINE_SLACK, "in [-1, 1]", "it is the cosine of the two gradients")
+    _require(
+        "c", c, c.abs() <= 1 + COSINE_SLACK, "in [-1, 1]", "it is the cosine of the two gradients"
+    )
     return c.clamp(-1, 1)
 
 
 def _weight(weight: Value) -> Tensor:
     weight = _tensor(weight)
-    _require("weight", weight, (weight > 0) & weight.isfinite(), "positive and finite", "it is scalarization's λ")
+    _require(
+        "weight",
+        weight,
+        (weight > 0) & weight.isfinite(),
+        "positive and finite",
+        "it is scalarization's λ",
+    )
     return weight
 
 
 def _interpolation(q: Value, eta: Value) -> Tensor:
     """``w = min(q, 1)^(1−η)``."""
     eta = _tensor(eta)
-    _require("eta", eta, (eta >= 0) & (eta <= 1), "in [0, 1]", "0 caps the auxiliary, 1 matches it to the primary")
+    _require(
+        "eta",
+        eta,
+        (eta >= 0) & (eta <= 1),
+        "in [0, 1]",
+        "0 caps the auxiliary, 1 matches it to the primary",
+    )
     return _ratio(q).clamp(max=1) ** (1 - eta)
 
 
 def _delta(q: Value, weight: Value, delta: Value) -> Tensor:
     """δ, checked against the theorem's assumption ``λ q < 1 − δ``."""
     delta, product = _tensor(delta), _weight(weight) * _ratio(q)
-    _require("delta", delta, (delta > 0) & (delta < 1), "strictly between 0 and 1", "it bounds λq away from 1")
-    _require("delta", delta, product < 1 - delta, "less than 1 - weight * q", "use a smaller weight, q or delta")
+    _require(
+        "delta",
+        delta,
+        (delta > 0) & (delta < 1),
+        "strictly between 0 and 1",
+        "it bounds λq away from 1",
+    )
+    _require(
+        "delta",
+        delta,
+        product < 1 - delta,
+        "less than 1 - weight * q",
+        "use a smaller weight, q or delta",
+    )
     return delta
 
 

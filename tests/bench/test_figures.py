@@ -31,7 +31,9 @@ def test_every_ratio_is_written_at_its_bar(tmp_path: Path) -> None:
     for machine in ("cpu", "h200"):
         for row in read(DOCS / "bench" / machine / "update.json").rows:
             if row["method"] not in ("plain", "plain, SB3"):
-                assert {f"{row[column]:.2f}" for column in ("× plain", "paper's × plain")} <= set(cost)
+                assert {f"{row[column]:.2f}" for column in ("× plain", "paper's × plain")} <= set(
+                    cost
+                )
     for row in read(DOCS / "bench" / "h200" / "scaling.json").rows:
         if row["method"] == "damper":
             assert f"{row['µs per agent']:.3g}" in scaling and str(row["agents"]) in scaling
@@ -40,12 +42,20 @@ def test_every_ratio_is_written_at_its_bar(tmp_path: Path) -> None:
 def test_one_backbone_and_some_methods_are_enough(tmp_path: Path) -> None:
     for name in ("update", "scaling"):
         found = json.loads((DOCS / "bench" / "h200" / f"{name}.json").read_text(encoding="utf-8"))
-        found["rows"] = [row for row in found["rows"] if row["backbone"] == "TD3" and row["method"] != "pave"]
-        found["rows"] += [{**row, "method": "mgda"} for row in found["rows"] if row["method"] == "damper"]
+        found["rows"] = [
+            row for row in found["rows"] if row["backbone"] == "TD3" and row["method"] != "pave"
+        ]
+        found["rows"] += [
+            {**row, "method": "mgda"} for row in found["rows"] if row["method"] == "damper"
+        ]
         (tmp_path / "here").mkdir(exist_ok=True)
         (tmp_path / "here" / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
     cost, scaling = (texts(path) for path in draw_bench_figures(tmp_path, tmp_path / "out"))
-    assert {"damper", "asap", "HERE"} <= set(cost) and not {"pave", "SAC"} & set(cost) and "TD3 mgda" in scaling
+    assert (
+        {"damper", "asap", "HERE"} <= set(cost)
+        and not {"pave", "SAC"} & set(cost)
+        and "TD3 mgda" in scaling
+    )
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
@@ -58,7 +68,9 @@ def test_a_measurement_s_plot_has_values_and_a_panel_per_backbone(
 ) -> None:
     kept = kept_figures(monkeypatch)
     rows = [
-        {"backbone": b, "method": m, "ms": ms} for b in ("TD3", "SAC") for m, ms in (("plain", 0.5), ("damper", 50))
+        {"backbone": b, "method": m, "ms": ms}
+        for b in ("TD3", "SAC")
+        for m, ms in (("plain", 0.5), ("damper", 50))
     ]
     Measurement("update", "Update time", "", rows, ("ms",)).save(tmp_path, "damper bench update")
     axes = kept[0].axes

@@ -17,11 +17,18 @@ def test_everyone_has_as_many_turns_and_who_goes_first_rotates() -> None:
 def test_each_is_charged_with_its_own_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([0, 1, 10, 14, 20, 28, 30, 32])  # before and after each turn
     monkeypatch.setitem(CLOCKS, "wall", lambda: next(looks))
-    times = time_interleaved({"a": lambda n: None, "b": lambda n: None}, Plan(iterations=4, rounds=2), warm_up=0)
-    assert times.seconds == {"a": [0.5, 1.0], "b": [2.0, 4.0]}  # of one of two iterations; b goes first in round two
+    times = time_interleaved(
+        {"a": lambda n: None, "b": lambda n: None}, Plan(iterations=4, rounds=2), warm_up=0
+    )
+    assert times.seconds == {
+        "a": [0.5, 1.0],
+        "b": [2.0, 4.0],
+    }  # of one of two iterations; b goes first in round two
 
 
-@pytest.mark.parametrize(("iterations", "rounds", "each", "times"), [(1, 20, 2, 1), (10, 3, 2, 3), (100, 20, 4, 20)])
+@pytest.mark.parametrize(
+    ("iterations", "rounds", "each", "times"), [(1, 20, 2, 1), (10, 3, 2, 3), (100, 20, 4, 20)]
+)
 def test_a_turn_holds_an_even_number(iterations: int, rounds: int, each: int, times: int) -> None:
     calls: list[int] = []
     time_interleaved({"a": calls.append}, Plan(iterations, rounds), warm_up=0)

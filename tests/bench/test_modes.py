@@ -13,7 +13,12 @@ from damper.bench.workloads import ExecutionMode, random_transitions
 from damper.cli.bench import _mode, _modes
 from damper.cli.options.bench import Bench
 
-MS = {("graph", False): 0.987, ("compile-graph", False): 2.823, ("graph", True): 0.887, ("compile-graph", True): 0.216}
+MS = {
+    ("graph", False): 0.987,
+    ("compile-graph", False): 2.823,
+    ("graph", True): 0.887,
+    ("compile-graph", True): 0.216,
+}
 
 
 def measured(mode: ExecutionMode) -> Measurement:
@@ -66,7 +71,9 @@ def test_compiled_float32_is_not_slower_than_what_is_not_compiled(
     data, plan = random_transitions(task, 600), Plan(200, 10, device="cuda")
     modes = [ExecutionMode("cuda", mode) for mode in ("graph", "compile-graph")]
     try:
-        found = in_modes(modes, lambda mode: scaling(data, mode, [backbone], ["damper"], sizes, plan))
+        found = in_modes(
+            modes, lambda mode: scaling(data, mode, [backbone], ["damper"], sizes, plan)
+        )
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     assert slower_modes(found) == []

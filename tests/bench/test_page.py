@@ -22,7 +22,9 @@ def name(path: Path) -> str:
 
 def measured(file: str, **row: Any) -> dict[str, Any]:
     """One row of one file."""
-    (found,) = (one for one in read(DOCS / "bench" / f"{file}.json").rows if row.items() <= one.items())
+    (found,) = (
+        one for one in read(DOCS / "bench" / f"{file}.json").rows if row.items() <= one.items()
+    )
     return found
 
 
@@ -37,14 +39,19 @@ def test_above_every_table_stands_the_command_that_made_it() -> None:
     for path in FILES:
         command = re.sub(r" --out \S+", "", json.loads(path.read_text(encoding="utf-8"))["command"])
         (page,) = (page for page in PAGES if read(path).markdown() in page)
-        section = re.split(r"^#+ |\|$", page[: page.index(read(path).markdown())], flags=re.MULTILINE)[-1]
+        section = re.split(
+            r"^#+ |\|$", page[: page.index(read(path).markdown())], flags=re.MULTILINE
+        )[-1]
         assert f"`{command}`" in section, name(path)
 
 
 def test_the_summary_is_that_of_the_runs() -> None:
     one = {"backbone": "TD3", "implementation": "damper engine damper"}
     gpu, cpu = measured("h200/peers", **one), measured("cpu/peers-2-threads-compile", **one)
-    cost = [measured(f"{machine}/update", backbone="TD3", method="damper") for machine in ("h200", "cpu")]
+    cost = [
+        measured(f"{machine}/update", backbone="TD3", method="damper")
+        for machine in ("h200", "cpu")
+    ]
     many = measured("h200/scaling", method="damper", agents=35)
     path = next((DOCS.parent / "results/pave/Hopper").glob("td3-plain-178132-*.json"))
     trained = json.loads(path.read_text())["run"]
@@ -60,7 +67,9 @@ def test_the_summary_is_that_of_the_runs() -> None:
             "",
         ],
     }
-    summary = re.findall(r"^\| (.*) \| (.*) \|(?: (.*))? \|$", PAGES[0].split("Each table below")[0], re.MULTILINE)[1:]
+    summary = re.findall(
+        r"^\| (.*) \| (.*) \|(?: (.*))? \|$", PAGES[0].split("Each table below")[0], re.MULTILINE
+    )[1:]
     assert len(summary) == len(expected)
     for (what, *cells), (said, values) in zip(summary, expected.items(), strict=True):
         assert what.startswith(said)
@@ -69,14 +78,17 @@ def test_the_summary_is_that_of_the_runs() -> None:
 
 @pytest.mark.parametrize("method", ["caps", "grad-caps", "asap", "l2c2", "damper"])
 def test_the_methods_pages_state_the_cost_of_the_same_run(method: str) -> None:
-    page = (DOCS / "methods" / f"{'temporal' if method == 'damper' else method}.md").read_text(encoding="utf-8")
+    page = (DOCS / "methods" / f"{'temporal' if method == 'damper' else method}.md").read_text(
+        encoding="utf-8"
+    )
     costs = [
         measured(f"{machine}/update", backbone=backbone, method=method)[column]
         for machine, column in (("cpu", "× plain"), ("h200", "× plain"), ("cpu", "paper's × plain"))
         for backbone in ("TD3", "SAC")
     ]
     said = (
-        "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC update on one CPU "
+        "takes {:.2f} times as long as a plain TD3 update and {:.2f} times as long as a plain SAC "
+        "update on one CPU "
         "core, {:.2f} and {:.2f} times on an H200 (the paper: {:.2f} and {:.2f})"
     )
     assert said.format(*costs) in " ".join(page.split())
@@ -89,5 +101,7 @@ def test_pave_s_page_states_the_cost_of_the_same_runs() -> None:
         ("H200, compiled", "h200", "× plain"),
         ("the paper, on its GPU", "cpu", "paper's × plain"),
     ):
-        td3, sac = (measured(f"{machine}/update", backbone=b, method="pave")[column] for b in ("TD3", "SAC"))
+        td3, sac = (
+            measured(f"{machine}/update", backbone=b, method="pave")[column] for b in ("TD3", "SAC")
+        )
         assert f"| {label} | {td3:.2f} | {sac:.2f} |" in page

@@ -18,11 +18,17 @@ def weights(module: torch.nn.Module) -> torch.Tensor:
 
 def test_sb3_has_the_same_networks_and_transitions() -> None:
     model = peers.sb3_model(DATA, "td3", ExecutionMode(batch_size=16))
-    sizes = [(m.in_features, m.out_features) for m in model.actor.modules() if isinstance(m, torch.nn.Linear)]
+    sizes = [
+        (m.in_features, m.out_features)
+        for m in model.actor.modules()
+        if isinstance(m, torch.nn.Linear)
+    ]
     assert sizes == [(3, 400), (400, 300), (300, 1)]
     assert sum(isinstance(m, torch.nn.SiLU) for m in model.actor.modules()) == 2
     sample = model.replay_buffer.sample(64)
-    row = torch.cat((sample.observations, sample.actions, sample.next_observations, sample.rewards), 1)
+    row = torch.cat(
+        (sample.observations, sample.actions, sample.next_observations, sample.rewards), 1
+    )
     assert all((DATA.rows[:, :8] - one).abs().amax(1).min() < 1e-6 for one in row)
 
 

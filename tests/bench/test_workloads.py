@@ -39,10 +39,15 @@ def test_transitions_follow_each_other(data: Transitions) -> None:
     assert data.rows[:, 3].min() < -0.9 and data.rows[:, 3].max() > 0.9
 
 
-def test_transitions_come_from_whoever_can_step_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transitions_come_from_whoever_can_step_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("envpool")
     assert backends("Pendulum") == ["gymnasium", "envpool"]
-    for module in ("gymnasium.envs.box2d", "gymnasium.envs.box2d.lunar_lander"):  # the second may be imported already
+    for module in (
+        "gymnasium.envs.box2d",
+        "gymnasium.envs.box2d.lunar_lander",
+    ):  # the second may be imported already
         monkeypatch.setitem(sys.modules, module, None)
     assert backends("LunarLander") == ["envpool"]
     assert random_transitions("LunarLander", 3).spec.act_dim == 2
@@ -53,8 +58,12 @@ def test_transitions_come_from_whoever_can_step_the_environment(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
-def test_the_paper_s_scope_leaves_targets_and_diagnostics_out(data: Transitions, backbone: str) -> None:
-    learner = make_learner(data, backbone, "damper+asap", ExecutionMode(batch_size=16), net_arch=(12, 10))
+def test_the_paper_s_scope_leaves_targets_and_diagnostics_out(
+    data: Transitions, backbone: str
+) -> None:
+    learner = make_learner(
+        data, backbone, "damper+asap", ExecutionMode(batch_size=16), net_arch=(12, 10)
+    )
     before = {name: tensor.clone() for name, tensor in learner.state().items()}
     paper_update(learner)(2)
     moved = changed(before, learner.state())
@@ -64,10 +73,14 @@ def test_the_paper_s_scope_leaves_targets_and_diagnostics_out(data: Transitions,
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_a_whole_update_holds_them(data: Transitions, backbone: str) -> None:
-    learner = make_learner(data, backbone, "damper", ExecutionMode(batch_size=16), net_arch=(12, 10))
+    learner = make_learner(
+        data, backbone, "damper", ExecutionMode(batch_size=16), net_arch=(12, 10)
+    )
     before = {name: tensor.clone() for name, tensor in learner.state().items()}
     whole_update(learner)(2)
-    assert TARGETS[backbone] | {"actor", "critic", "diagnostics", "diagnosed"} <= changed(before, learner.state())
+    assert TARGETS[backbone] | {"actor", "critic", "diagnostics", "diagnosed"} <= changed(
+        before, learner.state()
+    )
 
 
 def test_td3_s_actor_has_every_second_iteration(data: Transitions) -> None:
@@ -78,12 +91,15 @@ def test_td3_s_actor_has_every_second_iteration(data: Transitions) -> None:
 
 
 def test_damper_is_timed_as_the_paper_does(data: Transitions) -> None:
-    assert make_learner(data, "td3", "damper", ExecutionMode()).settings.method_settings["eta"] == 0.0
+    assert (
+        make_learner(data, "td3", "damper", ExecutionMode()).settings.method_settings["eta"] == 0.0
+    )
 
 
 def test_operations_are_those_of_the_layers(data: Transitions) -> None:
     made = {
-        m: make_learner(data, "td3", m, ExecutionMode(batch_size=16), net_arch=(12, 10)) for m in ("plain", "damper")
+        m: make_learner(data, "td3", m, ExecutionMode(batch_size=16), net_arch=(12, 10))
+        for m in ("plain", "damper")
     }
     q, mu = 4 * 12 + 12 * 10 + 10, 3 * 12 + 12 * 10 + 10
     target, critic = mu + 2 * q, 2 * q + 2 * q + 2 * (q - 4 * 12)

@@ -23,9 +23,12 @@ def evaluated(*sizes: float, **swept: float) -> Evaluation:
     steps = np.tile([1.0, -1.0], 5).astype(np.float32)[:, None]
     actions = [size * steps for size in sizes]
     episodes = [
-        [Episode(0, 100.0 + size, False, own, own, -BOUND, BOUND)] for own, size in zip(actions, sizes, strict=True)
+        [Episode(0, 100.0 + size, False, own, own, -BOUND, BOUND)]
+        for own, size in zip(actions, sizes, strict=True)
     ]
-    return Evaluation("Pendulum-v1", [{**swept, "seed": i} for i in range(len(sizes))], episodes, {})
+    return Evaluation(
+        "Pendulum-v1", [{**swept, "seed": i} for i in range(len(sizes))], episodes, {}
+    )
 
 
 def changes(comparison: Comparison) -> list[dict[str, str]]:
@@ -38,9 +41,12 @@ def compared(folder: Path, **evaluations: Evaluation) -> Comparison:
 
 def test_changes_are_against_plain_with_an_interval_over_seeds(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
-    plain, ours = changes(compared(tmp_path, plain=evaluated(*ROUGH), damper=evaluated(*SMOOTH, eta=1.0)))
+    plain, ours = changes(
+        compared(tmp_path, plain=evaluated(*ROUGH), damper=evaluated(*SMOOTH, eta=1.0))
+    )
     assert set(plain.values()) == {""}
-    # By hand: ln(0.2/0.5) ± 4.3027 · sqrt(0.01/3/0.2² + 0.01/3/0.5²), and the same of returns without the logarithm.
+    # By hand: ln(0.2/0.5) ± 4.3027 · sqrt(0.01/3/0.2² + 0.01/3/0.5²), and the same of returns
+    # without the logarithm.
     assert ours["mean_change"] == "−60 % [−90, +52]"
     assert ours["return"] == "−0.3 % [−0.6, +0.1]"
     assert ours["length"] == "", "ten steps everywhere"
@@ -48,11 +54,23 @@ def test_changes_are_against_plain_with_an_interval_over_seeds(tmp_path: Path) -
 
 def test_no_change_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
-    for two in ({"plain": ROUGH[:2], "damper": SMOOTH}, {"plain": ROUGH, "damper": SMOOTH[:2]}, {"caps": SMOOTH}):
-        found = changes(compared(tmp_path, **{name: evaluated(*sizes) for name, sizes in two.items()}))
+    for two in (
+        {"plain": ROUGH[:2], "damper": SMOOTH},
+        {"plain": ROUGH, "damper": SMOOTH[:2]},
+        {"caps": SMOOTH},
+    ):
+        found = changes(
+            compared(tmp_path, **{name: evaluated(*sizes) for name, sizes in two.items()})
+        )
         assert {change for row in found for change in row.values()} == {""}
     _, ours = changes(compared(tmp_path, plain=evaluated(*ROUGH), damper=evaluated(*STILL)))
-    assert ours["mean_change"] == ours["smoothness"] == ours["spectral_roughness"] == "" != ours["return"]
+    assert (
+        ours["mean_change"]
+        == ours["smoothness"]
+        == ours["spectral_roughness"]
+        == ""
+        != ours["return"]
+    )
 
 
 def test_a_setting_that_all_share_is_compared_with_plain_s_own(tmp_path: Path) -> None:
@@ -75,7 +93,8 @@ def test_the_file_says_what_its_numbers_are(
     present(comparison, tmp_path)
     text = (tmp_path / "table.md").read_text()
     assert text.startswith(
-        "**Pendulum-v1 td3: mean (spread over seeds; pooled over episodes), change against plain [95 %"
+        "**Pendulum-v1 td3: mean (spread over seeds; pooled over episodes), change against plain "
+        "[95 %"
     )
     assert (
         "−60 % [−90, +52] |" in text

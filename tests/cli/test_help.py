@@ -35,7 +35,17 @@ IN_PYTHON_ONLY = {
     "env_kwargs": "any values, under any names",
     "dtype": "float64 is for tests and comparisons",
 }
-NO_SETTINGS = {"auxiliary", "rule", "critic", "preset", "seed_list", "out", "tensorboard", "engine", "settings"}
+NO_SETTINGS = {
+    "auxiliary",
+    "rule",
+    "critic",
+    "preset",
+    "seed_list",
+    "out",
+    "tensorboard",
+    "engine",
+    "settings",
+}
 
 
 @cache
@@ -70,11 +80,16 @@ def test_every_option_shows_what_happens_where_it_is_left_out(command):
 
 
 def test_commands_on_the_pages_have_the_options_they_name():
-    pages = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.name != "speed-notes.md")]
+    pages = [
+        ROOT / "README.md",
+        *(page for page in (ROOT / "docs").rglob("*.md") if page.name != "speed-notes.md"),
+    ]
     named = {
         (page.name, command, option)
         for page in pages
-        for command, rest in COMMAND_LINE.findall(page.read_text(encoding="utf-8").replace("\\\n", " "))
+        for command, rest in COMMAND_LINE.findall(
+            page.read_text(encoding="utf-8").replace("\\\n", " ")
+        )
         for option in re.findall(r"--[a-z][\w-]*", rest)
     }
     assert len(named) > 50
@@ -96,8 +111,17 @@ def test_what_is_positional_has_a_name():
 
 def test_only_names_are_used_that_the_oldest_allowed_tyro_has():
     files = METHODS_JSON.parent.glob("*.py")
-    used = {word for file in files for word in re.findall(r"tyro\.conf\.(\w+)", file.read_text(encoding="utf-8"))}
-    assert used == {"arg", "DisallowNone", "OmitArgPrefixes", "Positional"}  # another: install that tyro, and see
+    used = {
+        word
+        for file in files
+        for word in re.findall(r"tyro\.conf\.(\w+)", file.read_text(encoding="utf-8"))
+    }
+    assert used == {
+        "arg",
+        "DisallowNone",
+        "OmitArgPrefixes",
+        "Positional",
+    }  # another: install that tyro, and see
 
 
 @pytest.mark.parametrize("command", ["train", "compare"])
@@ -111,8 +135,12 @@ def test_methods_have_a_line_each_and_eta_is_explained(command):
 
 def test_a_setting_that_means_several_things_is_explained_for_each():
     shown = {name: " ".join(text.split()) for name, text in options("train").items()}
-    assert "(dynamic-barrier); β of the moving averages, in [0, 1] (metabalance); β" in shown["--beta"]
-    assert "weight of the spatial term (caps); weight of the alignment (asap)." in shown["--lambda-S"]
+    assert (
+        "(dynamic-barrier); β of the moving averages, in [0, 1] (metabalance); β" in shown["--beta"]
+    )
+    assert (
+        "weight of the spatial term (caps); weight of the alignment (asap)." in shown["--lambda-S"]
+    )
     assert shown["--eta"].count("η in [0, 1]") == 1
     assert not any("likewise" in text for text in shown.values())
 
@@ -141,10 +169,14 @@ def test_every_setting_of_training_is_an_option():
     engine, train = ({f.name for f in fields(options)} for options in (EngineOptions, Train))
     assert engine.isdisjoint(train)
     settings = {f.name for f in fields(Settings)} - IN_PYTHON_ONLY.keys()
-    assert settings == engine | (train - NO_SETTINGS), "give it an option, or its reason in IN_PYTHON_ONLY"
+    assert settings == engine | (train - NO_SETTINGS), (
+        "give it an option, or its reason in IN_PYTHON_ONLY"
+    )
 
 
-@pytest.mark.parametrize(("word", "number"), [("1e6", 10**6), ("1_000", 1000), ("7", 7), ("2.5e3", 2500), ("-1", -1)])
+@pytest.mark.parametrize(
+    ("word", "number"), [("1e6", 10**6), ("1_000", 1000), ("7", 7), ("2.5e3", 2500), ("-1", -1)]
+)
 def test_integers_are_read_as_people_write_them(word, number):
     assert integer(word) == number
 

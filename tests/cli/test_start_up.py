@@ -31,7 +31,9 @@ for words in {words!r}:
 
 
 def python(code: str, **options) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, **options)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, **options
+    )
 
 
 def test_help_version_and_typos_import_no_torch():
@@ -59,7 +61,11 @@ def test_every_public_name_is_where_editors_are_told():
     tree = ast.parse(Path(damper.__file__).read_text(encoding="utf-8"))
     told = next(node for node in tree.body if isinstance(node, ast.If))
     names = {(part.module, alias.name) for part in told.body for alias in part.names}
-    assert {name for _, name in names} | {"DamperError", "__version__"} == set(damper.__all__) <= set(dir(damper))
+    assert (
+        {name for _, name in names} | {"DamperError", "__version__"}
+        == set(damper.__all__)
+        <= set(dir(damper))
+    )
     for module, name in names:
         home = importlib.import_module(f"damper.{name}" if module == "damper" else module)
         assert getattr(damper, name) is (home if module == "damper" else getattr(home, name)), name
@@ -68,11 +74,16 @@ def test_every_public_name_is_where_editors_are_told():
 
 
 def test_every_command_has_options_and_does_something():
-    files = {path.stem for path in Path(inspect.getfile(Export)).parent.glob("*.py")} - {"__init__", "method"}
+    files = {path.stem for path in Path(inspect.getfile(Export)).parent.glob("*.py")} - {
+        "__init__",
+        "method",
+    }
     assert files == set(COMMANDS)
     for name in COMMANDS:
         options = getattr(importlib.import_module(f"damper.cli.options.{name}"), name.capitalize())
-        (taken,) = inspect.signature(importlib.import_module(f"damper.cli.{name}").run).parameters.values()
+        (taken,) = inspect.signature(
+            importlib.import_module(f"damper.cli.{name}").run
+        ).parameters.values()
         assert taken.annotation == options.__name__
     assert Export.episodes == inspect.signature(export).parameters["episodes"].default
 

@@ -12,7 +12,8 @@ from gymnasium.spaces import Box
 class Diary(gymnasium.Env[Any, Any]):
     """Observes (seed, episode, t, length, whether the end is a fall), each a whole number; rewards the action.
 
-    Episodes last 1 to 8 steps and end by falling or by running out of time, at other times for other seeds.
+    Episodes last 1 to 8 steps and end by falling or by running out of time, at other times for
+    other seeds.
     """
 
     observation_space = Box(-np.inf, np.inf, (5,))
@@ -23,13 +24,22 @@ class Diary(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         self.tag = self.tag if seed is None else seed
         self.episode, self.t = self.episode + 1, 0
-        self.length, self.falls = int(self.np_random.integers(1, 9)), bool(self.np_random.integers(2))
+        self.length, self.falls = (
+            int(self.np_random.integers(1, 9)),
+            bool(self.np_random.integers(2)),
+        )
         return self._look(), {}
 
     def step(self, action: Any) -> Any:
         self.t += 1
         ended = self.t == self.length
-        return self._look(), self._reward(float(action[0])), ended and self.falls, ended and not self.falls, {}
+        return (
+            self._look(),
+            self._reward(float(action[0])),
+            ended and self.falls,
+            ended and not self.falls,
+            {},
+        )
 
     def _reward(self, action: float) -> float:
         return action

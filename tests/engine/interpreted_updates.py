@@ -1,6 +1,7 @@
 """Whole updates composed as on a GPU, its kernels in Triton's interpreter, beside eager ones by autograd.
 
-``TRITON_INTERPRET=1 python -m tests.engine.interpreted_updates`` prints relative differences of parameters and moments.
+``TRITON_INTERPRET=1 python -m tests.engine.interpreted_updates`` prints relative differences of
+parameters and moments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from damper.engine.update.learner import Learner
 from tests.engine import layers, small
 from tests.engine.kernel_cases import interpreted, spoiled_alloc_grads
 
-# Between them: losses that share passes with and without a rule, second derivatives, several heads, an average actor.
+# Between them: losses that share passes with and without a rule, second derivatives, several heads,
+# an average actor.
 CASES = (("td3", "damper"), ("td3", "pave"), ("sac", "asap"), ("sac", "l2c2"))
 UPDATES = 2  # TD3's first is without the actors
 
@@ -27,7 +29,11 @@ def updated(backbone: str, method: str, compile: bool) -> dict[str, Tensor]:
     learner = small.learner(small.settings(backbone, method, net_arch=(40, 24), compile=compile))
     for _ in range(UPDATES):
         learner.update()
-    return {name: state for name, state in learner.population.state().items() if name.startswith(("actor", "critic"))}
+    return {
+        name: state
+        for name, state in learner.population.state().items()
+        if name.startswith(("actor", "critic"))
+    }
 
 
 def updated_as_on_a_gpu(backbone: str, method: str) -> dict[str, Tensor]:
@@ -46,5 +52,7 @@ if __name__ == "__main__":
     differences = {}
     for case in CASES:
         expected, found = updated(*case, compile=False), updated_as_on_a_gpu(*case)
-        differences |= {" ".join((*case, name)): layers.apart(found[name], expected[name]) for name in expected}
+        differences |= {
+            " ".join((*case, name)): layers.apart(found[name], expected[name]) for name in expected
+        }
     print(json.dumps(differences))

@@ -1,6 +1,7 @@
 """The GPU's kernels beside the same sums in float64, on a GPU or in Triton's interpreter.
 
-``TRITON_INTERPRET=1 python -m tests.engine.kernel_cases`` compares on a CPU and prints relative differences by name.
+``TRITON_INTERPRET=1 python -m tests.engine.kernel_cases`` compares on a CPU and prints relative
+differences by name.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Case:
 CASES = {
     "heads": Case(("mu", "log_std", "prediction"), 3),
     "relu": Case(activation="relu"),
-    "tanh": Case(activation="tanh"),  # forwards by PyTorch, backwards by kernels that are given its gradient
+    "tanh": Case(
+        activation="tanh"
+    ),  # forwards by PyTorch, backwards by kernels that are given its gradient
     "shared": Case(shared=True),
     "every second": Case(stride=2),
     "one hidden layer": Case(depth=1),
@@ -70,14 +73,23 @@ class Sizes:
     def run(self, case: Case) -> Iterator[Compared]:
         tape, exact = self.tape(case, torch.float32), self.tape(case, torch.float64)
         yield "output", layers.apart(tape.output, exact.output)
-        yield "output alone", layers.apart(self.tape(case, torch.float32, for_backward=False).output, exact.output)
+        yield (
+            "output alone",
+            layers.apart(self.tape(case, torch.float32, for_backward=False).output, exact.output),
+        )
         if case.activation == "relu":
-            # Rounding may move a sum across the kink, so the way back starts from what the kernels saw.
+            # Rounding may move a sum across the kink, so the way back starts from what the kernels
+            # saw.
             yield "activation_grads", 0.0 if _is_kinked(tape) else math.inf
             exact = Tape.from_saved(
-                self._layout(case), exact.flat_params, [saved.double() for saved in tape.saved_activations]
+                self._layout(case),
+                exact.flat_params,
+                [saved.double() for saved in tape.saved_activations],
             )
-        yield "input activation_grads", layers.apart(tape.input_gradients(), exact.input_gradients())
+        yield (
+            "input activation_grads",
+            layers.apart(tape.input_gradients(), exact.input_gradients()),
+        )
         for sizes in ((self.batch,), (self.batch, self.batch // 2)):
             yield from self._gradients(case, tape, exact, sizes)
         yield from self._groups(case, tape, exact)
@@ -85,22 +97,39 @@ class Sizes:
         if case.action_gradients:
             yield from self._action_gradients(case)
 
-    def tape(self, case: Case, dtype: torch.dtype, spoil: bool = False, for_backward: bool = True) -> Tape:
+    def tape(
+        self, case: Case, dtype: torch.dtype, spoil: bool = False, for_backward: bool = True
+    ) -> Tape:
         layout = self._layout(case)
         rows = layers.rows(layout, self.networks, torch.float32)
         rows[SPOILED] *= float("nan") if spoil else 1.0
         # Inputs that lie among others, as those cut out of a batch do.
-        wide = layers.draw("x", self.networks // (2 if case.shared else case.stride), self.batch, INPUTS + 4)
+        wide = layers.draw(
+            "x", self.networks // (2 if case.shared else case.stride), self.batch, INPUTS + 4
+        )
         x = wide.to(self.device, torch.float32)[..., 2 : 2 + INPUTS]
-        return Tape(layout, rows.to(self.device, dtype), case.activation, x.to(dtype), for_backward, case.stride)
+        return Tape(
+            layout,
+            rows.to(self.device, dtype),
+            case.activation,
+            x.to(dtype),
+            for_backward,
+            case.stride,
+        )
 
     def _layout(self, case: Case) -> Layout:
-        return layers.layout(INPUTS, self.hidden[-case.depth :], case.heads, case.outputs, ALIGNMENT)
+        return layers.layout(
+            INPUTS, self.hidden[-case.depth :], case.heads, case.outputs, ALIGNMENT
+        )
 
     def _draw(self, name: str, like: Tensor, rows: int) -> Tensor:
-        return layers.draw(name, len(like), rows, like.shape[-1], dtype=torch.float32).to(self.device)
+        return layers.draw(name, len(like), rows, like.shape[-1], dtype=torch.float32).to(
+            self.device
+        )
 
-    def _gradients(self, case: Case, tape: Tape, exact: Tape, sizes: tuple[int, ...]) -> Iterator[Compared]:
+    def _gradients(
+        self, case: Case, tape: Tape, exact: Tape, sizes: tuple[int, ...]
+    ) -> Iterator[Compared]:
         layout = self._layout(case)
         given = [self._draw(f"loss {i}", tape.output, size) for i, size in enumerate(sizes)]
         found = tape.gradients(given, self.batch // 4)
@@ -121,33 +150,55 @@ class Sizes:
         """Rows with and without a bias, and rows nobody goes on from, occur here only."""
         layout, B = self._layout(case), self.batch // 2
         inputs = self.networks // (2 if case.shared else 1)
-        shapes = (inputs, self.batch, INPUTS), (inputs, B, 2), (self.networks, self.batch, 2), (self.networks, B)
-        x, v, *bars = (layers.draw(f"field {i}", *shape, dtype=torch.float32) for i, shape in enumerate(shapes))
+        shapes = (
+            (inputs, self.batch, INPUTS),
+            (inputs, B, 2),
+            (self.networks, self.batch, 2),
+            (self.networks, B),
+        )
+        x, v, *bars = (
+            layers.draw(f"field {i}", *shape, dtype=torch.float32) for i, shape in enumerate(shapes)
+        )
         rows = layers.rows(layout, self.networks, torch.float32)
         for grouped in (False, True):
             results = []
             for dtype in (torch.float32, torch.float64):
                 given = [tensor.to(self.device, dtype) for tensor in (rows, x, v, *bars)]
                 with mock.patch.object(action_gradient_tape, "in_groups", return_value=grouped):
-                    tape = action_gradient_tape.ActionGradientTape(layout, given[0], case.activation, *given[1:3])
+                    tape = action_gradient_tape.ActionGradientTape(
+                        layout, given[0], case.activation, *given[1:3]
+                    )
                     results.append((tape.gradient, tape.curvature, tape.gradients(*given[3:])))
             (*ours, found), (*theirs, expected) = results
             for what, a, b in zip(("gradient", "curvature"), ours, theirs, strict=True):
                 yield f"action gradients' {what}", layers.apart(a, b)
             # The value's own bias takes no part.
             parts = zip(
-                weight_list(layout.unflatten(found))[:-1], weight_list(layout.unflatten(expected))[:-1], strict=True
+                weight_list(layout.unflatten(found))[:-1],
+                weight_list(layout.unflatten(expected))[:-1],
+                strict=True,
             )
-            yield f"action gradients' way back, in groups {grouped}", max(layers.apart(a, b) for a, b in parts)
-            yield f"action gradients' gaps, in groups {grouped}", float(layers.gaps(layout, found).abs().max())
+            yield (
+                f"action gradients' way back, in groups {grouped}",
+                max(layers.apart(a, b) for a, b in parts),
+            )
+            yield (
+                f"action gradients' gaps, in groups {grouped}",
+                float(layers.gaps(layout, found).abs().max()),
+            )
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""
         d = self._draw("d", clean.output, self.batch)
         spoiled, member = self.tape(case, torch.float32, spoil=True), SPOILED // case.stride
-        results = [[tape.output, tape.input_gradients(), *tape.gradients([d], self.batch)] for tape in (spoiled, clean)]
+        results = [
+            [tape.output, tape.input_gradients(), *tape.gradients([d], self.batch)]
+            for tape in (spoiled, clean)
+        ]
         others = [j for j in range(len(d)) if j != member]
-        same = all(torch.equal(ours[others], theirs[others]) for ours, theirs in zip(*results, strict=True))
+        same = all(
+            torch.equal(ours[others], theirs[others]) for ours, theirs in zip(*results, strict=True)
+        )
         return same and bool(spoiled.output[member].isnan().all())
 
 
@@ -159,7 +210,9 @@ def _is_kinked(tape: Tape) -> bool:
     )
 
 
-def _compare(layout: Layout, what: str, found: Iterable[Tensor], expected: Iterable[Tensor]) -> Iterator[Compared]:
+def _compare(
+    layout: Layout, what: str, found: Iterable[Tensor], expected: Iterable[Tensor]
+) -> Iterator[Compared]:
     for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         yield f"gradient {i} {what}", layers.furthest(layout, ours, theirs)
         yield f"gaps {i} {what}", float(layers.gaps(layout, ours).abs().max())
@@ -174,7 +227,11 @@ def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | Non
     """In the place of ``layer_ops._kernels``: the choice it makes for a GPU, for a CPU."""
     from damper.engine.kernels import triton_layers
 
-    return triton_layers if rows.dtype == torch.float32 and activation in triton_layers.ACTIVATION_CODES else None
+    return (
+        triton_layers
+        if rows.dtype == torch.float32 and activation in triton_layers.ACTIVATION_CODES
+        else None
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One run in a process of its own that kills itself at a chosen moment.
 
-``python -m tests.engine.killed_run FOLDER CASE [CALL NUMBER]``: train CASE into FOLDER and die at the NUMBER-th CALL.
-A run that lives to its end prints sums of everything it has learned and stored.
+``python -m tests.engine.killed_run FOLDER CASE [CALL NUMBER]``: train CASE into FOLDER and die at
+the NUMBER-th CALL. A run that lives to its end prints sums of everything it has learned and stored.
 """
 
 from __future__ import annotations
@@ -25,9 +25,16 @@ from damper.engine.settings import Settings
 from damper.engine.train import run_settings
 from tests.engine import small
 
-COMMON: dict[str, Any] = {"steps": 600, "log_every": 90, "checkpoint_every": 70, "batch_size": 8, "net_arch": (8, 8)}
+COMMON: dict[str, Any] = {
+    "steps": 600,
+    "log_every": 90,
+    "checkpoint_every": 70,
+    "batch_size": 8,
+    "net_arch": (8, 8),
+}
 CASES: dict[str, dict[str, Any]] = {
-    # A ring that wraps, several values per agent, predecessors, and checkpoints where every episode has just ended.
+    # A ring that wraps, several values per agent, predecessors, and checkpoints where every episode
+    # has just ended.
     "td3": {
         "backbone": "td3",
         "method": "damper+grad-caps",
@@ -43,7 +50,8 @@ CASES: dict[str, dict[str, Any]] = {
         "gradient_steps": 20,
         "steps": 300,
     },
-    # A second head with its average, an actor that moves at every third update, and as many checkpoints as steps.
+    # A second head with its average, an actor that moves at every third update, and as many
+    # checkpoints as steps.
     "often": {
         "backbone": "td3",
         "method": "asap",
@@ -73,7 +81,10 @@ def interrupt(made: Settings, out: Path, step: int) -> None:
 def sums(trainer: Trainer) -> dict[str, str]:
     """SHA-256 of every tensor that a run ends with."""
     held = {**trainer.learner.state(), "replay": trainer.learner.replay.rows}
-    return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in sorted(held.items())}
+    return {
+        name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest()
+        for name, tensor in sorted(held.items())
+    }
 
 
 def die(*_: Any) -> None:
@@ -103,7 +114,9 @@ def arm(call: str, number: int) -> None:
     calls = iter(range(1, 1_000_000))
 
     def watched(original: Any, deadly: Any, counts: Any = lambda *args: True) -> Any:
-        return lambda *args: (deadly if counts(*args) and next(calls) == number else original)(*args)
+        return lambda *args: (deadly if counts(*args) and next(calls) == number else original)(
+            *args
+        )
 
     if call == "step":
         Trainer.begin_step = watched(Trainer.begin_step, die)  # type: ignore[method-assign]

@@ -13,9 +13,13 @@ from damper.engine.data.random_streams import Streams
 from damper.engine.networks.layout import Layout, trunk_layers, weight_list
 
 
-def layout(inputs: int, hidden: Sequence[int], heads: Sequence[str], outputs: int, alignment: int = 8) -> Layout:
+def layout(
+    inputs: int, hidden: Sequence[int], heads: Sequence[str], outputs: int, alignment: int = 8
+) -> Layout:
     """Hidden layers and heads of one size, with gaps behind most of them."""
-    return Layout((*trunk_layers(inputs, hidden), *((head, hidden[-1], outputs) for head in heads)), alignment)
+    return Layout(
+        (*trunk_layers(inputs, hidden), *((head, hidden[-1], outputs) for head in heads)), alignment
+    )
 
 
 def rows(made: Layout, networks: int, dtype: torch.dtype = torch.float64) -> Tensor:

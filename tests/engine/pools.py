@@ -11,7 +11,9 @@ from damper.engine.envs import Pool
 
 
 def random_actions(pool: Pool, rng: np.random.Generator) -> Any:
-    return rng.uniform(pool.spec.low, pool.spec.high, (pool.size, pool.spec.act_dim)).astype(np.float32)
+    return rng.uniform(pool.spec.low, pool.spec.high, (pool.size, pool.spec.act_dim)).astype(
+        np.float32
+    )
 
 
 def play(pool: Pool, steps: int, seed: int = 0) -> list[Any]:
@@ -24,4 +26,7 @@ def play(pool: Pool, steps: int, seed: int = 0) -> list[Any]:
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
     """What a checkpoint does to a state: JSON for the values, arrays as they are."""
     arrays = {key: value.copy() for key, value in state.items() if isinstance(value, np.ndarray)}
-    return {**json.loads(json.dumps({key: value for key, value in state.items() if key not in arrays})), **arrays}
+    return {
+        **json.loads(json.dumps({key: value for key, value in state.items() if key not in arrays})),
+        **arrays,
+    }

@@ -35,7 +35,9 @@ def model(backbone: str, dtype: torch.dtype, monkeypatch, **settings):
     made.set_logger(configure(None, []))
     made.policy.to(dtype)
     if dtype == torch.float64:
-        monkeypatch.setattr("stable_baselines3.common.policies.preprocess_obs", lambda obs, *a, **k: obs)
+        monkeypatch.setattr(
+            "stable_baselines3.common.policies.preprocess_obs", lambda obs, *a, **k: obs
+        )
         if getattr(made, "log_ent_coef", None) is not None:
             made.log_ent_coef.data = made.log_ent_coef.data.double()
         elif backbone == "sac":
@@ -50,7 +52,9 @@ def layers(module) -> list[torch.nn.Linear]:
 
 def row(linears, layout: Layout) -> torch.Tensor:
     """One flat row in our layout."""
-    return layout.flatten([t[None] for m in linears for t in (m.weight.detach().T, m.bias.detach()[None])])[0]
+    return layout.flatten(
+        [t[None] for m in linears for t in (m.weight.detach().T, m.bias.detach()[None])]
+    )[0]
 
 
 def rows(made, population: Population, backbone: str) -> dict[str, torch.Tensor]:
@@ -76,7 +80,9 @@ def batch(generator: torch.Generator, dtype: torch.dtype) -> Batch:
     """A random batch without population axis."""
     draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=dtype)  # noqa: E731
     done = (torch.rand(BATCH, generator=generator) < 0.2).to(dtype)
-    return Batch(draw(BATCH, OBS), draw(BATCH, ACT).clamp(-1, 1), draw(BATCH), draw(BATCH, OBS), done)
+    return Batch(
+        draw(BATCH, OBS), draw(BATCH, ACT).clamp(-1, 1), draw(BATCH), draw(BATCH, OBS), done
+    )
 
 
 def train_once(made, given: Batch, seed: int, monkeypatch) -> None:

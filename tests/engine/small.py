@@ -32,8 +32,11 @@ HYPER = {
     "action_noise": 0.1,
     "ent_coef": 0.2,
 }
-# Gradients depend on a method's losses, and on whether it has a rule: the first method of each kind.
-_KINDS = {(id(m.actor), id(m.critic), m.rule is None): name for name, m in reversed(METHODS.items())}
+# Gradients depend on a method's losses, and on whether it has a rule: the first method of each
+# kind.
+_KINDS = {
+    (id(m.actor), id(m.critic), m.rule is None): name for name, m in reversed(METHODS.items())
+}
 METHODS_BY_LOSSES = list(_KINDS.values())
 
 
@@ -51,7 +54,9 @@ def population(
     numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     numbers |= {name: torch.tensor(values, dtype=dtype) for name, values in (hparams or {}).items()}
     chosen = find_method(method)
-    method_kwargs = chosen.route({name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()})
+    method_kwargs = chosen.route(
+        {name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()}
+    )
     return Population(
         gradient_backend=backend(AgentNetworks(backbone, chosen, SHAPE, Streams(seeds), dtype)),
         hparams=numbers,
@@ -66,13 +71,23 @@ def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch,
     sizes = {"obs": (BATCH, OBS), "action": (BATCH, ACT), None: (BATCH,)}
 
     def draw(name: str, kind: Noise) -> Tensor:
-        value: Tensor = getattr(streams, kind.kind)(f"given {name}", counter, sizes[kind.like], made.dtype)
+        value: Tensor = getattr(streams, kind.kind)(
+            f"given {name}", counter, sizes[kind.like], made.dtype
+        )
         return value
 
     normal, uniform = Noise("normal", "obs"), Noise("uniform", "action")
     obs, previous = draw("obs", normal), draw("previous", normal)
     reward, done = draw("reward", Noise("normal", None)), draw("done", Noise("uniform", None)) > 0.8
-    batch = Batch(obs, draw("action", uniform), reward, obs + 0.1 * previous, done.to(made.dtype), previous, 0.5)
+    batch = Batch(
+        obs,
+        draw("action", uniform),
+        reward,
+        obs + 0.1 * previous,
+        done.to(made.dtype),
+        previous,
+        0.5,
+    )
     return batch, {name: draw(name, kind) for name, kind in made.noise_kinds.items()}
 
 
@@ -129,7 +144,13 @@ def pieces(made: Population, name: str, agent: int) -> list[Tensor]:
 
 def settings(backbone: str = "td3", method: str = "plain", **given: Any) -> Settings:
     """A run on Pendulum of a few hundred steps with tiny networks."""
-    tiny = {"net_arch": (12, 10), "batch_size": 16, "learning_starts": 20, "steps": 300, "log_every": 50}
+    tiny = {
+        "net_arch": (12, 10),
+        "batch_size": 16,
+        "learning_starts": 20,
+        "steps": 300,
+        "log_every": 50,
+    }
     return resolve("Pendulum", backbone, method, **{"seeds": (0, 1), **tiny, **given})
 
 

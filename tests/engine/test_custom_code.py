@@ -30,9 +30,7 @@ from damper.rules._two_vector import two_vector_rule
 from tests import tiny
 
 QUICK = {**tiny.SETTINGS, "steps": 60, "seeds": (0,)}
-LOSS = (
-    "def quiet(policy, batch, noise, *, strength=0.1):\n    return strength * policy(batch.obs).square().mean((-2, -1))"
-)
+LOSS = "def quiet(policy, batch, noise, *, strength=0.1):\n    return strength * policy(batch.obs).square().mean((-2, -1))"
 
 
 def pendulum() -> Any:
@@ -63,11 +61,15 @@ def module(folder: Path, text: str) -> ModuleType:
 
 
 def test_a_function_is_its_module_its_name_and_its_source(tmp_path: Path) -> None:
-    first, again, edited = (module(tmp_path, text).quiet for text in (LOSS, LOSS, LOSS.replace("0.1", "0.2")))
+    first, again, edited = (
+        module(tmp_path, text).quiet for text in (LOSS, LOSS, LOSS.replace("0.1", "0.2"))
+    )
     assert identify(first) == identify(again) and identify(first).startswith("mine:quiet ")
     assert identify(edited) != identify(first)
     assert len({identify(one) for one in (pendulum, short_pendulum, Maker, Maker())}) == 3
-    assert identify(METHODS["caps"].functions["actor"]) == "damper.losses.caps:_caps", "damper's own has no digest"
+    assert identify(METHODS["caps"].functions["actor"]) == "damper.losses.caps:_caps", (
+        "damper's own has no digest"
+    )
 
 
 def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
@@ -77,7 +79,12 @@ def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
         "def half(x):\n    return x / 2 if x < 9 else half(x)\n"
         "def make():\n    return (lambda: Mass())()\nmade = functools.partial(make)\n"
     )
-    edits = [("GAIN = 0.1", "GAIN = 0.2"), ("x / 2", "x / 3"), ("return 1.0", "return 2.0"), ("self.unit()", "1.0")]
+    edits = [
+        ("GAIN = 0.1", "GAIN = 0.2"),
+        ("x / 2", "x / 3"),
+        ("return 1.0", "return 2.0"),
+        ("self.unit()", "1.0"),
+    ]
     edited = [module(tmp_path, text.replace(*edit)) for edit in edits]
     first, same = module(tmp_path, text), module(tmp_path, text.replace("UNUSED = 1", "UNUSED = 2"))
     for name in ("make", "Mass", "made"):
@@ -97,13 +104,17 @@ def test_data_of_its_module_count_wherever_they_are_named(tmp_path: Path) -> Non
     edits = ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "'names'"]
     edited = [module(tmp_path, text.replace(edit, "'other'")) for edit in edits]
     assert len({identify(one.make) for one in (module(tmp_path, text), *edited)}) == 1 + len(edits)
-    assert identify(module(tmp_path, LOSS).quiet) == "mine:quiet a27004a2d6bf9ac0", "as before data counted"
+    assert identify(module(tmp_path, LOSS).quiet) == "mine:quiet a27004a2d6bf9ac0", (
+        "as before data counted"
+    )
 
 
 def test_data_without_a_text_of_their_own_are_left_out_not_fatal(tmp_path: Path) -> None:
     text = "import numpy as np\nTREE = {'g': 9.8}\nTREE['self'] = [TREE]\nOBJECTS = np.array([object()])\n"
     text += "def make():\n    return TREE, OBJECTS\n"
-    first, again, edited = (module(tmp_path, one).make for one in (text, text, text.replace("9.8", "1.6")))
+    first, again, edited = (
+        module(tmp_path, one).make for one in (text, text, text.replace("9.8", "1.6"))
+    )
     assert identify(first) == identify(again) != identify(edited)
 
 
@@ -123,10 +134,14 @@ CACHING = (
 def test_an_environment_may_fill_a_cache_of_its_module(tmp_path: Path) -> None:
     trained, again = (module(tmp_path, CACHING) for _ in range(2))
     run = damper.train(trained.make, out=tmp_path / "run", **QUICK)
-    assert trained.CACHE and damper.train(again.make, out=tmp_path / "run", **QUICK) == run, "the same command again"
+    assert trained.CACHE and damper.train(again.make, out=tmp_path / "run", **QUICK) == run, (
+        "the same command again"
+    )
     trained, again = (module(tmp_path, CACHING) for _ in range(2))
     both = {**QUICK, "methods": ("plain", "damper"), "episodes": 1, "out": tmp_path / "both"}
-    assert compare(trained.make, **both).runs == compare(again.make, **both).runs, "nor does one run change the next"
+    assert compare(trained.make, **both).runs == compare(again.make, **both).runs, (
+        "nor does one run change the next"
+    )
 
 
 def test_what_a_script_changes_between_two_runs_counts(tmp_path: Path) -> None:
@@ -143,7 +158,9 @@ def test_types_and_slots_that_it_names_are_no_obstacle(tmp_path: Path) -> None:
         "@dataclasses.dataclass(slots=True)\nclass Sizes:\n    limit: int = 5\n"
         "sizes = Sizes()\n\ndef step(obs: NDArray[np.float64]) -> Obs:\n    return obs[: sizes.limit]\n"
     )
-    first, same, other = (identify(module(tmp_path, t).step) for t in (text, text, text.replace("= 5", "= 6")))
+    first, same, other = (
+        identify(module(tmp_path, t).step) for t in (text, text, text.replace("= 5", "= 6"))
+    )
     assert first == same != other
 
 
@@ -183,11 +200,15 @@ def test_whose_code_it_is() -> None:
     parts = [function for name in METHODS for function in find_method(name).functions.values()]
     assert all(is_shipped(function) for function in parts) and len(parts) > 20
     wrapping = functools.wraps(RULES["damper"])(lambda *given, **settings: None)
-    assert not any(is_shipped(one) for one in (pendulum, Maker, wrapping, two_vector_rule()(lambda stats: (0.0, 0.0))))
+    assert not any(
+        is_shipped(one)
+        for one in (pendulum, Maker, wrapping, two_vector_rule()(lambda stats: (0.0, 0.0)))
+    )
     named = [pendulum, Maker, RULES["damper"], functools.partial(gymnasium.make, "Pendulum-v1")]
     assert all(has_stable_name(one) for one in named)
     assert not any(
-        has_stable_name(one) for one in (lambda: None, Maker(), Maker().__call__, functools.partial(pendulum, Maker))
+        has_stable_name(one)
+        for one in (lambda: None, Maker(), Maker().__call__, functools.partial(pendulum, Maker))
     )
 
 
@@ -198,20 +219,26 @@ def test_a_lambda_needs_a_folder_and_another_one_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DamperError, match=r"out must be given when env is a lambda, a local function or an object"):
+    with pytest.raises(
+        DamperError, match=r"out must be given when env is a lambda, a local function or an object"
+    ):
         damper.train(lambda: pendulum(), **QUICK)
     with pytest.raises(DamperError, match="out must be given when env"):
         compare(lambda: pendulum(), ("plain",), **QUICK)
     assert list(tmp_path.iterdir()) == []
     assert damper.train(lambda: pendulum(), **QUICK, out="run").finished
-    with pytest.raises(DamperError, match=r"other settings: code of env was 'tests.*<lambda> \w+', now 'tests"):
+    with pytest.raises(
+        DamperError, match=r"other settings: code of env was 'tests.*<lambda> \w+', now 'tests"
+    ):
         damper.train(lambda: short_pendulum(), **QUICK, out="run")
 
 
 def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders, out = [], tmp_path / "run"
     for text in (LOSS, LOSS.replace("square", "abs")):
-        monkeypatch.setitem(METHODS, "quiet", Method("quiet", actor=Loss(module(tmp_path, text).quiet)))
+        monkeypatch.setitem(
+            METHODS, "quiet", Method("quiet", actor=Loss(module(tmp_path, text).quiet))
+        )
         folders.append(default_folder(resolve("Pendulum", method="damper+quiet")))
         if len(folders) == 1:
             run = tiny.train(out, "damper+quiet", steps=60)
@@ -219,7 +246,8 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
             assert tiny.train(out, "damper+quiet", steps=60) == run
     assert len(set(folders)) == 2
     with pytest.raises(
-        DamperError, match=r"other settings: code of actor was 'mine:quiet.* uses from its module counts too"
+        DamperError,
+        match=r"other settings: code of actor was 'mine:quiet.* uses from its module counts too",
     ):
         tiny.train(out, "damper+quiet", steps=60)
 
@@ -235,7 +263,9 @@ class Mine(PendulumEnv):
 """
 
 
-def test_an_edited_environment_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edited_environment_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Known to Gymnasium by an id, which stays the same."""
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
@@ -244,7 +274,9 @@ def test_an_edited_environment_is_another_run(tmp_path: Path, monkeypatch: pytes
         gymnasium.registry.pop("Mine-v0", None)
         gymnasium.register("Mine-v0", entry_point=module(tmp_path, text).Mine, max_episode_steps=50)
         folders.append(default_folder(resolve("Mine-v0", steps=60)))
-        (agent,) = expand_request(Request(("td3-table",), ("Mine-v0",), ("plain",), seeds=1, steps=60))
+        (agent,) = expand_request(
+            Request(("td3-table",), ("Mine-v0",), ("plain",), seeds=1, steps=60)
+        )
         identities.append(agent.digest)
         if len(folders) == 1:
             run = damper.train("Mine-v0", out=out, **QUICK)
@@ -260,7 +292,12 @@ def test_an_edited_environment_is_another_run(tmp_path: Path, monkeypatch: pytes
 
 
 def test_environments_of_packages_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("Pendulum-v1", "gymnasium.envs.classic_control:Pendulum-v1", "Unheard-v0", "nowhere:Of-v0"):
+    for name in (
+        "Pendulum-v1",
+        "gymnasium.envs.classic_control:Pendulum-v1",
+        "Unheard-v0",
+        "nowhere:Of-v0",
+    ):
         assert registered_env(name) is None
     installed = gymnasium.envs.registration.EnvSpec(
         "Packed-v0", entry_point="stable_baselines3.common.envs:BitFlippingEnv"
@@ -269,12 +306,19 @@ def test_environments_of_packages_are_known_by_name(monkeypatch: pytest.MonkeyPa
     assert registered_env("Packed-v0") is None
 
 
-def test_environments_of_a_notebook_are_known_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_of_a_notebook_are_known_by_their_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Their module, ``__main__``, has no file."""
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     space = vars(sys.modules["__main__"])
-    exec("from gymnasium.envs.classic_control.pendulum import PendulumEnv\nclass Mine(PendulumEnv): pass", space)
-    monkeypatch.setitem(gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", space["Mine"]))
+    exec(
+        "from gymnasium.envs.classic_control.pendulum import PendulumEnv\nclass Mine(PendulumEnv): pass",
+        space,
+    )
+    monkeypatch.setitem(
+        gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", space["Mine"])
+    )
     assert registered_env("Mine-v0") is space["Mine"]
     assert identify(space["Mine"]).startswith("__main__:Mine ")
 
@@ -289,11 +333,15 @@ def test_a_missing_dependency_is_left_to_where_the_environment_is_made(
     spec = gymnasium.envs.registration.EnvSpec("Walks-v0", entry_point="walker_of_mine:Walker")
     monkeypatch.setitem(gymnasium.registry, "Walks-v0", spec)
     assert registered_env("Walks-v0") is None
-    with pytest.raises(DamperError, match="env='Walks-v0' must be importable, but Box2D is not installed"):
+    with pytest.raises(
+        DamperError, match="env='Walks-v0' must be importable, but Box2D is not installed"
+    ):
         damper.train("Walks-v0", **QUICK)
 
 
-def test_a_name_registered_anew_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_registered_anew_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = default_folder(resolve("Pendulum", method="damper"))
     monkeypatch.setitem(RULES, "damper", RULES["unconditional-sum"])
     assert default_folder(resolve("Pendulum", method="damper")) != before
@@ -320,7 +368,9 @@ def test_a_folder_s_name_has_no_colon_unless_it_is_there_already(
         assert choose() == old
 
 
-def test_old_runs_keep_their_folder_and_their_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_runs_keep_their_folder_and_their_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Names that runs had before any setting was added.
     assert default_folder(resolve("Pendulum")).name == "Pendulum-td3-damper-7347e2a4"
     other = resolve("Hopper", "sac", "caps", seeds=5, protocol="pave", log_every=7)

@@ -46,14 +46,21 @@ def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
             total, actions, _ = gymnasium_episode(run.policy(index), episode.seed)
             assert episode.total == pytest.approx(total, rel=1e-5)
             np.testing.assert_allclose(episode.executed, actions, atol=1e-5)
-            assert episode.record()["smoothness"] == pytest.approx(damper.smoothness(actions), rel=1e-4)
+            assert episode.record()["smoothness"] == pytest.approx(
+                damper.smoothness(actions), rel=1e-4
+            )
 
 
 def test_a_swept_setting_is_no_measure(run, tmp_path):
     mixed = tiny.train(tmp_path / "r", eta=[0.5, "linear:0:1"])
     for own in (run, mixed):
         for measures in damper.evaluate(own, episodes=1).summary().values():
-            assert "eta" not in measures and {"return", "length", "smoothness", "mean_change"} <= set(measures)
+            assert "eta" not in measures and {
+                "return",
+                "length",
+                "smoothness",
+                "mean_change",
+            } <= set(measures)
 
 
 def test_an_episode_is_over_when_it_ends_though_others_go_on():
@@ -117,7 +124,10 @@ def test_records_and_traces_come_back(run, tmp_path):
 def test_a_policy_file_and_a_callable_are_evaluated_alike(run):
     path = run.policy_path(2)
     policy = run.policy(2)
-    from_file, from_callable = damper.evaluate(path, episodes=2), damper.evaluate(policy, "Pendulum-v1", episodes=2)
+    from_file, from_callable = (
+        damper.evaluate(path, episodes=2),
+        damper.evaluate(policy, "Pendulum-v1", episodes=2),
+    )
     for a, b in zip(from_file.episodes[0], from_callable.episodes[0], strict=True):
         assert a.total == b.total
     wrapped = damper.evaluate(lambda obs: policy(obs), "Pendulum-v1", episodes=2)
@@ -129,13 +139,21 @@ def shortened():
 
 
 def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
-    small = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
+    small = {
+        "steps": 60,
+        "net_arch": (8, 8),
+        "batch_size": 8,
+        "learning_starts": 50,
+        "progress": False,
+    }
     own = damper.train(shortened, out=tmp_path / "run", **small)
     with pytest.raises(
         damper.DamperError,
         match=r"env must be given, .*: pass the function that made it, as in damper.evaluate\(run, env=",
     ):
-        damper.evaluate(own, episodes=1)  # as Pendulum-v1, whose name it carries, it would be four times as long
+        damper.evaluate(
+            own, episodes=1
+        )  # as Pendulum-v1, whose name it carries, it would be four times as long
     assert damper.evaluate(own, shortened, episodes=1).episodes[0][0].length == 50
 
 
@@ -159,11 +177,15 @@ def test_numbers_may_be_numpy_s(run):
     evaluation = damper.evaluate(run, seeds=np.arange(2))
     assert [type(record["seed"]) for record in evaluation.records()[:2]] == [int, int]
     assert len(damper.evaluate(run, episodes=np.int64(2)).episodes[0]) == 2
-    np.testing.assert_array_equal(damper.load(run.path, agent=np.int64(1)).flat_params, run.policy(1).flat_params)
+    np.testing.assert_array_equal(
+        damper.load(run.path, agent=np.int64(1)).flat_params, run.policy(1).flat_params
+    )
 
 
 def half_as_strong():
-    return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1.0), np.float32(1.0))
+    return gymnasium.wrappers.RescaleAction(
+        gymnasium.make("Pendulum-v1"), np.float32(-1.0), np.float32(1.0)
+    )
 
 
 def test_another_action_range_is_told(run, caplog, tmp_path):
@@ -175,7 +197,10 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
         damper.evaluate(source, episodes=1)
         assert not caplog.text
         damper.evaluate(source, half_as_strong, episodes=1)
-        assert r"the policy's actions go from [-2.0] to [2.0], but" in caplog.text and "not rescaled" in caplog.text
+        assert (
+            r"the policy's actions go from [-2.0] to [2.0], but" in caplog.text
+            and "not rescaled" in caplog.text
+        )
         caplog.clear()
 
 
@@ -192,13 +217,28 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
             lambda run: damper.evaluate(run, seeds=5),
             "seeds must be the environments' seeds, .* but 5 was given: use episodes",
         ),
-        (lambda run: damper.evaluate(run, filter=0.3), "filter must read low-pass:ALPHA .*, but 0.3 was given"),
-        (lambda run: damper.evaluate(run.policy().predict, "Pendulum-v1"), r"returned a tuple: .* predict\(obs\)\[0\]"),
-        (lambda run: damper.evaluate(_with_a_graph, "Pendulum-v1"), r"returned a Tensor: .*\.detach\(\)"),
-        (lambda run: damper.load(run), "path must be a file or folder, but a Run was given: it is already loaded"),
+        (
+            lambda run: damper.evaluate(run, filter=0.3),
+            "filter must read low-pass:ALPHA .*, but 0.3 was given",
+        ),
+        (
+            lambda run: damper.evaluate(run.policy().predict, "Pendulum-v1"),
+            r"returned a tuple: .* predict\(obs\)\[0\]",
+        ),
+        (
+            lambda run: damper.evaluate(_with_a_graph, "Pendulum-v1"),
+            r"returned a Tensor: .*\.detach\(\)",
+        ),
+        (
+            lambda run: damper.load(run),
+            "path must be a file or folder, but a Run was given: it is already loaded",
+        ),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
         (lambda run: damper.evaluate(3), "run_or_policy must be"),
-        (lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"), "Linear is a module .*: wrap it"),
+        (
+            lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"),
+            "Linear is a module .*: wrap it",
+        ),
         (lambda run: run.policy(9), "agent must be 0 to 3"),
     ],
 )
@@ -218,7 +258,9 @@ class TwoActions(gymnasium.Wrapper):
         return self.env.step(action[:1])
 
 
-@pytest.mark.parametrize(("env", "has"), [("MountainCarContinuous-v0", "2 and 1"), (TwoActions, "3 and 2")])
+@pytest.mark.parametrize(
+    ("env", "has"), [("MountainCarContinuous-v0", "2 and 1"), (TwoActions, "3 and 2")]
+)
 def test_other_shapes_are_refused_everywhere(run, env, has, tmp_path):
     from damper.export import export
 
@@ -227,12 +269,26 @@ def test_other_shapes_are_refused_everywhere(run, env, has, tmp_path):
     model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100)
     model.save(tmp_path / "model.zip")
     export(run, tmp_path / "p.onnx", episodes=0)
-    for source in (run, run.path, run.policy(), run.policy_path(0), model, tmp_path / "model", tmp_path / "p.onnx"):
-        with pytest.raises(damper.DamperError, match=f"the policy's 3 observations and 1 actions, but .* has {has}"):
+    for source in (
+        run,
+        run.path,
+        run.policy(),
+        run.policy_path(0),
+        model,
+        tmp_path / "model",
+        tmp_path / "p.onnx",
+    ):
+        with pytest.raises(
+            damper.DamperError, match=f"the policy's 3 observations and 1 actions, but .* has {has}"
+        ):
             damper.evaluate(source, env, episodes=1)
-    with pytest.raises(damper.DamperError, match=r"the policy must give 1 actions .*but gave shape \(1, 2\)"):
+    with pytest.raises(
+        damper.DamperError, match=r"the policy must give 1 actions .*but gave shape \(1, 2\)"
+    ):
         damper.evaluate(lambda obs: np.zeros((len(obs), 2)), "Pendulum-v1", episodes=1)
-    with pytest.raises(damper.DamperError, match=r"the policy must give 2 actions .*but gave shape \(1, 1\)"):
+    with pytest.raises(
+        damper.DamperError, match=r"the policy must give 2 actions .*but gave shape \(1, 1\)"
+    ):
         damper.evaluate(lambda obs: np.zeros((len(obs), 1)), TwoActions, episodes=1)
 
 
@@ -256,15 +312,23 @@ def test_evaluate_takes_what_the_command_takes(run, tmp_path):
     ):
         evaluation = damper.evaluate(source, episodes=1)
         np.testing.assert_allclose(evaluation.episodes[0][0].executed, expected.executed, atol=1e-3)
-    assert damper.evaluate(model, episodes=1).agents == damper.evaluate(tmp_path / "model", episodes=1).agents
+    assert (
+        damper.evaluate(model, episodes=1).agents
+        == damper.evaluate(tmp_path / "model", episodes=1).agents
+    )
     assert damper.evaluate(model, episodes=1).agents == [{"seed": 7}]
 
 
 def test_a_model_of_another_algorithm_is_evaluated_in_memory():
     from stable_baselines3 import DQN, PPO
 
-    assert damper.evaluate(PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu"), episodes=1).env == "Pendulum-v1"
-    with pytest.raises(damper.DamperError, match="the model's action space must be a Box, but is Discrete"):
+    assert (
+        damper.evaluate(PPO("MlpPolicy", "Pendulum-v1", n_steps=64, device="cpu"), episodes=1).env
+        == "Pendulum-v1"
+    )
+    with pytest.raises(
+        damper.DamperError, match="the model's action space must be a Box, but is Discrete"
+    ):
         damper.evaluate(DQN("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu"), episodes=1)
 
 
@@ -272,7 +336,10 @@ def test_a_policy_that_does_nothing_is_told(caplog):
     damper.evaluate(lambda obs: 0.01 * obs[:, :1], "Pendulum-v1", episodes=1)
     assert not caplog.text, "one that hardly moves still reacts"
     damper.evaluate(lambda obs: np.zeros((len(obs), 1)), "Pendulum-v1", episodes=2)
-    assert caplog.text.count("holds one action throughout each episode") == 1 and "smaller eta" in caplog.text
+    assert (
+        caplog.text.count("holds one action throughout each episode") == 1
+        and "smaller eta" in caplog.text
+    )
 
 
 def test_agents_that_hold_one_action_are_named_and_marked(run, caplog, tmp_path):
@@ -283,8 +350,16 @@ def test_agents_that_hold_one_action_are_named_and_marked(run, caplog, tmp_path)
     still.save(copied.policy_path(3))
     evaluation = damper.evaluate(copied, episodes=1)
     assert evaluation.constant_agents() == [3]
-    assert caplog.text.count("holds one action") == 1 and "the agent of damper, eta 1.0, seed 1 holds" in caplog.text
+    assert (
+        caplog.text.count("holds one action") == 1
+        and "the agent of damper, eta 1.0, seed 1 holds" in caplog.text
+    )
     both = {"plain": damper.evaluate(run, episodes=1), "damper": evaluation}
-    marked = ["plain eta=0", "plain eta=1", "damper eta=0", "damper eta=1\n(constant action, 1 of 2)"]
+    marked = [
+        "plain eta=0",
+        "plain eta=1",
+        "damper eta=0",
+        "damper eta=1\n(constant action, 1 of 2)",
+    ]
     assert [row[0] for row in Comparison("", "td3", tmp_path, {}, both).table()[1]] == marked
     assert [row[0] for row in table(evaluation)[1]] == ["eta=0", "eta=1\n(constant action, 1 of 2)"]

@@ -29,7 +29,9 @@ def shaking(obs):
 
 
 # The low-pass leaves the bound for good after the first step; the slew limit steps off it and back.
-@pytest.mark.parametrize(("chosen", "saturated"), [(LowPass(0.2), 1 / 200), (SlewRate(0.05), 100 / 200)])
+@pytest.mark.parametrize(
+    ("chosen", "saturated"), [(LowPass(0.2), 1 / 200), (SlewRate(0.05), 100 / 200)]
+)
 def test_executed_is_smoother_than_raw_and_both_are_reported(chosen, saturated):
     shaking.sign = 1
     record = damper.evaluate(shaking, "Pendulum-v1", episodes=1, filter=chosen).records()[0]
@@ -69,7 +71,11 @@ def test_a_filter_that_bites_in_some_episodes_only_is_reported_in_all():
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("low-pass:0", "alpha must be in"), ("slew-rate:-1", "limit must be above 0"), ("median:3", "filter must read")],
+    [
+        ("low-pass:0", "alpha must be in"),
+        ("slew-rate:-1", "limit must be above 0"),
+        ("median:3", "filter must read"),
+    ],
 )
 def test_mistakes_get_one_sentence(text, words):
     with pytest.raises(damper.DamperError, match=words):

@@ -23,7 +23,9 @@ def test_methods_are_evaluated_with_the_environment_s_arguments(
     env: str | Callable[..., gymnasium.Env], tmp_path: Path
 ) -> None:
     settings = {**tiny.SETTINGS, "env_kwargs": {"g": 1.6}}
-    comparison = compare(env, methods="plain", seeds=1, steps=60, episodes=1, out=tmp_path / "c", **settings)
+    comparison = compare(
+        env, methods="plain", seeds=1, steps=60, episodes=1, out=tmp_path / "c", **settings
+    )
     assert json.loads(comparison.evaluations["plain"].env_spec)["kwargs"]["g"] == 1.6
 
 

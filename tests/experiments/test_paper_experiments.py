@@ -11,7 +11,13 @@ from damper.experiments.paper_experiments import ETAS, EXPERIMENTS, WEIGHTS, Req
 from damper.protocols import TRAINING_SEEDS
 from tests.experiments.helpers import TINY, agents_of, tiny
 
-COUNTS = {"td3-table": 210, "sac-table": 210, "projection-ablation": 45, "pegrad": 30, "scalarization-sweep": 630}
+COUNTS = {
+    "td3-table": 210,
+    "sac-table": 210,
+    "projection-ablation": 45,
+    "pegrad": 30,
+    "scalarization-sweep": 630,
+}
 COUNTS |= {"eta-sweep": 90, "one-eta": 60, "walker-variation": 4}
 
 
@@ -26,7 +32,8 @@ def test_the_sweeps_are_the_papers() -> None:
 
 
 def test_one_agent_serves_every_experiment_that_needs_it() -> None:
-    # η = 0.8 on LunarLander is both the main table's DAMPER and a point of the sweep, as are η = 1 on the others.
+    # η = 0.8 on LunarLander is both the main table's DAMPER and a point of the sweep, as are η = 1
+    # on the others.
     table = {agent.digest for agent in agents_of("td3-table", methods=("damper",))}
     sweep = {agent.digest for agent in agents_of("eta-sweep")}
     assert len(table & sweep) == 15
@@ -38,7 +45,13 @@ def test_one_eta_everywhere_takes_the_agents_that_the_papers_tables_lack() -> No
     lacking = [agent.identity for agent in agents_of("one-eta") if agent.digest not in tables]
     assert {who["method_settings"]["eta"] for who in lacking} == {1}
     pairs = {(who["backbone"], who["task"]) for who in lacking}
-    assert pairs == {("td3", "LunarLander"), ("td3", "Ant"), ("sac", "Reacher"), ("sac", "Ant"), ("sac", "Hopper")}
+    assert pairs == {
+        ("td3", "LunarLander"),
+        ("td3", "Ant"),
+        ("sac", "Reacher"),
+        ("sac", "Ant"),
+        ("sac", "Hopper"),
+    }
     assert len(lacking) == 25
 
 
@@ -61,7 +74,9 @@ def test_mistakes_are_told_in_one_sentence() -> None:
         expand_request(Request(("pegrad",), settings={"learning_rate": (1e-3, 1e-4)}))
     with pytest.raises(DamperError, match="steps must be given"):
         agents_of("pegrad", tasks=("Swimmer-v5",))
-    with pytest.raises(DamperError, match="steps must be a whole number of at least 1, but 0 was given"):
+    with pytest.raises(
+        DamperError, match="steps must be a whole number of at least 1, but 0 was given"
+    ):
         agents_of("pegrad", steps=0)
     with pytest.raises(DamperError, match="episodes must be at least 1"):
         agents_of("pegrad", episodes=0)
@@ -71,16 +86,22 @@ def test_every_experiment_is_described() -> None:
     assert all(experiment.title for experiment in EXPERIMENTS.values())
 
 
-def test_a_gpu_s_environments_are_stepped_as_damper_train_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_s_environments_are_stepped_as_damper_train_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     on_cpu = expand_request(tiny())
     assert {agent.identity["envs"] for agent in on_cpu} == {"gymnasium"}
     monkeypatch.setattr(devices, "_fastest_device", lambda: "cuda")
     monkeypatch.setattr(resolving, "_envpool_has", lambda task: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     on_gpu = expand_request(tiny())
-    assert {(agent.settings.device, agent.identity["envs"]) for agent in on_gpu} == {("cuda", "envpool")}
+    assert {(agent.settings.device, agent.identity["envs"]) for agent in on_gpu} == {
+        ("cuda", "envpool")
+    }
     asked = expand_request(tiny(settings={**TINY, "backend": "gymnasium"}))
-    assert [agent.digest for agent in asked] == [agent.digest for agent in on_cpu], "the device is no part of an agent"
+    assert [agent.digest for agent in asked] == [agent.digest for agent in on_cpu], (
+        "the device is no part of an agent"
+    )
 
 
 def test_a_plan_for_another_machine_may_name_its_device() -> None:

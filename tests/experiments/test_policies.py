@@ -31,33 +31,53 @@ def test_a_kept_policy_repeats_its_record(path: Path) -> None:
     record = read_record((RESULTS / path.relative_to(RESULTS / "policies")).with_suffix(".json"))
     assert in_main_table(record.identity)
     episodes = damper.evaluate(path, episodes=10, backend=record.identity["envs"]).episodes[0]
-    # Rounding differs between a GPU and a CPU and grows along an episode; on Ant, with many contacts, until episodes
-    # are as good as drawn anew.
+    # Rounding differs between a GPU and a CPU and grows along an episode; on Ant, with many
+    # contacts, until episodes are as good as drawn anew.
     for name, tolerance in (("return", 0.01), ("smoothness", 0.03), ("mean_change", 0.03)):
-        ours, theirs = np.array([episode.record()[name] for episode in episodes]), np.array(record.episodes[name])
-        noise = 3 * np.sqrt((ours.var(ddof=1) + theirs.var(ddof=1)) / len(ours)) if "Ant" in path.parts else 0.0
+        ours, theirs = (
+            np.array([episode.record()[name] for episode in episodes]),
+            np.array(record.episodes[name]),
+        )
+        noise = (
+            3 * np.sqrt((ours.var(ddof=1) + theirs.var(ddof=1)) / len(ours))
+            if "Ant" in path.parts
+            else 0.0
+        )
         assert ours.mean() == pytest.approx(theirs.mean(), rel=tolerance, abs=noise), name
 
 
 def test_kept_policies_are_small_enough_for_a_repository() -> None:
     sizes = [path.stat().st_size for path in KEPT]
-    assert KEPT and max(sizes) < 0.7e6 and sum(sizes) < 36e6  # 84 cells of the main tables, one seed each
+    assert (
+        KEPT and max(sizes) < 0.7e6 and sum(sizes) < 36e6
+    )  # 84 cells of the main tables, one seed each
 
 
 def test_the_first_seed_s_policy_is_kept_and_is_the_one_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "in_main_table", lambda identity: True)  # whatever its budget
-    request = Request(("td3-table",), ("Pendulum",), ("plain",), seeds=2, steps=120, episodes=2, settings=TINY)
+    request = Request(
+        ("td3-table",), ("Pendulum",), ("plain",), seeds=2, steps=120, episodes=2, settings=TINY
+    )
     reproduce(request, tmp_path / "results", tmp_path / "runs", progress=False)
-    first, second = sorted(Store(tmp_path / "results"), key=lambda record: record.identity["seed"] != 178132)
+    first, second = sorted(
+        Store(tmp_path / "results"), key=lambda record: record.identity["seed"] != 178132
+    )
     store = Store(tmp_path / "results")
     assert not store.policy_path(second.identity).exists()
-    again = damper.evaluate(store.policy_path(first.identity), episodes=2, backend="gymnasium").episodes[0]
-    assert [episode.record()["return"] for episode in again] == pytest.approx(first.episodes["return"])
+    again = damper.evaluate(
+        store.policy_path(first.identity), episodes=2, backend="gymnasium"
+    ).episodes[0]
+    assert [episode.record()["return"] for episode in again] == pytest.approx(
+        first.episodes["return"]
+    )
     other = Store(tmp_path / "other")
     other.merge(store)
-    assert other.policy_path(first.identity).read_bytes() == store.policy_path(first.identity).read_bytes()
+    assert (
+        other.policy_path(first.identity).read_bytes()
+        == store.policy_path(first.identity).read_bytes()
+    )
 
 
 def test_the_main_tables_hold_published_settings_at_the_paper_s_budget() -> None:
@@ -75,7 +95,9 @@ def test_the_main_tables_hold_published_settings_at_the_paper_s_budget() -> None
 
 
 def test_a_record_s_file_does_not_hold_the_policy(tmp_path: Path) -> None:
-    record = replace(invented(agents_of("td3-table", tasks=("Hopper",), seeds=1)[0]), policy=b"weights")
+    record = replace(
+        invented(agents_of("td3-table", tasks=("Hopper",), seeds=1)[0]), policy=b"weights"
+    )
     store = Store(tmp_path)
     assert read_record(store.add(record)).policy is None
     assert store.policy_path(record.identity).read_bytes() == b"weights"

@@ -16,13 +16,17 @@ from damper.protocols import TRAINING_SEEDS
 from tests.experiments.helpers import agents_of
 
 SWEEP = agents_of("scalarization-sweep", tasks=("Hopper",), methods=("scalarization",))
-BY_CELL = {(agent.settings.method_settings["weight"], agent.settings.seeds[0]): agent for agent in SWEEP}
+BY_CELL = {
+    (agent.settings.method_settings["weight"], agent.settings.seeds[0]): agent for agent in SWEEP
+}
 
 
 def trained(job: Job) -> list[tuple[float, int]]:
     """The agents that the engine would train, from the population's own settings."""
     settings = job.settings
-    return [({**settings.method_settings, **row}["weight"], row["seed"]) for row in settings.agents()]
+    return [
+        ({**settings.method_settings, **row}["weight"], row["seed"]) for row in settings.agents()
+    ]
 
 
 def some(cells: set[tuple[float, int]]) -> list[AgentSpec]:
@@ -36,7 +40,9 @@ def test_a_sweep_is_one_population() -> None:
 
 
 def test_methods_tasks_and_backbones_are_populations_of_their_own() -> None:
-    jobs = pack(agents_of("td3-table", "sac-table", tasks=("Ant", "Hopper"), methods=("plain", "pave")))
+    jobs = pack(
+        agents_of("td3-table", "sac-table", tasks=("Ant", "Hopper"), methods=("plain", "pave"))
+    )
     assert len(jobs) == 8
     assert {len(job.wanted) for job in jobs} == {5}
 
@@ -54,17 +60,23 @@ def test_exactly_the_missing_agents_are_trained(cells: set[tuple[float, int]]) -
     assert len(jobs) == bool(cells)
 
 
-def test_on_a_gpu_methods_that_differ_in_the_rule_share_a_population(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_methods_that_differ_in_the_rule_share_a_population(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     names = ("td3-table", "projection-ablation", "pegrad", "eta-sweep")
     agents = agents_of(*names, tasks=("Hopper",))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     for device, sizes in (("cpu", [5, 5, 5, 5, 5, 5, 30, 5, 5, 5]), ("cuda", [50, 5, 5, 5, 5, 5])):
-        there = [replace(agent, settings=replace(agent.settings, device=device)) for agent in agents]
+        there = [
+            replace(agent, settings=replace(agent.settings, device=device)) for agent in agents
+        ]
         jobs = pack(there)
         assert [len(job.wanted) for job in jobs] == sizes
         for job in jobs:  # and each is still who it was
             physics = job.wanted[0].identity["physics"]
-            rows = [identity(job.settings.record(), row, physics, 10) for row in job.settings.agents()]
+            rows = [
+                identity(job.settings.record(), row, physics, 10) for row in job.settings.agents()
+            ]
             assert [digest(row) for row in rows] == [agent.digest for agent in job.wanted]
 
 

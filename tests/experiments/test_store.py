@@ -20,7 +20,11 @@ AGENTS = agents_of("td3-table", tasks=("Pendulum", "Ant"), methods=("plain", "da
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_record_comes_back_as_it_was_kept(tmp_path: Path) -> None:
@@ -32,7 +36,9 @@ def test_a_record_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     assert store.has(AGENTS[0].identity) and not store.has(AGENTS[1].identity)
 
 
-def test_records_and_timings_from_before_codes_were_told_are_read_and_written_as_they_are(tmp_path: Path) -> None:
+def test_records_and_timings_from_before_codes_were_told_are_read_and_written_as_they_are(
+    tmp_path: Path,
+) -> None:
     text = invented(AGENTS[0], sources=[], origin=None).text()
     assert "source" not in text and "origin" not in text
     path = Store(tmp_path).add(invented(AGENTS[0], sources=[], origin=None))
@@ -110,8 +116,12 @@ def test_merging_brings_the_policies_of_records_that_are_the_same(tmp_path: Path
     mine.path(damaged).write_text("{")
     with pytest.warns(UserWarning, match="not a complete record"):
         mine.merge(theirs)
-    assert not mine.policy_path(other).exists(), "it is not the one that the record here was made with"
-    assert {mine.policy_path(identity).read_bytes() for identity in (here, damaged, new)} == {b"theirs"}
+    assert not mine.policy_path(other).exists(), (
+        "it is not the one that the record here was made with"
+    )
+    assert {mine.policy_path(identity).read_bytes() for identity in (here, damaged, new)} == {
+        b"theirs"
+    }
 
 
 def test_merging_brings_update_times_too(tmp_path: Path) -> None:
@@ -120,13 +130,23 @@ def test_merging_brings_update_times_too(tmp_path: Path) -> None:
     write_timing(theirs.folder, TIMING)
     write_timing(theirs.folder, replace(TIMING, method="damper"))
     merged = mine.merge(theirs)
-    assert (merged.added, merged.same, merged.different) == (1, 0, [str(kept.relative_to(mine.folder))])
-    assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {"plain": 0.4, "damper": 0.5}
+    assert (merged.added, merged.same, merged.different) == (
+        1,
+        0,
+        [str(kept.relative_to(mine.folder))],
+    )
+    assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {
+        "plain": 0.4,
+        "damper": 0.5,
+    }
     assert mine.merge(theirs).added == 0
     kept.write_text("{")
     with pytest.warns(UserWarning, match="not a complete timing"):
         assert mine.merge(theirs).added == 1, "a damaged one is replaced"
-    assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {"plain": 0.5, "damper": 0.5}
+    assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {
+        "plain": 0.5,
+        "damper": 0.5,
+    }
 
 
 def _fill(folder: str) -> None:
@@ -147,12 +167,18 @@ def test_two_processes_fill_one_store(tmp_path: Path) -> None:
 
 
 def test_records_are_small() -> None:
-    # 1,000 records of the widest task, two in five with a trace of 1,000 noisy steps, stay below 50 MB.
+    # 1,000 records of the widest task, two in five with a trace of 1,000 noisy steps, stay below 50
+    # MB.
     noise = np.random.default_rng(0).uniform(-1, 1, (1000, 8)).astype(np.float32)
     bound = np.ones(8, np.float32)
     trace = pack_trace(Episode(1, 0.0, False, noise, noise, -bound, bound))
-    full = {name: [0.12345] * 100 for name in ("step", "return", "sm", "cosine", "conflict", "norm_ratio", "weight")}
-    traced, untraced = (len(replace(invented(AGENTS[0]), trace=t, curve=full).text()) for t in (trace, None))
+    full = {
+        name: [0.12345] * 100
+        for name in ("step", "return", "sm", "cosine", "conflict", "norm_ratio", "weight")
+    }
+    traced, untraced = (
+        len(replace(invented(AGENTS[0]), trace=t, curve=full).text()) for t in (trace, None)
+    )
     assert 400 * traced + 600 * untraced < 50e6 / 2
 
 
@@ -166,7 +192,9 @@ def test_traces_come_back_to_half_a_level() -> None:
 
 
 def test_curves_are_means_between_the_steps_they_name() -> None:
-    lines = [{"step": i, "return": [None, float(i)], "sm": [1.0, float("nan")]} for i in range(1, 251)]
+    lines = [
+        {"step": i, "return": [None, float(i)], "sm": [1.0, float("nan")]} for i in range(1, 251)
+    ]
     ours, other = curve(lines, 1), curve(lines, 0)
     assert ours["step"][-1] == 250 and len(ours["step"]) == 100
     assert ours["return"][0] == 2.0  # steps 1, 2 and 3

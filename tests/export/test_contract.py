@@ -57,11 +57,19 @@ def with_text(path: Path, texts: dict[str, bytes | None]) -> Path:
 @pytest.mark.parametrize("trust", [False, True])
 def test_smoothness_is_measured_where_the_environment_is_named(trust, tmp_path):
     model = save(tmp_path / "model.zip")
-    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", trust=trust, episodes=2)
+    contract = export(
+        tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", trust=trust, episodes=2
+    )
     found = contract["smoothness"]
-    by_hand = damper.evaluate(lambda obs: model.predict(obs, deterministic=True)[0], "Pendulum-v1", 2)
+    by_hand = damper.evaluate(
+        lambda obs: model.predict(obs, deterministic=True)[0], "Pendulum-v1", 2
+    )
     expected = by_hand.summary()["all"]
-    assert (found["env"], found["episodes"], found["seeds"]) == ("Pendulum-v1", 2, list(EVALUATION_SEEDS[:2]))
+    assert (found["env"], found["episodes"], found["seeds"]) == (
+        "Pendulum-v1",
+        2,
+        list(EVALUATION_SEEDS[:2]),
+    )
     for name in MEASURES:
         assert found[name] == pytest.approx(expected[name]["mean"], rel=1e-3), name
 
@@ -73,7 +81,9 @@ def test_the_file_carries_what_lies_beside_it(tmp_path):
     opened = open_source(tmp_path / "p.onnx")
     assert beside["smoothness"] == opened.smoothness == contract["smoothness"]
     assert opened.facts == beside["training"]
-    again = damper.evaluate(opened.act, opened.env, seeds=opened.smoothness["seeds"]).summary()["all"]
+    again = damper.evaluate(opened.act, opened.env, seeds=opened.smoothness["seeds"]).summary()[
+        "all"
+    ]
     for name in MEASURES:
         assert opened.smoothness[name] == pytest.approx(again[name]["mean"], rel=1e-3), name
 
@@ -91,7 +101,9 @@ def test_nothing_is_said_of_what_was_not_measured(tmp_path, capsys):
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "0"])
     assert "is null, because of --episodes 0" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
-        main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "-1"])
+        main(
+            ["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *named, "-1"]
+        )
     assert "episodes must be at least 0, but -1 was given" in capsys.readouterr().err
 
 
@@ -113,47 +125,72 @@ def test_a_zip_without_its_statistics_is_refused(trust, tmp_path):
     save(tmp_path / "model.zip", TD3, env)
     TD3.load(tmp_path / "model.zip", device="cpu").save(tmp_path / "again.zip")
     for name in ("model.zip", "again.zip"):
-        with pytest.raises(DamperError, match=rf"{name} was trained on observations that VecNormalize normalised"):
+        with pytest.raises(
+            DamperError, match=rf"{name} was trained on observations that VecNormalize normalised"
+        ):
             export(tmp_path / name, tmp_path / "p.onnx", trust=trust)
-        with pytest.raises(DamperError, match=rf"{name} was trained on observations that VecNormalize normalised"):
+        with pytest.raises(
+            DamperError, match=rf"{name} was trained on observations that VecNormalize normalised"
+        ):
             damper.evaluate(tmp_path / name, "Pendulum-v1", trust=trust)
-        contract = export(tmp_path / name, tmp_path / "p.onnx", vecnormalize=env, trust=trust, episodes=1)
+        contract = export(
+            tmp_path / name, tmp_path / "p.onnx", vecnormalize=env, trust=trust, episodes=1
+        )
         assert contract["observation"]["normalisation"] == "inside"
         assert contract["env"] == contract["smoothness"]["env"] == "Pendulum-v1"
-    with pytest.raises(DamperError, match="the model was trained on observations that VecNormalize normalised"):
+    with pytest.raises(
+        DamperError, match="the model was trained on observations that VecNormalize normalised"
+    ):
         export(TD3.load(tmp_path / "model.zip", device="cpu"), tmp_path / "q.onnx")
 
 
 def test_a_model_trained_with_statistics_needs_them_in_any_environment(tmp_path):
     env = VecNormalize(DummyVecEnv([pendulum]))
-    model = TD3("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=3).learn(20)
+    model = TD3("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=3).learn(
+        20
+    )
     model.save(tmp_path / "model")
     expected = damper.evaluate(model, episodes=1).summary()
     elsewhere = TD3.load(tmp_path / "model", env=pendulum())
     elsewhere.save(tmp_path / "again")
     for source in (elsewhere, tmp_path / "again"):
-        with pytest.raises(DamperError, match="was trained on observations that VecNormalize normalised"):
+        with pytest.raises(
+            DamperError, match="was trained on observations that VecNormalize normalised"
+        ):
             damper.evaluate(source, episodes=1)
-        assert damper.evaluate(source, episodes=1, vecnormalize=env).summary()["all"]["return"] == pytest.approx(
-            expected["all"]["return"], rel=1e-5, nan_ok=True
+        assert damper.evaluate(source, episodes=1, vecnormalize=env).summary()["all"][
+            "return"
+        ] == pytest.approx(expected["all"]["return"], rel=1e-5, nan_ok=True)
+    with pytest.raises(
+        DamperError,
+        match="VecNormalize must hold the statistics of training, but has seen no observ",
+    ):
+        damper.evaluate(
+            TD3.load(tmp_path / "model", env=VecNormalize(DummyVecEnv([pendulum]))), episodes=1
         )
-    with pytest.raises(DamperError, match="VecNormalize must hold the statistics of training, but has seen no observ"):
-        damper.evaluate(TD3.load(tmp_path / "model", env=VecNormalize(DummyVecEnv([pendulum]))), episodes=1)
     elsewhere.learn(1)  # from here on it learns from observations as they are
     damper.evaluate(elsewhere, episodes=1)
 
 
 def test_rewards_alone_need_no_statistics(tmp_path):
     save(tmp_path / "model.zip", TD3, VecNormalize(DummyVecEnv([pendulum]), norm_obs=False))
-    assert export(tmp_path / "model.zip", tmp_path / "p.onnx", episodes=1)["smoothness"]["env"] == "Pendulum-v1"
+    assert (
+        export(tmp_path / "model.zip", tmp_path / "p.onnx", episodes=1)["smoothness"]["env"]
+        == "Pendulum-v1"
+    )
 
 
 def test_an_environment_that_is_not_here_leaves_it_open(tmp_path, capsys):
     save(tmp_path / "model.zip", TD3)
     data = json.loads(zipfile.ZipFile(tmp_path / "model.zip").read("data"))
-    reasons = {"Nowhere-v0": "Nowhere-v0 cannot be made here", "MountainCarContinuous-v0": "no environment that fits"}
+    reasons = {
+        "Nowhere-v0": "Nowhere-v0 cannot be made here",
+        "MountainCarContinuous-v0": "no environment that fits",
+    }
     for name, why in reasons.items():  # not installed; of other sizes
-        text = json.dumps({**data, "env_spec": None, "env_id": name}).encode()  # zips from before have the id alone
+        text = json.dumps(
+            {**data, "env_spec": None, "env_id": name}
+        ).encode()  # zips from before have the id alone
         path = with_text(tmp_path / "model.zip", {"data": text})
         main(["export", str(path), "--to", str(tmp_path / "p.onnx")])
         assert f"{why}: name one with --env" in capsys.readouterr().out
@@ -161,7 +198,9 @@ def test_an_environment_that_is_not_here_leaves_it_open(tmp_path, capsys):
 
 
 def frames():
-    return gymnasium.wrappers.FlattenObservation(gymnasium.wrappers.FrameStackObservation(pendulum(), 2))
+    return gymnasium.wrappers.FlattenObservation(
+        gymnasium.wrappers.FrameStackObservation(pendulum(), 2)
+    )
 
 
 DESCRIBED = {
@@ -200,10 +239,21 @@ def test_a_zip_s_actions_are_not_rescaled_to_another_environment_s_range(trust, 
     named: dict = {"env": "Pendulum-v1", "trust": trust, "episodes": 1}
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", **named)
     assert contract["action"]["high"] == [1.0]
-    assert caplog.text.count("actions go from [-1.0] to [1.0], but Pendulum-v1 takes actions from [-2.0] to [2.0]") == 1
-    exported, expected = open_source(tmp_path / "p.onnx").act(obs), model.predict(obs, deterministic=True)[0]
+    assert (
+        caplog.text.count(
+            "actions go from [-1.0] to [1.0], but Pendulum-v1 takes actions from [-2.0] to [2.0]"
+        )
+        == 1
+    )
+    exported, expected = (
+        open_source(tmp_path / "p.onnx").act(obs),
+        model.predict(obs, deterministic=True)[0],
+    )
     np.testing.assert_allclose(exported, expected, atol=1e-5)
-    own, theirs = (damper.evaluate(source, **named).episodes[0][0].raw for source in (tmp_path / "model.zip", model))
+    own, theirs = (
+        damper.evaluate(source, **named).episodes[0][0].raw
+        for source in (tmp_path / "model.zip", model)
+    )
     np.testing.assert_allclose(own, theirs, atol=1e-3)
     assert caplog.text.count("not rescaled") == 3
 
@@ -218,8 +268,13 @@ def test_a_policy_that_holds_one_action_is_told(still, tmp_path, caplog):
     for episodes in (1, 2):  # rolled out; then read from the run's own evaluation
         caplog.clear()
         contract = export(run, tmp_path / "p.onnx", episodes=1)
-        assert contract["smoothness"]["constant_action"] is still and contract["smoothness"]["episodes"] == episodes
-        assert ("the agent of damper, seed 3 holds one action throughout each episode" in caplog.text) is still
+        assert (
+            contract["smoothness"]["constant_action"] is still
+            and contract["smoothness"]["episodes"] == episodes
+        )
+        assert (
+            "the agent of damper, seed 3 holds one action throughout each episode" in caplog.text
+        ) is still
         damper.evaluate(run, episodes=2).save(run.path / "evaluation")
 
 
@@ -237,7 +292,9 @@ def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys
     main(["export", str(tmp_path / "model.zip"), "--to", str(tmp_path / "p.onnx"), *words])
     assert f"because what {name} (" in capsys.readouterr().out
     contract = json.loads((tmp_path / "p.onnx.json").read_text())
-    assert contract["env"] is None and contract["smoothness"] is None and name in contract["env_spec"]
+    assert (
+        contract["env"] is None and contract["smoothness"] is None and name in contract["env_spec"]
+    )
     for source in (tmp_path / "model.zip", tmp_path / "p.onnx", model):
         with pytest.raises(DamperError, match=rf"env must be given, .*does not say what {name} \("):
             damper.evaluate(source, episodes=1, trust=trust)
@@ -247,15 +304,25 @@ def test_what_cannot_be_made_again_is_not_measured(name, trust, tmp_path, capsys
 def test_a_policy_without_the_statistics_it_was_trained_with_is_not_exported(tmp_path):
     model = save(tmp_path / "model.zip", SAC, gymnasium.wrappers.NormalizeObservation(pendulum()))
     for source in (tmp_path / "model.zip", model):
-        with pytest.raises(DamperError, match="NormalizeObservation normalised, whose statistics are in no file"):
+        with pytest.raises(
+            DamperError, match="NormalizeObservation normalised, whose statistics are in no file"
+        ):
             export(source, tmp_path / "p.onnx")
-        with pytest.raises(DamperError, match=r"env must be given, .*does not say what NormalizeObservation \("):
+        with pytest.raises(
+            DamperError, match=r"env must be given, .*does not say what NormalizeObservation \("
+        ):
             damper.evaluate(source, episodes=1)
     assert not list(tmp_path.glob("p.onnx*"))
 
 
 def test_a_run_in_a_callable_s_environment_is_not_measured_elsewhere(tmp_path):
-    small = {"steps": 55, "net_arch": (8,), "batch_size": 8, "learning_starts": 50, "progress": False}
+    small = {
+        "steps": 55,
+        "net_arch": (8,),
+        "batch_size": 8,
+        "learning_starts": 50,
+        "progress": False,
+    }
     make = DESCRIBED["time limit"]
     run = damper.train(make, out=tmp_path / "run", **small)
     contract = export(run, tmp_path / "p.onnx")
@@ -264,12 +331,20 @@ def test_a_run_in_a_callable_s_environment_is_not_measured_elsewhere(tmp_path):
 
 
 def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_path):
-    small = {"steps": 55, "net_arch": (8,), "batch_size": 8, "learning_starts": 50, "progress": False}
+    small = {
+        "steps": 55,
+        "net_arch": (8,),
+        "batch_size": 8,
+        "learning_starts": 50,
+        "progress": False,
+    }
     run = damper.train("Pendulum-v1", out=tmp_path / "run", **small)
     damper.evaluate(run, DESCRIBED["time limit"], episodes=2).save(run.path / "evaluation")
     assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["length"] == 200
     damper.evaluate(run, episodes=2, filter=LowPass(0.1)).save(run.path / "evaluation")
-    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 1, "no filter is in the file"
+    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 1, (
+        "no filter is in the file"
+    )
     damper.evaluate(run, episodes=2).save(run.path / "evaluation")
     assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
 
@@ -277,17 +352,19 @@ def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_pa
 @pytest.mark.parametrize("trust", [False, True])
 def test_settings_that_nobody_gave_are_in_the_contract(trust, tmp_path):
     save(tmp_path / "model.zip", TD3)
-    contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", check=False, trust=trust, episodes=0)
+    contract = export(
+        tmp_path / "model.zip", tmp_path / "p.onnx", check=False, trust=trust, episodes=0
+    )
     assert contract["training"]["settings"]["eta"] == 1.0
 
 
 @pytest.mark.parametrize("trust", [False, True])
 def test_versions_of_saving_and_of_exporting(trust, tmp_path):
     save(tmp_path / "model.zip")
-    old = (
-        b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    old = b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    path = with_text(
+        tmp_path / "model.zip", {"system_info.txt": old, "_stable_baselines3_version": b"1.6.2"}
     )
-    path = with_text(tmp_path / "model.zip", {"system_info.txt": old, "_stable_baselines3_version": b"1.6.2"})
     contract = export(path, tmp_path / "p.onnx", trust=trust)
     expected = {"python": "3.8.1", "stable-baselines3": "1.6.2", "torch": "1.13.1+cu117"}
     assert contract["training"]["versions"] == expected
@@ -301,7 +378,8 @@ def test_versions_are_text_and_may_be_missing(tmp_path):
     names = ("system_info.txt", "_stable_baselines3_version")
     assert saved_versions(with_text(tmp_path / "model.zip", dict.fromkeys(names))) == {}
     odd = with_text(
-        tmp_path / "model.zip", {names[0]: b"- PyTorch: <b>2</b>\n\xff\xfe- Python", names[1]: b"\x80\x04."}
+        tmp_path / "model.zip",
+        {names[0]: b"- PyTorch: <b>2</b>\n\xff\xfe- Python", names[1]: b"\x80\x04."},
     )
     assert saved_versions(odd) == {}
 
@@ -309,9 +387,20 @@ def test_versions_are_text_and_may_be_missing(tmp_path):
 def test_a_zip_may_be_named_without_its_ending(tmp_path, capsys):
     """As SB3's ``load`` takes it."""
     save(tmp_path / "model.v1.zip")
-    main(["export", str(tmp_path / "model.v1"), "--to", str(tmp_path / "p.onnx"), "--env", "Pendulum-v1"])
+    main(
+        [
+            "export",
+            str(tmp_path / "model.v1"),
+            "--to",
+            str(tmp_path / "p.onnx"),
+            "--env",
+            "Pendulum-v1",
+        ]
+    )
     main(["evaluate", str(tmp_path / "model.v1"), "--env", "Pendulum-v1", "--episodes", "1"])
-    assert (tmp_path / "p.onnx").is_file() and (tmp_path / "model.v1.zip-evaluation" / "episodes.json").is_file()
+    assert (tmp_path / "p.onnx").is_file() and (
+        tmp_path / "model.v1.zip-evaluation" / "episodes.json"
+    ).is_file()
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", str(tmp_path / "other"), "--env", "Pendulum-v1"])
     assert "other" in capsys.readouterr().err

@@ -17,7 +17,13 @@ import torch
 from torch import nn
 
 import damper
-from damper.activations import ACTIVATIONS, EXPORTABLE, EXPORTABLE_NAME_BY_MODULE, ExportableActivation, known_modules
+from damper.activations import (
+    ACTIVATIONS,
+    EXPORTABLE,
+    EXPORTABLE_NAME_BY_MODULE,
+    ExportableActivation,
+    known_modules,
+)
 from damper.cli import main
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.run.policy import Policy
@@ -38,7 +44,9 @@ def run(tmp_path_factory):
     """Two agents, trained for a moment and evaluated."""
     out = tmp_path_factory.mktemp("run") / "pendulum"
     settings = {"learning_starts": 50, "net_arch": (16, 16), "batch_size": 16}
-    found = damper.train("Pendulum-v1", "td3", seeds=2, steps=200, out=out, progress=False, **settings)
+    found = damper.train(
+        "Pendulum-v1", "td3", seeds=2, steps=200, out=out, progress=False, **settings
+    )
     damper.evaluate(found, episodes=2).save(out / "evaluation")
     return found
 
@@ -67,10 +75,14 @@ def test_files_give_the_originals_actions(run, activation, ending, tmp_path):
 
 @pytest.mark.parametrize("activation", [*EXPORTABLE, "leaky_relu"])
 def test_an_activation_is_written_by_onnx_s_own_name(activation, tmp_path, monkeypatch):
-    leaky = ExportableActivation(nn.LeakyReLU, nn.functional.leaky_relu, "LeakyRelu")  # a name that is not made of ours
+    leaky = ExportableActivation(
+        nn.LeakyReLU, nn.functional.leaky_relu, "LeakyRelu"
+    )  # a name that is not made of ours
     monkeypatch.setitem(EXPORTABLE, "leaky_relu", leaky)
     eye = (np.eye(3), np.zeros(3))
-    write(build([eye, eye], activation, -np.inf, np.inf, squash=False), tmp_path / "policy.onnx", {})
+    write(
+        build([eye, eye], activation, -np.inf, np.inf, squash=False), tmp_path / "policy.onnx", {}
+    )
     z = np.linspace(-3, 3, 30, dtype=np.float32).reshape(10, 3)
     expected = EXPORTABLE[activation].function(torch.from_numpy(z)).numpy()
     np.testing.assert_allclose(open_file(tmp_path / "policy.onnx")[0](z), expected, atol=1e-6)
@@ -80,7 +92,9 @@ def test_the_page_lists_the_operations_and_activations_of_every_file(tmp_path):
     seen = set()
     layers, statistics = [(np.eye(3), np.zeros(3))] * 2, Normaliser(np.zeros(3), np.ones(3), 10.0)
     for activation, squash in itertools.product(EXPORTABLE, (True, False)):
-        write(build(layers, activation, -1, 1, 2.0, statistics, squash), tmp_path / "policy.onnx", {})
+        write(
+            build(layers, activation, -1, 1, 2.0, statistics, squash), tmp_path / "policy.onnx", {}
+        )
         seen |= {node.op_type for node in onnx.load(tmp_path / "policy.onnx").graph.node}
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     listed = re.search(rf"Only basic operations \(([^)]+)\), opset {OPSET}\.", page)
@@ -92,7 +106,9 @@ def test_the_file_alone_drives_the_environment_alike(run, tmp_path):
     """What a user on a robot does: nothing but the runtime and the file."""
     export(run, tmp_path / "policy.onnx", agent=1)
     original = damper.evaluate(run.policy(1), episodes=2)
-    session = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"]
+    )
     env = gymnasium.make("Pendulum-v1")
     for episode in original.episodes[0]:
         obs, _ = env.reset(seed=episode.seed)
@@ -113,7 +129,11 @@ def test_the_contract_tells_what_a_user_must_know(run, tmp_path):
     export(run.path, tmp_path / "policy.onnx", agent=1)
     contract = json.loads((tmp_path / "policy.onnx.json").read_text())
     assert contract["file"] == "policy.onnx"
-    assert contract["observation"]["shape"] == ["batch", 3] and contract["observation"]["high"] == [1.0, 1.0, 8.0]
+    assert contract["observation"]["shape"] == ["batch", 3] and contract["observation"]["high"] == [
+        1.0,
+        1.0,
+        8.0,
+    ]
     assert contract["action"]["low"] == [-2.0] and contract["action"]["high"] == [2.0]
     assert contract["control_period_seconds"] == 0.05
     assert contract["training"]["seed"] == 1 and contract["training"]["method"] == "damper"
@@ -125,10 +145,13 @@ def test_a_wrong_file_is_caught_and_leaves_the_good_one(run, tmp_path, monkeypat
     export(run, tmp_path / "old.onnx")
     good = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     wrong = open_source(run, agent=1).network
-    monkeypatch.setattr("damper.export.open_source", lambda *a: replace(open_source(run), network=wrong))
+    monkeypatch.setattr(
+        "damper.export.open_source", lambda *a: replace(open_source(run), network=wrong)
+    )
     for name in ("old.onnx", "new.onnx"):
         with pytest.raises(
-            DamperError, match=f"{name} must reproduce the original's actions, but differs by .* untouched"
+            DamperError,
+            match=f"{name} must reproduce the original's actions, but differs by .* untouched",
         ):
             export(run, tmp_path / name)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == good
@@ -141,18 +164,25 @@ def test_a_diverged_policy_is_refused(run, value, tmp_path):
     policy = run.policy(0)
     policy.flat_params[5] = value
     for check in (True, False):
-        with pytest.raises(DamperError, match="weights must be finite, but some are not: its training diverged"):
+        with pytest.raises(
+            DamperError, match="weights must be finite, but some are not: its training diverged"
+        ):
             export(policy, tmp_path / "policy.onnx", check=check, episodes=0)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("activation", "bound", "squash"), [("silu", 1.0, True), ("relu", 1.0, False), ("tanh", np.inf, False)]
+    ("activation", "bound", "squash"),
+    [("silu", 1.0, True), ("relu", 1.0, False), ("tanh", np.inf, False)],
 )
-def test_large_sums_are_exported_and_their_mistakes_caught(run, activation, bound, squash, tmp_path):
+def test_large_sums_are_exported_and_their_mistakes_caught(
+    run, activation, bound, squash, tmp_path
+):
     """Sums of thousands: rounding alone exceeds 1e-5, a weight wrong by 0.1 % much more so."""
     generator, sizes, high = torch.Generator().manual_seed(0), (105, 400, 300, 8), np.full(8, bound)
-    uniform = [torch.rand(a + 1, b, generator=generator) * 2 - 1 for a, b in itertools.pairwise(sizes)]
+    uniform = [
+        torch.rand(a + 1, b, generator=generator) * 2 - 1 for a, b in itertools.pairwise(sizes)
+    ]
     layers = [((10.0 * part[:-1] / len(part) ** 0.5).numpy(), part[-1].numpy()) for part in uniform]
     network = build(layers, activation, -high, high, squash=squash)
     exact = Module(network).double()
@@ -176,16 +206,25 @@ def test_what_cannot_move_an_action_is_no_excuse_for_another(run):
     for squash in (True, False):
         layers = [(np.full((3, 16), 1e4), np.zeros(16)), (np.full((16, 1), 1e4), np.zeros(1))]
         network = build(layers, "relu", [-1.0], [1.0], squash=squash)
-        source = replace(open_source(run), env=None, obs_ranges=None, low=-np.ones(1), high=np.ones(1))
+        source = replace(
+            open_source(run), env=None, obs_ranges=None, low=-np.ones(1), high=np.ones(1)
+        )
         assert (limits(source, network, np.ones((5, 3), np.float32)) == 1e-5).all()
     shifted = build([(np.eye(3)[:, :1], np.zeros(1))], "relu", [1000.0], [1001.0])
     source = replace(source, low=np.array([1000.0]), high=np.array([1001.0]))
-    assert 6.1e-5 < limits(source, shifted, np.zeros((1, 3), np.float32)).item() < 1e-3, "float32's digits there"
+    assert 6.1e-5 < limits(source, shifted, np.zeros((1, 3), np.float32)).item() < 1e-3, (
+        "float32's digits there"
+    )
 
 
 def test_a_file_that_gives_no_numbers_is_caught(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("damper.export.check.open_file", lambda path: (lambda obs: np.full((len(obs), 1), np.nan), {}))
-    with pytest.raises(DamperError, match="must reproduce the original's actions, but differs by nan"):
+    monkeypatch.setattr(
+        "damper.export.check.open_file",
+        lambda path: (lambda obs: np.full((len(obs), 1), np.nan), {}),
+    )
+    with pytest.raises(
+        DamperError, match="must reproduce the original's actions, but differs by nan"
+    ):
         export(run, tmp_path / "policy.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -201,12 +240,18 @@ def test_normalisation_keeps_its_digits_far_from_zero():
     mean, scale = np.array([1e4, 0.0, -3.0]), 1.0 / np.array([0.1, 1.0, 2.0])
     normaliser = Normaliser(mean, scale, 10.0)
     generator = np.random.default_rng(0)
-    layers = [(generator.normal(size=(3, 8)), generator.normal(size=8)), (generator.normal(size=(8, 1)), np.zeros(1))]
+    layers = [
+        (generator.normal(size=(3, 8)), generator.normal(size=8)),
+        (generator.normal(size=(8, 1)), np.zeros(1)),
+    ]
     module = Module(build(layers, "tanh", [-1.0], [1.0], normaliser=normaliser))
     plain = Module(build(layers, "tanh", [-1.0], [1.0]))
     obs = (mean + generator.normal(size=(500, 3)) / scale).astype(np.float32)
     with torch.no_grad():
-        inside, outside = module(torch.from_numpy(obs)), plain(torch.from_numpy(normaliser(obs.astype(np.float64))))
+        inside, outside = (
+            module(torch.from_numpy(obs)),
+            plain(torch.from_numpy(normaliser(obs.astype(np.float64)))),
+        )
     assert (inside - outside).abs().max() < 1e-5
 
 
@@ -225,7 +270,15 @@ def sb3():
 
 def small(kind, env="Pendulum-v1", **settings):
     kwargs = {"net_arch": [16, 16], **settings.pop("policy_kwargs", {})}
-    return kind("MlpPolicy", env, policy_kwargs=kwargs, buffer_size=500, learning_starts=30, seed=0, **settings)
+    return kind(
+        "MlpPolicy",
+        env,
+        policy_kwargs=kwargs,
+        buffer_size=500,
+        learning_starts=30,
+        seed=0,
+        **settings,
+    )
 
 
 @FORMATS
@@ -241,8 +294,15 @@ def test_vecnormalize_goes_inside(sb3, ending, tmp_path):
     model.save(tmp_path / "model.zip")
     env.save(str(tmp_path / "statistics.pkl"))
     with pytest.raises(DamperError, match=r"statistics.pkl is a pickle, .* add --trust"):
-        export(tmp_path / "model.zip", tmp_path / "no.onnx", vecnormalize=tmp_path / "statistics.pkl")
-    export(tmp_path / "model.zip", tmp_path / "zip.onnx", vecnormalize=tmp_path / "statistics.pkl", trust=True)
+        export(
+            tmp_path / "model.zip", tmp_path / "no.onnx", vecnormalize=tmp_path / "statistics.pkl"
+        )
+    export(
+        tmp_path / "model.zip",
+        tmp_path / "zip.onnx",
+        vecnormalize=tmp_path / "statistics.pkl",
+        trust=True,
+    )
     assert np.abs(open_file(tmp_path / "zip.onnx")[0](obs) - expected).max() < 1e-5
 
 
@@ -258,7 +318,10 @@ def test_what_cannot_be_exported_is_refused(sb3, run, tmp_path):
     with pytest.raises(DamperError, match=r"must end in .onnx, .pt2 or .pt"):
         export(run, tmp_path / "policy.h5")
     with pytest.raises(DamperError, match="activation_fn must be"):
-        export(small(sb3.TD3, policy_kwargs={"activation_fn": torch.nn.Softsign}), tmp_path / "policy.onnx")
+        export(
+            small(sb3.TD3, policy_kwargs={"activation_fn": torch.nn.Softsign}),
+            tmp_path / "policy.onnx",
+        )
     export(run, tmp_path / "policy.onnx")
     with pytest.raises(DamperError, match="is already an exported file"):
         export(tmp_path / "policy.onnx", tmp_path / "again.onnx")
@@ -273,12 +336,23 @@ def test_what_does_not_fit_the_policy_is_refused(sb3, run, tmp_path):
     """Another environment, statistics of another size, and files that hold no statistics."""
     small(sb3.TD3).save(tmp_path / "model.zip")
     export(run, tmp_path / "policy.onnx")
-    with pytest.raises(DamperError, match=r"3 observations and 1 actions, but 'MountainCarContinuous-v0' has 2 and 1"):
+    with pytest.raises(
+        DamperError,
+        match=r"3 observations and 1 actions, but 'MountainCarContinuous-v0' has 2 and 1",
+    ):
         export(tmp_path / "model.zip", tmp_path / "no.onnx", env="MountainCarContinuous-v0")
-    with pytest.raises(DamperError, match=r"takes observations of 3 numbers, but the environment gives 2"):
+    with pytest.raises(
+        DamperError, match=r"takes observations of 3 numbers, but the environment gives 2"
+    ):
         open_file(tmp_path / "policy.onnx")[0](np.zeros((1, 2)))
     with pytest.raises(DamperError, match="statistics of the policy's 3 observations, but holds 2"):
-        build([(np.zeros((3, 1)), np.zeros(1))], "relu", -1, 1, normaliser=Normaliser(np.zeros(2), np.ones(2), 1.0))
+        build(
+            [(np.zeros((3, 1)), np.zeros(1))],
+            "relu",
+            -1,
+            1,
+            normaliser=Normaliser(np.zeros(2), np.ones(2), 1.0),
+        )
     (tmp_path / "text.pkl").write_text("no pickle")
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1]))
     for name, why in (
@@ -287,7 +361,12 @@ def test_what_does_not_fit_the_policy_is_refused(sb3, run, tmp_path):
         ("list.pkl", "but is a list"),
     ):
         with pytest.raises(DamperError, match=why):
-            export(tmp_path / "model.zip", tmp_path / "no.onnx", vecnormalize=tmp_path / name, trust=True)
+            export(
+                tmp_path / "model.zip",
+                tmp_path / "no.onnx",
+                vecnormalize=tmp_path / name,
+                trust=True,
+            )
 
 
 class Extractor(torch.nn.Sequential):
@@ -305,7 +384,9 @@ def test_a_trusted_zip_acts_even_if_it_cannot_be_exported(sb3, tmp_path):
     obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     opened = open_source(tmp_path / "model.zip", trust=True)
     assert np.array_equal(opened.act(obs), model.predict(obs, deterministic=True)[0])
-    with pytest.raises(DamperError, match="without a features extractor, but is Actor on Extractor"):
+    with pytest.raises(
+        DamperError, match="without a features extractor, but is Actor on Extractor"
+    ):
         export(tmp_path / "model.zip", tmp_path / "no.onnx", trust=True)
 
 
@@ -332,7 +413,9 @@ def test_the_contract_names_method_and_settings_of_a_zip(sb3, trust, tmp_path):
         model.save(tmp_path / "model.zip")
         training = export(tmp_path / "model.zip", tmp_path / "policy.onnx", trust=trust)["training"]
         assert training["method"] == method
-        assert training["settings"] == find_method(model.method).settings() | settings, "defaults are told too"
+        assert training["settings"] == find_method(model.method).settings() | settings, (
+            "defaults are told too"
+        )
 
 
 def test_without_the_extra_a_sentence_says_so(run, tmp_path, monkeypatch):
@@ -355,8 +438,19 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
     target.save(tmp_path / "model.zip")
     main(["export", str(run.path), "--to", str(tmp_path / "policy.onnx"), "--check"])
     assert "largest difference" in capsys.readouterr().out
-    main(["evaluate", str(run.policy_path(0)), "--episodes", "2", "--out", str(tmp_path / "policy")])
-    main(["evaluate", str(tmp_path / "policy.onnx"), "--episodes", "2", "--out", str(tmp_path / "onnx")])
+    main(
+        ["evaluate", str(run.policy_path(0)), "--episodes", "2", "--out", str(tmp_path / "policy")]
+    )
+    main(
+        [
+            "evaluate",
+            str(tmp_path / "policy.onnx"),
+            "--episodes",
+            "2",
+            "--out",
+            str(tmp_path / "onnx"),
+        ]
+    )
     main(["evaluate", str(tmp_path / "model.zip"), "--env", "Pendulum-v1", "--episodes", "2"])
     expected = records(tmp_path / "policy")
     for folder in (tmp_path / "onnx", tmp_path / "model.zip-evaluation"):
@@ -368,7 +462,10 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("settings", "arguments", "sentence"),
-    [({}, [], "does not record its environment"), ({"use_sde": True}, ["--env", "Pendulum-v1"], "add --trust")],
+    [
+        ({}, [], "does not record its environment"),
+        ({"use_sde": True}, ["--env", "Pendulum-v1"], "add --trust"),
+    ],
 )
 def test_evaluate_says_what_is_missing(sb3, settings, arguments, sentence, tmp_path, capsys):
     import stable_baselines3
@@ -386,9 +483,13 @@ def test_what_no_export_wrote_is_replaced_only_by_force(run, ending, tmp_path, c
     target = tmp_path / f"robot.{ending}"
     for place in (target, tmp_path / f"robot.{ending}.json"):
         place.write_text('{"arm": "left"}')
-        with pytest.raises(DamperError, match=rf"{place.name} already exists, .* --force \(force=True\)"):
+        with pytest.raises(
+            DamperError, match=rf"{place.name} already exists, .* --force \(force=True\)"
+        ):
             export(run, target)
-        assert [path.name for path in tmp_path.iterdir()] == [place.name] and place.read_text() == '{"arm": "left"}'
+        assert [path.name for path in tmp_path.iterdir()] == [
+            place.name
+        ] and place.read_text() == '{"arm": "left"}'
         place.unlink()
     target.write_text("mine")
     with pytest.raises(SystemExit, match="2"):
@@ -407,7 +508,9 @@ def test_an_export_touches_no_neighbour(run, tmp_path):
         export(run, tmp_path / f"robot.{ending}")
     assert (tmp_path / "robot.json").read_text() == '{"file": "robot.onnx"}'
     for ending in ("onnx", "pt2"):
-        assert json.loads((tmp_path / f"robot.{ending}.json").read_text())["file"] == f"robot.{ending}"
+        assert (
+            json.loads((tmp_path / f"robot.{ending}.json").read_text())["file"] == f"robot.{ending}"
+        )
 
 
 def test_a_contract_under_its_old_name_goes_with_the_file_it_describes(run, tmp_path):

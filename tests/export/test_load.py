@@ -51,7 +51,9 @@ def test_a_policy_file_and_a_run_give_their_policy(run, judged, tmp_path):
 
 def test_the_best_needs_an_evaluation(run, tmp_path, capsys):
     with pytest.raises(
-        DamperError, match=r"agent='best' needs an up-to-date evaluation of all agents, .*: run damper evaluate .*run"
+        DamperError,
+        match=r"agent='best' needs an up-to-date evaluation of all agents, .*: run damper evaluate "
+        r".*run",
     ):
         damper.load(run.path)
     with pytest.raises(DamperError, match=r"agent must be 0 to 1 or 'best', but 'worst' was given"):
@@ -68,7 +70,16 @@ def test_the_best_is_exported(judged, tmp_path, capsys):
     assert json.loads((tmp_path / "policy.onnx.json").read_text())["training"]["seed"] == 1
     for wrong in ("worst", "1.5"):
         with pytest.raises(SystemExit, match="2"):
-            main(["export", str(judged.path), "--agent", wrong, "--to", str(tmp_path / "policy.onnx")])
+            main(
+                [
+                    "export",
+                    str(judged.path),
+                    "--agent",
+                    wrong,
+                    "--to",
+                    str(tmp_path / "policy.onnx"),
+                ]
+            )
         assert "best" in capsys.readouterr().err
 
 
@@ -78,7 +89,17 @@ def test_the_agent_of_several_is_told_and_so_is_a_frozen_one(tmp_path, capsys):
     run.update_manifest(frozen={"1": 7})
     for agent, frozen in ((0, None), (1, 7)):
         words = ["--agent", str(agent)] if agent else []
-        main(["export", str(run.path), *words, "--to", str(tmp_path / "policy.onnx"), "--episodes", "0"])
+        main(
+            [
+                "export",
+                str(run.path),
+                *words,
+                "--to",
+                str(tmp_path / "policy.onnx"),
+                "--episodes",
+                "0",
+            ]
+        )
         training = json.loads((tmp_path / "policy.onnx.json").read_text())["training"]
         assert training["agent"] == agent and training.get("frozen_at_update") == frozen
         told = capsys.readouterr().out
@@ -101,8 +122,13 @@ def test_an_onnx_file_predicts_as_its_original(run, tmp_path):
         action, state = loaded.predict(obs)
         np.testing.assert_allclose(action, policy.predict(obs)[0], atol=1e-5)
         assert action.shape == (*obs.shape[:-1], 1) and action.dtype == np.float32 and state is None
-    np.testing.assert_array_equal(loaded.predict(OBS, deterministic=False)[0], loaded.predict(OBS)[0])  # TD3
-    for wrong, told in ((OBS[:, :2], r"obs must have shape \[\.\.\., 3\], but has \(5, 2\)"), ("no", "real numbers")):
+    np.testing.assert_array_equal(
+        loaded.predict(OBS, deterministic=False)[0], loaded.predict(OBS)[0]
+    )  # TD3
+    for wrong, told in (
+        (OBS[:, :2], r"obs must have shape \[\.\.\., 3\], but has \(5, 2\)"),
+        ("no", "real numbers"),
+    ):
         with pytest.raises(DamperError, match=told):
             loaded.predict(wrong)
     assert damper.evaluate(loaded, episodes=1).env == "Pendulum-v1"
@@ -120,7 +146,9 @@ def test_an_onnx_file_of_another_exporter_may_fix_the_batch_at_one(batch, tmp_pa
     [[["DOUBLE", ["batch", 3]]], [["FLOAT", [3]]], [["FLOAT", [7, 3]]], 2 * [["FLOAT", [1, 3]]]],
 )
 def test_an_onnx_file_with_other_inputs_is_refused(inputs, tmp_path):
-    with pytest.raises(DamperError, match=r"observations \[batch, d\] in float32 and nothing else, but takes"):
+    with pytest.raises(
+        DamperError, match=r"observations \[batch, d\] in float32 and nothing else, but takes"
+    ):
         damper.load(linear_onnx(tmp_path, *inputs))
 
 
@@ -131,10 +159,14 @@ def linear_onnx(folder: Path, *inputs) -> Path:
         onnx.helper.make_tensor_value_info(f"x{i}", getattr(onnx.TensorProto, kind), shape)
         for i, (kind, shape) in enumerate(inputs)
     ]
-    result = onnx.helper.make_tensor_value_info("sum", *(getattr(onnx.TensorProto, inputs[0][0]), inputs[0][1]))
+    result = onnx.helper.make_tensor_value_info(
+        "sum", *(getattr(onnx.TensorProto, inputs[0][0]), inputs[0][1])
+    )
     node = onnx.helper.make_node("Sum", [value.name for value in values], ["sum"])
     graph = onnx.helper.make_graph([node], "sum", values, [result])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
     onnx.save(model, folder / "theirs.onnx")
     return folder / "theirs.onnx"
 
@@ -146,18 +178,26 @@ def pendulum_of_three_actions() -> gymnasium.Env:
 
 def test_a_sac_file_that_holds_the_mean_alone_does_not_guess(tmp_path):
     pytest.importorskip("onnxruntime")
-    export(tiny.train(tmp_path / "run", backbone="sac", steps=60), tmp_path / "policy.onnx", episodes=0)
-    with pytest.raises(DamperError, match=r"deterministic must be True for this policy of sac, .* no distribution"):
+    export(
+        tiny.train(tmp_path / "run", backbone="sac", steps=60), tmp_path / "policy.onnx", episodes=0
+    )
+    with pytest.raises(
+        DamperError, match=r"deterministic must be True for this policy of sac, .* no distribution"
+    ):
         damper.load(tmp_path / "policy.onnx").predict(OBS, deterministic=False)
 
 
 @pytest.mark.parametrize("trust", [False, True])
 def test_a_zip_predicts_as_the_model(trust, tmp_path):
     sb3 = pytest.importorskip("damper.sb3")
-    model = sb3.SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=0)
+    model = sb3.SAC(
+        "MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100, seed=0
+    )
     model.save(tmp_path / "model.zip")
     loaded = damper.load(tmp_path / "model", trust=trust)
-    np.testing.assert_allclose(loaded.predict(OBS)[0], model.predict(OBS, deterministic=True)[0], atol=1e-5)
+    np.testing.assert_allclose(
+        loaded.predict(OBS)[0], model.predict(OBS, deterministic=True)[0], atol=1e-5
+    )
     torch.manual_seed(0)
     drawn = [loaded.predict(OBS, deterministic=False)[0] for _ in range(2)]
     assert not np.allclose(*drawn) and np.abs(drawn).max() <= 2
@@ -186,11 +226,16 @@ def test_statistics_do_not_go_with_a_zip_that_was_trained_without(trust, tmp_pat
 
     env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
     for kind in (sb3.SAC, theirs.SAC):
-        kind("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100).save(tmp_path / "model.zip")
+        kind("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100).save(
+            tmp_path / "model.zip"
+        )
         if kind is theirs.SAC:  # which does not say
             damper.load(tmp_path / "model", vecnormalize=env, trust=trust)
             continue
-        with pytest.raises(DamperError, match=r"vecnormalize must be left out for .*model.zip, which was trained on"):
+        with pytest.raises(
+            DamperError,
+            match=r"vecnormalize must be left out for .*model.zip, which was trained on",
+        ):
             damper.load(tmp_path / "model", vecnormalize=env, trust=trust)
 
 
@@ -209,7 +254,8 @@ def test_anything_else_is_refused(tmp_path):
     (tmp_path / "several" / "plain").mkdir(parents=True)
     (tmp_path / "several" / "plain" / "manifest.json").write_text("{}")
     cases = {
-        "none": "none does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an exported file",
+        "none": "none does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip "
+        "or an exported file",
         "notes.txt": "not a safetensors file .*: "
         "give a file from a run's policies/, a Stable-Baselines3 .zip or an .onnx",
         "empty": "is not a run: it has no manifest.json",

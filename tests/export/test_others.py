@@ -30,7 +30,11 @@ OBS = np.random.default_rng(0).uniform([-1, -1, -8], [1, 1, 8], (500, 3)).astype
 def spread_out(model: Any) -> Any:
     """A policy whose actions reach the bounds, so that what bounds them shows."""
     with torch.no_grad():
-        head = model.policy.action_net if hasattr(model.policy, "action_net") else list(model.actor.mu.parameters())
+        head = (
+            model.policy.action_net
+            if hasattr(model.policy, "action_net")
+            else list(model.actor.mu.parameters())
+        )
         weight = head.weight if isinstance(head, torch.nn.Linear) else head[-2]
         weight.copy_(3.0 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
     return model
@@ -65,12 +69,16 @@ def test_policies_pass_to_the_engine_s_format_and_back(name: str, tmp_path: Path
     assert np.abs(other.predict(OBS, deterministic=True)[0] - expected).max() < 1e-5
     contract = export(policy, tmp_path / "policy.onnx", episodes=0)
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](OBS) - expected).max() < 2e-5
-    if name != "ppo":  # whose cut ends sums of up to 176 on the check's larger observations: float32 rounds more there
+    if (
+        name != "ppo"
+    ):  # whose cut ends sums of up to 176 on the check's larger observations: float32 rounds more there
         assert contract["check"]["largest_difference"] < 2e-5
 
 
 def test_squashing_and_cutting_do_not_mix() -> None:
-    with pytest.raises(DamperError, match="must bound its actions as the policy does, but td3 and ppo differ"):
+    with pytest.raises(
+        DamperError, match="must bound its actions as the policy does, but td3 and ppo differ"
+    ):
         to_sb3(from_sb3(make(OURS["ppo"])), make(OURS["td3"]))
 
 
@@ -86,10 +94,14 @@ def test_gsde_of_ppo_is_squashed_or_cut(tmp_path: Path) -> None:
 def test_evaluation_of_a_zip_and_of_the_policy_agree(tmp_path: Path) -> None:
     model = spread_out(make(OURS["ppo"])).learn(50)
     model.save(tmp_path / "model")
-    main(["evaluate", str(tmp_path / "model.zip"), "--episodes", "2", "--out", str(tmp_path / "out")])
+    main(
+        ["evaluate", str(tmp_path / "model.zip"), "--episodes", "2", "--out", str(tmp_path / "out")]
+    )
     recorded = json.loads((tmp_path / "out" / "episodes.json").read_text())["episodes"]
     direct = damper.evaluate(from_sb3(model), episodes=2).records()
-    assert [row["return"] for row in recorded] == pytest.approx([row["return"] for row in direct], rel=1e-3)
+    assert [row["return"] for row in recorded] == pytest.approx(
+        [row["return"] for row in direct], rel=1e-3
+    )
 
 
 def test_what_ppo_cannot_tell_is_refused(tmp_path: Path) -> None:
@@ -110,7 +122,9 @@ def test_dict_observations_are_refused_with_what_to_do_instead(tmp_path: Path) -
     ]
     for attempt in attempts:
         for source in (model, tmp_path / "model.zip"):
-            with pytest.raises(DamperError, match=r"but (is|has) Dict.*: train it in .*FlattenObservation"):
+            with pytest.raises(
+                DamperError, match=r"but (is|has) Dict.*: train it in .*FlattenObservation"
+            ):
                 attempt(source)
 
 
@@ -123,8 +137,12 @@ def test_images_are_refused_whose_scaling_the_layers_do_not_tell(tmp_path: Path)
 
 
 @pytest.mark.parametrize("trust", [False, True])
-def test_matrices_of_observations_and_actions_are_taken_as_vectors(trust: bool, tmp_path: Path) -> None:
-    matrix, vector = (gymnasium.spaces.Box(-2.0, 2.0, shape, np.float32) for shape in ((2, 3), (3,)))
+def test_matrices_of_observations_and_actions_are_taken_as_vectors(
+    trust: bool, tmp_path: Path
+) -> None:
+    matrix, vector = (
+        gymnasium.spaces.Box(-2.0, 2.0, shape, np.float32) for shape in ((2, 3), (3,))
+    )
     for seen, acted in ((matrix, vector), (vector, matrix)):
         model = make(OURS["td3"], Silent(seen, acted))
         model.save(tmp_path / "model")
@@ -135,8 +153,12 @@ def test_matrices_of_observations_and_actions_are_taken_as_vectors(trust: bool, 
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](obs) - found).max() < 1e-5
 
 
-@pytest.mark.parametrize(("name", "policy"), [("RecurrentPPO", "MlpLstmPolicy"), ("CrossQ", "MlpPolicy")])
-def test_what_resembles_ppo_and_sac_is_not_taken_for_them(name: str, policy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "policy"), [("RecurrentPPO", "MlpLstmPolicy"), ("CrossQ", "MlpPolicy")]
+)
+def test_what_resembles_ppo_and_sac_is_not_taken_for_them(
+    name: str, policy: str, tmp_path: Path
+) -> None:
     model = getattr(sb3_contrib, name)(policy, "Pendulum-v1", device="cpu")
     model.save(tmp_path / "model")
     for trust in (False, True):
@@ -150,7 +172,9 @@ def test_what_resembles_ppo_and_sac_is_not_taken_for_them(name: str, policy: str
 class Silent(gymnasium.Env[np.ndarray, np.ndarray]):
     """Of these spaces; it is never stepped."""
 
-    def __init__(self, seen: gymnasium.spaces.Box, acted: gymnasium.spaces.Box | None = None) -> None:
+    def __init__(
+        self, seen: gymnasium.spaces.Box, acted: gymnasium.spaces.Box | None = None
+    ) -> None:
         self.observation_space = seen
         self.action_space = acted or gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
@@ -168,13 +192,20 @@ def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:
         expected = actor(groups).numpy()
     vector = torch.cat([groups["policy"], groups["speed"]], -1).numpy()
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](vector) - expected).max() < 1e-5
-    assert contract["observation"]["normalisation"] == "inside" and contract["check"]["largest_difference"] < 1e-4
-    assert contract["training"]["obs_groups"] == ["policy", "speed"] and contract["training"]["settings"]["eta"] == 0.0
+    assert (
+        contract["observation"]["normalisation"] == "inside"
+        and contract["check"]["largest_difference"] < 1e-4
+    )
+    assert (
+        contract["training"]["obs_groups"] == ["policy", "speed"]
+        and contract["training"]["settings"]["eta"] == 0.0
+    )
     assert contract["action"]["low"] == [None]
     assert np.array_equal(open_source(actor).act(vector), expected)
     cfg = config()
     cfg["actor"]["activation"] = "sigmoid"
     with pytest.raises(
-        DamperError, match=f"activation must be {known_modules(EXPORTABLE_NAME_BY_MODULE)}, but is Sigmoid"
+        DamperError,
+        match=f"activation must be {known_modules(EXPORTABLE_NAME_BY_MODULE)}, but is Sigmoid",
     ):
         export(train(1, cfg=cfg), tmp_path / "no.onnx")

@@ -60,7 +60,11 @@ class QuadraticCritic:
     def __call__(self, obs: Tensor, action: Tensor) -> Tensor:
         a = action if action.ndim == 3 else action.expand(2, -1, -1)
         bilinear = torch.einsum("jbi,jik,bk->jb", a, self.N, obs)
-        return 0.5 * torch.einsum("jbi,jik,jbk->jb", a, self.M, a) + bilinear + torch.einsum("jk,bk->jb", self.n, obs)
+        return (
+            0.5 * torch.einsum("jbi,jik,jbk->jb", a, self.M, a)
+            + bilinear
+            + torch.einsum("jk,bk->jb", self.n, obs)
+        )
 
     def first(self, obs: Tensor, action: Tensor) -> Tensor:
         return self(obs, action)[0]
@@ -70,7 +74,10 @@ def single_batch(seed: int = 0) -> Batch:
     """One agent's transitions without a population axis, float64."""
     g = torch.Generator().manual_seed(seed)
     obs, next_obs, before = torch.randn(3, BATCH, OBS, generator=g, dtype=torch.float64)
-    action, reward = torch.rand(BATCH, ACT, generator=g).double() * 2 - 1, torch.randn(BATCH, generator=g).double()
+    action, reward = (
+        torch.rand(BATCH, ACT, generator=g).double() * 2 - 1,
+        torch.randn(BATCH, generator=g).double(),
+    )
     terminated = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
     return Batch(obs, action, reward, next_obs, terminated, before, progress=0.25)
 
@@ -92,13 +99,17 @@ def population(
     hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     shape = NetworkSizes(OBS, ACT, net_arch=(6, 5))
     return Population(
-        gradient_backend=AutogradBackend(AgentNetworks(backbone, method, shape, Streams(seeds), dtype)),
+        gradient_backend=AutogradBackend(
+            AgentNetworks(backbone, method, shape, Streams(seeds), dtype)
+        ),
         hparams=hparams,
         method_kwargs=method.route(settings),
     )
 
 
-def stacked_batch(streams: Streams, k: int, dtype: torch.dtype = torch.float64, size: int = BATCH) -> Batch:
+def stacked_batch(
+    streams: Streams, k: int, dtype: torch.dtype = torch.float64, size: int = BATCH
+) -> Batch:
     """The k-th batch of each agent, a function of its seed alone, ``[P, B, ·]``."""
 
     def draw(purpose: str, *tail: int) -> Tensor:
@@ -106,7 +117,15 @@ def stacked_batch(streams: Streams, k: int, dtype: torch.dtype = torch.float64, 
 
     obs, before, step = (draw(purpose, OBS) for purpose in ("obs", "before", "step"))
     terminated = (draw("terminated") > 1.5).to(dtype)
-    return Batch(obs, draw("action", ACT).tanh(), draw("reward"), obs + 0.3 * step, terminated, before, progress=k / 40)
+    return Batch(
+        obs,
+        draw("action", ACT).tanh(),
+        draw("reward"),
+        obs + 0.3 * step,
+        terminated,
+        before,
+        progress=k / 40,
+    )
 
 
 def draws(agents: Population, streams: Streams, k: int, size: int = BATCH) -> dict[str, Tensor]:
@@ -123,16 +142,22 @@ def train(agents: Population, seeds: tuple[int, ...] = SEEDS, updates: int = 20)
     streams = Streams(seeds)
     for k in range(updates):
         with_actor = not agents.backbone.HAS_ACTOR_TARGET or k % 2 == 1
-        make_update(agents, with_actor)(stacked_batch(streams, k, agents.dtype), draws(agents, streams, k))
+        make_update(agents, with_actor)(
+            stacked_batch(streams, k, agents.dtype), draws(agents, streams, k)
+        )
     return agents
 
 
-def slope_error(loss: Callable[[], Tensor], parameters: list[Tensor], seed: int = 0, step: float = 1e-6) -> float:
+def slope_error(
+    loss: Callable[[], Tensor], parameters: list[Tensor], seed: int = 0, step: float = 1e-6
+) -> float:
     """Relative difference of autograd's slope and the loss's central difference along one random direction."""
     gradients = torch.autograd.grad(loss().sum(), parameters, materialize_grads=True)
     g = torch.Generator().manual_seed(seed)
     direction = [torch.randn(p.shape, generator=g, dtype=p.dtype) for p in parameters]
-    slope = sum(float((d * gradient).sum()) for d, gradient in zip(direction, gradients, strict=True))
+    slope = sum(
+        float((d * gradient).sum()) for d, gradient in zip(direction, gradients, strict=True)
+    )
     values = []
     for sign in (1.0, -2.0, 1.0):
         with torch.no_grad():
@@ -142,16 +167,24 @@ def slope_error(loss: Callable[[], Tensor], parameters: list[Tensor], seed: int 
     return abs((values[0] - values[1]) / (2 * step) - slope) / max(abs(slope), 1e-8)
 
 
-def actor_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
+def actor_loss(
+    agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]
+) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
     policy = agents.networks.bound_actor(agents.networks.actor_layout.unflatten(row))
     return agents.method.actor(policy, batch, noise, **agents.method_kwargs["actor"])
 
 
-def critic_loss(agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]) -> Tensor:
+def critic_loss(
+    agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]
+) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.networks.bound_critic(agents.networks.critic_layout.unflatten(row.reshape(2 * agents.n_agents, -1)))
-    return agents.method.critic(critic, agents.networks.actor(), batch, noise, **agents.method_kwargs["critic"])
+    critic = agents.networks.bound_critic(
+        agents.networks.critic_layout.unflatten(row.reshape(2 * agents.n_agents, -1))
+    )
+    return agents.method.critic(
+        critic, agents.networks.actor(), batch, noise, **agents.method_kwargs["critic"]
+    )
 
 
 def numpy_actor(agents: Population, j: int) -> Callable[[np.ndarray], dict[str, np.ndarray]]:

@@ -27,7 +27,10 @@ WEIGHTS = {"lambda_S": 0.9, "lambda_P": 1.7, "lambda_T": 0.4}
 
 
 def reference(before, mu, after, prediction, averaged, lambda_S, lambda_P, lambda_T):
-    alignment, predicting = 0.5 * np.mean((after - averaged) ** 2), 0.5 * np.mean((prediction - after) ** 2)
+    alignment, predicting = (
+        0.5 * np.mean((after - averaged) ** 2),
+        0.5 * np.mean((prediction - after) ** 2),
+    )
     return lambda_S * alignment + lambda_P * predicting + lambda_T * zigzag(before, mu, after)
 
 
@@ -50,8 +53,11 @@ def test_gradients_go_where_they_should():
     K, H, A = (matrix.detach().numpy() for matrix in (policy.K, policy.H, policy.A))
     _, s, s_next = arrays(batch)
     size = (s @ K).size
-    # The actor follows the averaged prediction (and Grad-CAPS), the head follows the actor, the average follows none.
-    follows = torch.autograd.grad(grad_caps(policy, batch, {}, lambda_T=WEIGHTS["lambda_T"]), policy.K)[0].numpy()
+    # The actor follows the averaged prediction (and Grad-CAPS), the head follows the actor, the
+    # average follows none.
+    follows = torch.autograd.grad(
+        grad_caps(policy, batch, {}, lambda_T=WEIGHTS["lambda_T"]), policy.K
+    )[0].numpy()
     follows = follows + WEIGHTS["lambda_S"] * s_next.T @ (s_next @ K - s @ A) / size
     np.testing.assert_allclose(gradients[0].numpy(), follows, rtol=1e-12)
     np.testing.assert_allclose(
@@ -71,7 +77,9 @@ def test_networks(backbone):
         forward = numpy_actor(agents, j)
         states = (batch.previous_obs[j], batch.obs[j], batch.next_obs[j])
         mu = [np.tanh(forward(obs.numpy())["mu"]) for obs in states]
-        head = squash(forward(batch.obs[j].numpy())["prediction"])  # the average still equals the actor
+        head = squash(
+            forward(batch.obs[j].numpy())["prediction"]
+        )  # the average still equals the actor
         assert losses[j].item() == pytest.approx(reference(*mu, head, head, 0.3, 2.0, 0.05))
 
 
@@ -80,7 +88,9 @@ def test_the_prediction_trains_head_and_trunk_but_not_the_action_head():
     row = agents.state()["actor"].clone().requires_grad_()
     loss = actor_loss(agents, row, stacked_batch(streams, 0), draws(agents, streams, 0))
     layers = agents.networks.actor_layout.unflatten(torch.autograd.grad(loss.sum(), row)[0])
-    touched = {name for name, layer in layers.items() if any(bool(tensor.any()) for tensor in layer)}
+    touched = {
+        name for name, layer in layers.items() if any(bool(tensor.any()) for tensor in layer)
+    }
     assert touched == {"trunk.0", "trunk.1", "prediction"}
 
 
@@ -90,6 +100,8 @@ def test_the_average_moves_at_every_update_also_td3s_critic_only_ones():
     streams = Streams(SEEDS)
     make_update(agents, with_actor=False)(stacked_batch(streams, 2), draws(agents, streams, 2))
     torch.testing.assert_close(agents.state()["actor"], actor, rtol=0, atol=0)
-    torch.testing.assert_close(agents.state()["actor_average"], (1 - AVERAGE_RATE) * average + AVERAGE_RATE * actor)
+    torch.testing.assert_close(
+        agents.state()["actor_average"], (1 - AVERAGE_RATE) * average + AVERAGE_RATE * actor
+    )
     assert AVERAGE_RATE == 0.01
     assert not torch.equal(agents.state()["actor_average"], average)

@@ -20,7 +20,9 @@ from tests.losses.helpers import (
 
 
 def reference(mu, mu_next, mu_noisy, lambda_T, lambda_S):
-    return lambda_T * 0.5 * np.mean((mu - mu_next) ** 2) + lambda_S * 0.5 * np.mean((mu - mu_noisy) ** 2)
+    return lambda_T * 0.5 * np.mean((mu - mu_next) ** 2) + lambda_S * 0.5 * np.mean(
+        (mu - mu_noisy) ** 2
+    )
 
 
 def test_by_hand():
@@ -36,7 +38,9 @@ def test_linear_policy():
     loss = caps(policy, batch, {"caps": epsilon}, lambda_T=0.7, lambda_S=1.3, sigma=0.2)
     _, s, s_next = arrays(batch)
     K = policy.K.detach().numpy()
-    assert loss.item() == pytest.approx(reference(s @ K, s_next @ K, (s + 0.2 * epsilon.numpy()) @ K, 0.7, 1.3))
+    assert loss.item() == pytest.approx(
+        reference(s @ K, s_next @ K, (s + 0.2 * epsilon.numpy()) @ K, 0.7, 1.3)
+    )
     # ∂/∂K of ½ mse(xK) is xᵀxK over the number of actions in the batch; nothing is detached.
     x, z = s - s_next, 0.2 * epsilon.numpy()
     expected = (0.7 * x.T @ x @ K + 1.3 * z.T @ z @ K) / (s @ K).size

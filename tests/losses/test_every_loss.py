@@ -7,7 +7,15 @@ import torch
 
 from damper.engine.data.random_streams import Streams
 from damper.methods import METHODS
-from tests.losses.helpers import SEEDS, actor_loss, critic_loss, draws, population, slope_error, stacked_batch
+from tests.losses.helpers import (
+    SEEDS,
+    actor_loss,
+    critic_loss,
+    draws,
+    population,
+    slope_error,
+    stacked_batch,
+)
 
 NAMES = ["damper", "temporal-ramp", "caps", "grad-caps", "asap", "l2c2", "l2c2-released", "pave"]
 CASES = [
@@ -17,7 +25,8 @@ CASES = [
     for part in ("actor", "critic")
     if getattr(METHODS[name], part)
 ]
-# Grad-CAPS and ASAP hold parts of their loss fixed: their own tests have the gradient in closed form.
+# Grad-CAPS and ASAP hold parts of their loss fixed: their own tests have the gradient in closed
+# form.
 NOTHING_HELD = [case for case in CASES if case[0] not in ("grad-caps", "asap")]
 LOSSES = {"actor": actor_loss, "critic": critic_loss}
 
@@ -61,8 +70,13 @@ def test_the_gradient_is_the_losss_slope(name, backbone, part):
 
 @pytest.mark.parametrize(("name", "backbone", "part"), CASES)
 def test_one_value_per_agent_each_with_its_own_settings(name, backbone, part):
-    numbers = [key for key, value in METHODS[name].parts()[part].items() if isinstance(value, float)]
-    rows = {key: torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64) * METHODS[name].settings()[key] for key in numbers}
+    numbers = [
+        key for key, value in METHODS[name].parts()[part].items() if isinstance(value, float)
+    ]
+    rows = {
+        key: torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64) * METHODS[name].settings()[key]
+        for key in numbers
+    }
     agents, streams = population(name, backbone, **rows), Streams(SEEDS)
     batch, noise = stacked_batch(streams, 20), draws(agents, streams, 20)
     together = LOSSES[part](agents, agents.state()[part], batch, noise)
@@ -71,16 +85,24 @@ def test_one_value_per_agent_each_with_its_own_settings(name, backbone, part):
         own = {key: float(values[j]) for key, values in rows.items()}
         alone, stream = population(name, backbone, (seed,), **own), Streams((seed,))
         batch_alone, noise_alone = stacked_batch(stream, 20), draws(alone, stream, 20)
-        torch.testing.assert_close(LOSSES[part](alone, alone.state()[part], batch_alone, noise_alone)[0], together[j])
+        torch.testing.assert_close(
+            LOSSES[part](alone, alone.state()[part], batch_alone, noise_alone)[0], together[j]
+        )
 
 
 @pytest.mark.parametrize(("name", "backbone", "part"), CASES)
 def test_without_a_population_axis_it_is_a_scalar(name, backbone, part):
     agents, streams = population(name, backbone, SEEDS[:1]), Streams(SEEDS[:1])
     batch, noise = stacked_batch(streams, 20), draws(agents, streams, 20)
-    rows = {name: value for name, value in batch._asdict().items() if isinstance(value, torch.Tensor)}
+    rows = {
+        name: value for name, value in batch._asdict().items() if isinstance(value, torch.Tensor)
+    }
     single = batch._replace(**{name: value[0] for name, value in rows.items()})
-    inputs = [Unstacked(agents.networks.actor()), single, {key: draw[0] for key, draw in noise.items()}]
+    inputs = [
+        Unstacked(agents.networks.actor()),
+        single,
+        {key: draw[0] for key, draw in noise.items()},
+    ]
     if part == "critic":
         inputs.insert(0, Unstacked(agents.networks.critic()))
     loss = getattr(agents.method, part)(*inputs, **agents.method_kwargs[part])

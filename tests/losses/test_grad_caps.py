@@ -70,9 +70,13 @@ def test_a_straight_line_costs_nothing_and_standing_still_is_safe(form):
     line = batch._replace(next_obs=2 * batch.obs - batch.previous_obs)
     assert grad_caps(policy, line, {}, form=form).item() == pytest.approx(0, abs=1e-25)
     still = batch._replace(next_obs=batch.previous_obs)
-    assert torch.autograd.grad(grad_caps(policy, still, {}, form=form), policy.K)[0].isfinite().all()
+    assert (
+        torch.autograd.grad(grad_caps(policy, still, {}, form=form), policy.K)[0].isfinite().all()
+    )
     # A displacement of exactly −1e-4 makes the released δ zero, whose weight is tanh(∞) = 1.
-    zero = batch._replace(previous_obs=torch.full((1, 1), 1e-4), next_obs=torch.zeros(1, 1), obs=torch.ones(1, 1))
+    zero = batch._replace(
+        previous_obs=torch.full((1, 1), 1e-4), next_obs=torch.zeros(1, 1), obs=torch.ones(1, 1)
+    )
     assert grad_caps(lambda obs: obs, zero, {}, form="released").item() == pytest.approx(
         0.5 * (2 - 1e-4) ** 2, rel=1e-6
     )

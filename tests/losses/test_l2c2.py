@@ -29,7 +29,10 @@ BOUNDS = {"sigma": 0.8, "lambda_low": 0.05, "lambda_high": 2.0}
 
 
 def uniform_draw():
-    return torch.rand(BATCH, OBS, generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 2 - 1
+    return (
+        torch.rand(BATCH, OBS, generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 2
+        - 1
+    )
 
 
 def weights(uniform, sigma, lambda_low, lambda_high):
@@ -50,15 +53,23 @@ def bhattacharyya(m, log_std, m_q, log_std_q):
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
 def test_the_weight_runs_from_high_at_the_state_to_low_at_the_rim(sigma):
     batch = single_batch()
-    at_state = neighbour(batch, torch.zeros(BATCH, OBS).double(), sigma, 0.05, 2.0, released_d=False)
-    torch.testing.assert_close(at_state.weight, torch.full((BATCH,), 2.0, dtype=torch.float64), rtol=1e-14, atol=0)
+    at_state = neighbour(
+        batch, torch.zeros(BATCH, OBS).double(), sigma, 0.05, 2.0, released_d=False
+    )
+    torch.testing.assert_close(
+        at_state.weight, torch.full((BATCH,), 2.0, dtype=torch.float64), rtol=1e-14, atol=0
+    )
     torch.testing.assert_close(at_state.obs, batch.obs, rtol=0, atol=0)
     rim = torch.tensor([0.3, -1.0, 0.1], dtype=torch.float64).expand(BATCH, OBS)
     at_rim = neighbour(batch, rim, sigma, 0.05, 2.0, released_d=False)
-    torch.testing.assert_close(at_rim.weight, torch.full((BATCH,), 0.05, dtype=torch.float64), rtol=1e-14, atol=0)
+    torch.testing.assert_close(
+        at_rim.weight, torch.full((BATCH,), 0.05, dtype=torch.float64), rtol=1e-14, atol=0
+    )
     # ‖u‖_∞ + ε there is σ(1 + ε).
     epsilon = sigma * 0.05 / (2.0 - sigma * 0.05)
-    torch.testing.assert_close(at_rim.d, torch.full((BATCH,), sigma * (1 + epsilon), dtype=torch.float64))
+    torch.testing.assert_close(
+        at_rim.d, torch.full((BATCH,), sigma * (1 + epsilon), dtype=torch.float64)
+    )
 
 
 def test_the_released_distance_is_blind_where_nothing_moved():
@@ -66,11 +77,14 @@ def test_the_released_distance_is_blind_where_nothing_moved():
     next_obs = batch.obs + torch.tensor([0.5, -0.2, 0.0], dtype=torch.float64)
     uniform = torch.tensor([0.3, -0.4, 0.9], dtype=torch.float64).expand(BATCH, OBS)
     ours, released = (
-        neighbour(batch._replace(next_obs=next_obs), uniform, 1.0, 0.01, 1.0, released_d=flag).d - 0.01 / 0.99
+        neighbour(batch._replace(next_obs=next_obs), uniform, 1.0, 0.01, 1.0, released_d=flag).d
+        - 0.01 / 0.99
         for flag in (False, True)
     )
     torch.testing.assert_close(ours, torch.full((BATCH,), 0.9, dtype=torch.float64))
-    torch.testing.assert_close(released, torch.full((BATCH,), 0.4, dtype=torch.float64), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        released, torch.full((BATCH,), 0.4, dtype=torch.float64), rtol=1e-6, atol=0
+    )
 
 
 def test_deterministic_linear_policy():
@@ -89,7 +103,9 @@ def test_quadratic_critic():
     a, s = batch.action.numpy(), batch.obs.numpy()
 
     def smallest(obs):
-        values = [0.5 * np.sum(a @ M[j] * a, -1) + np.sum(a @ N[j] * obs, -1) + obs @ n[j] for j in (0, 1)]
+        values = [
+            0.5 * np.sum(a @ M[j] * a, -1) + np.sum(a @ N[j] * obs, -1) + obs @ n[j] for j in (0, 1)
+        ]
         return np.minimum(*values)
 
     gap = np.abs(smallest(s) - smallest(s + u * (batch.next_obs.numpy() - s)))
@@ -122,7 +138,10 @@ def test_hellinger_equals_a_monte_carlo_estimate_at_the_same_squashed_actions():
 
     def squashed(mean, log_std):
         return Independent(
-            TransformedDistribution(Normal(mean.double(), log_std.double().exp()), TanhTransform(cache_size=1)), 1
+            TransformedDistribution(
+                Normal(mean.double(), log_std.double().exp()), TanhTransform(cache_size=1)
+            ),
+            1,
         )
 
     here, there = squashed(*p), squashed(*q)
@@ -135,7 +154,9 @@ def test_hellinger_equals_a_monte_carlo_estimate_at_the_same_squashed_actions():
 
 def test_hellinger_at_the_ends():
     mean, log_std = torch.randn(4, 2), torch.randn(4, 2).clamp(-2, 2)
-    torch.testing.assert_close(hellinger((mean, log_std), (mean, log_std)), torch.zeros(4), rtol=0, atol=0)
+    torch.testing.assert_close(
+        hellinger((mean, log_std), (mean, log_std)), torch.zeros(4), rtol=0, atol=0
+    )
     extreme = torch.full((4, 2), -20.0).requires_grad_()
     far = hellinger((mean, extreme), (mean + 1.0, torch.full((4, 2), 2.0)))
     torch.testing.assert_close(far, torch.ones(4))
@@ -147,11 +168,15 @@ def test_a_state_that_stood_still_gives_no_gradient_and_no_nan(stochastic):
     policy, batch = LinearPolicy(stochastic), single_batch()
     still = batch._replace(next_obs=batch.obs.clone())
     loss = l2c2_actor(policy, still, {"l2c2": uniform_draw()}, **BOUNDS)
-    gradients = torch.autograd.grad(loss, (policy.K, policy.C), materialize_grads=True, allow_unused=True)
+    gradients = torch.autograd.grad(
+        loss, (policy.K, policy.C), materialize_grads=True, allow_unused=True
+    )
     assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients)
 
 
 def test_bounds_without_room_are_refused():
     for value in (0.01, torch.tensor([1.0, 0.005])):
-        with pytest.raises(DamperError, match=r"lambda_high must be greater than sigma \* lambda_low"):
+        with pytest.raises(
+            DamperError, match=r"lambda_high must be greater than sigma \* lambda_low"
+        ):
             METHODS["l2c2"].route({"lambda_high": value})

@@ -27,8 +27,12 @@ def test_log_prob_is_the_squashed_gaussians():
     torch.manual_seed(0)
     mean, log_std, epsilon = torch.randn(3, 50, 2, dtype=torch.float64)
     ours = log_prob((mean, 0.3 * log_std), epsilon)
-    theirs = Independent(TransformedDistribution(Normal(mean, (0.3 * log_std).exp()), TanhTransform(cache_size=1)), 1)
-    moderate = (mean + (0.3 * log_std).exp() * epsilon).abs().amax(-1) < 3  # where SB3's 1e-6 does not matter
+    theirs = Independent(
+        TransformedDistribution(Normal(mean, (0.3 * log_std).exp()), TanhTransform(cache_size=1)), 1
+    )
+    moderate = (mean + (0.3 * log_std).exp() * epsilon).abs().amax(
+        -1
+    ) < 3  # where SB3's 1e-6 does not matter
     expected = theirs.log_prob(torch.tanh(mean + (0.3 * log_std).exp() * epsilon))
     torch.testing.assert_close(ours[moderate], expected[moderate], rtol=0, atol=1e-3)
     assert moderate.sum() > 25
@@ -40,7 +44,9 @@ def test_sac_networks():
     losses = actor_loss(agents, agents.state()["actor"], batch, noise)
     for j in range(len(SEEDS)):
         forward = numpy_actor(agents, j)
-        s, step, uniform = (x[j].numpy() for x in (batch.obs, batch.next_obs - batch.obs, noise["l2c2"]))
+        s, step, uniform = (
+            x[j].numpy() for x in (batch.obs, batch.next_obs - batch.obs, noise["l2c2"])
+        )
         near = s + uniform * step
         d = np.abs((near - s) / (step + 1e-8)).max(-1) + 0.01 / 0.99
 
@@ -59,13 +65,19 @@ def test_sac_networks():
             ],
             axis=0,
         )  # fmt: skip
-        assert losses[j].item() == pytest.approx(np.mean(0.01 / 0.99 / d * np.maximum(1 - overlap, 0)))
+        assert losses[j].item() == pytest.approx(
+            np.mean(0.01 / 0.99 / d * np.maximum(1 - overlap, 0))
+        )
 
 
 def test_the_ratio_is_clamped():
     policy, batch = LinearPolicy(stochastic=True), single_batch()
     noise = {"l2c2": torch.ones(BATCH, OBS).double()}
-    noise |= {f"l2c2_{where}_{k}": torch.zeros(BATCH, 2).double() for where in ("here", "there") for k in range(4)}
+    noise |= {
+        f"l2c2_{where}_{k}": torch.zeros(BATCH, 2).double()
+        for where in ("here", "there")
+        for k in range(4)
+    }
     with torch.no_grad():
         policy.K.zero_()
         policy.C.fill_(100.0)
@@ -84,4 +96,6 @@ def test_td3_is_l2c2_with_the_released_distance():
         assert torch.equal(loss(agents, row, batch, noise), loss(ours, row, batch, noise))
     plain = population("l2c2", "td3")
     row = agents.state()["actor"]
-    assert not torch.equal(actor_loss(agents, row, batch, noise), actor_loss(plain, row, batch, noise))
+    assert not torch.equal(
+        actor_loss(agents, row, batch, noise), actor_loss(plain, row, batch, noise)
+    )

@@ -85,8 +85,12 @@ def test_curvature_is_the_hessians():
         for twin in (0, 1):
             _, q = one_critic(agents, j, twin)
             for i in range(BATCH):
-                H = torch.autograd.functional.hessian(lambda x, at=batch.obs[j, i], q=q: q(at, x), batch.action[j, i])
-                torch.testing.assert_close(bend[j, twin, i], v[j, i] @ H @ v[j, i], rtol=1e-10, atol=1e-14)
+                H = torch.autograd.functional.hessian(
+                    lambda x, at=batch.obs[j, i], q=q: q(at, x), batch.action[j, i]
+                )
+                torch.testing.assert_close(
+                    bend[j, twin, i], v[j, i] @ H @ v[j, i], rtol=1e-10, atol=1e-14
+                )
     assert gradient.shape == (len(SEEDS), 2, BATCH, ACT)
 
 
@@ -113,7 +117,9 @@ def test_torch_func_outside_gives_the_same_gradient():
     batch, noise = stacked_batch(streams, 0), draws(agents, streams, 0)
     flat = agents.state()["critic"].clone().requires_grad_()
     expected = torch.autograd.grad(critic_loss(agents, flat, batch, noise).sum(), flat)[0]
-    ours = torch.func.grad(lambda rows: critic_loss(agents, rows, batch, noise).sum())(flat.detach())
+    ours = torch.func.grad(lambda rows: critic_loss(agents, rows, batch, noise).sum())(
+        flat.detach()
+    )
     assert (ours - expected).norm() <= 1e-13 * expected.norm()
 
 

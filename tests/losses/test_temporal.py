@@ -39,7 +39,9 @@ def test_masks_of_any_usual_form(column: bool, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_holds_a_batch_of_any_size(dtype: torch.dtype) -> None:
     obs = torch.zeros(70_000, 2, dtype=dtype, requires_grad=True)
-    loss = damper.temporal_loss(double, obs, obs.detach() + 1.0, mask=torch.ones(70_000, dtype=torch.bool))
+    loss = damper.temporal_loss(
+        double, obs, obs.detach() + 1.0, mask=torch.ones(70_000, dtype=torch.bool)
+    )
     loss.backward()
     assert loss.item() == 8.0 and obs.grad is not None and bool(obs.grad.all())
 
@@ -62,7 +64,10 @@ def test_a_population_gets_one_value_per_agent() -> None:
 
 def test_the_gradient_flows_through_both_states() -> None:
     w = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
-    s, s_next = torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[4.0]], dtype=torch.float64)
+    s, s_next = (
+        torch.tensor([[1.0]], dtype=torch.float64),
+        torch.tensor([[4.0]], dtype=torch.float64),
+    )
     damper.temporal_loss(lambda obs: w * obs**2, s, s_next).backward()
     # L = (16 w − w)² = 225 w², so dL/dw = 450 w; through s' alone it would be 480 w.
     assert w.grad is not None
@@ -75,7 +80,9 @@ def test_the_gradient_against_finite_differences() -> None:
 
     def loss(matrix: Tensor) -> Tensor:
         obs, next_obs = OBS.double(), NEXT_OBS.double()
-        return damper.temporal_loss(lambda x: (x @ matrix).tanh(), obs, next_obs, torch.tensor([True, True, False]))
+        return damper.temporal_loss(
+            lambda x: (x @ matrix).tanh(), obs, next_obs, torch.tensor([True, True, False])
+        )
 
     assert torch.autograd.gradcheck(loss, weight)
 
@@ -89,7 +96,9 @@ def test_as_a_method_it_leaves_out_terminations_and_may_leave_out_the_square() -
     ended = torch.tensor([0.0, 1.0, 0.0])
     assert temporal(double, batch(ended), {}).item() == pytest.approx(9 / 2)
     assert temporal(double, batch(ended), {}, mask_terminal=False).item() == pytest.approx(25 / 3)
-    assert temporal(double, batch(ended), {}, squared=False).item() == pytest.approx((8**0.5 + 1) / 2)
+    assert temporal(double, batch(ended), {}, squared=False).item() == pytest.approx(
+        (8**0.5 + 1) / 2
+    )
 
 
 def test_actions_are_compared_in_the_policy_s_units_or_the_environment_s() -> None:
@@ -99,7 +108,9 @@ def test_actions_are_compared_in_the_policy_s_units_or_the_environment_s() -> No
     assert temporal(double, scaled, {}).item() == pytest.approx(25 / 3)
     ramp = temporal_ramp(double, scaled._replace(progress=0.5), {}, weight=2.0, units="environment")
     assert ramp.item() == pytest.approx(37 / 3)
-    with pytest.raises(DamperError, match=r"^units must be 'policy' or 'environment', but 'newton' was given"):
+    with pytest.raises(
+        DamperError, match=r"^units must be 'policy' or 'environment', but 'newton' was given"
+    ):
         temporal.check({"units": "newton"})
 
 
@@ -116,30 +127,48 @@ def test_masked_mean_of_nothing_is_zero() -> None:
 
 
 def test_mistakes_are_told() -> None:
-    with pytest.raises(DamperError, match=r"^policy must return actions \[\.\.\., batch, action\] .* returned \(3,\)"):
+    with pytest.raises(
+        DamperError,
+        match=r"^policy must return actions \[\.\.\., batch, action\] .* returned \(3,\)",
+    ):
         damper.temporal_loss(lambda obs: obs.sum(-1), OBS, NEXT_OBS)
-    with pytest.raises(DamperError, match=r"^policy must .*\(3, 2\) for obs and \(2, 2\) for next_obs: "):
+    with pytest.raises(
+        DamperError, match=r"^policy must .*\(3, 2\) for obs and \(2, 2\) for next_obs: "
+    ):
         damper.temporal_loss(double, OBS, NEXT_OBS[:2])
-    with pytest.raises(DamperError, match=r"^mask must have the batch's shape \(3,\), but has \(2,\): "):
+    with pytest.raises(
+        DamperError, match=r"^mask must have the batch's shape \(3,\), but has \(2,\): "
+    ):
         damper.temporal_loss(double, OBS, NEXT_OBS, torch.ones(2))
     with pytest.raises(
-        DamperError, match=r"^policy must return the actions as one tensor, but returned a tuple: wrap it"
+        DamperError,
+        match=r"^policy must return the actions as one tensor, but returned a tuple: wrap it",
     ):
         damper.temporal_loss(lambda obs: (obs, obs), OBS, NEXT_OBS)  # type: ignore[arg-type,return-value]
     with pytest.raises(DamperError, match=r"^mask must be a tensor, but a list was given: "):
         damper.temporal_loss(double, OBS, NEXT_OBS, [True, True, False])  # type: ignore[arg-type]
     with pytest.raises(
-        DamperError, match=r"^policy must be a function .*, but a Tensor was given: pass the actor itself"
+        DamperError,
+        match=r"^policy must be a function .*, but a Tensor was given: pass the actor itself",
     ):
         damper.temporal_loss(double(OBS), OBS, NEXT_OBS)  # type: ignore[arg-type]
-    with pytest.raises(DamperError, match=r"^policy must return actions of a floating-point dtype, .* torch.int64: "):
+    with pytest.raises(
+        DamperError,
+        match=r"^policy must return actions of a floating-point dtype, .* torch.int64: ",
+    ):
         damper.temporal_loss(lambda obs: obs.long(), OBS, NEXT_OBS)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
-def test_integer_flags_are_refused_since_their_complement_is_no_logical_not(dtype: torch.dtype) -> None:
+def test_integer_flags_are_refused_since_their_complement_is_no_logical_not(
+    dtype: torch.dtype,
+) -> None:
     done = torch.tensor([0, 1, 0], dtype=dtype)
-    sentence = rf"^mask must be boolean or floating-point, but is {dtype}, for which .*: pass done == 0"
+    sentence = (
+        rf"^mask must be boolean or floating-point, but is {dtype}, for which .*: pass done == 0"
+    )
     with pytest.raises(DamperError, match=sentence):
         damper.temporal_loss(double, OBS, NEXT_OBS, mask=~done)  # 255 and 254, or -1 and -2
-    assert damper.temporal_loss(double, OBS, NEXT_OBS, mask=done == 0).item() == pytest.approx(9 / 2)
+    assert damper.temporal_loss(double, OBS, NEXT_OBS, mask=done == 0).item() == pytest.approx(
+        9 / 2
+    )

@@ -6,15 +6,29 @@ import torch
 from damper.engine.data.random_streams import Streams
 from damper.losses.temporal import temporal
 from damper.losses.temporal_ramp import temporal_ramp
-from tests.losses.helpers import SEEDS, LinearPolicy, actor_loss, draws, population, single_batch, stacked_batch
+from tests.losses.helpers import (
+    SEEDS,
+    LinearPolicy,
+    actor_loss,
+    draws,
+    population,
+    single_batch,
+    stacked_batch,
+)
 
 
 def test_by_hand():
     batch = single_batch()._replace(
-        obs=torch.zeros(2, 2), next_obs=torch.tensor([[3.0, 4.0], [1.0, 0.0]]), terminated=torch.tensor([0.0, 1.0])
+        obs=torch.zeros(2, 2),
+        next_obs=torch.tensor([[3.0, 4.0], [1.0, 0.0]]),
+        terminated=torch.tensor([0.0, 1.0]),
     )
-    assert temporal_ramp(lambda s: s, batch._replace(progress=0.5), {}, weight=0.2).item() == pytest.approx(0.1 * 25)
-    everything = temporal_ramp(lambda s: s, batch._replace(progress=1.0), {}, weight=0.2, mask_terminal=False)
+    assert temporal_ramp(
+        lambda s: s, batch._replace(progress=0.5), {}, weight=0.2
+    ).item() == pytest.approx(0.1 * 25)
+    everything = temporal_ramp(
+        lambda s: s, batch._replace(progress=1.0), {}, weight=0.2, mask_terminal=False
+    )
     assert everything.item() == pytest.approx(0.2 * 13)
 
 

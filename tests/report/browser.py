@@ -14,7 +14,9 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome, and none is installed here")
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="needs Chromium or Chrome, and none is installed here"
+)
 NARROWEST = 500  # of a window without a screen; a phone's width takes a frame inside one
 FRAME = """<!doctype html><body><script>
 onmessage = (event) => {{
@@ -36,12 +38,20 @@ FLAGS = [
 ]
 
 
-def document(page: Path, folder: Path, fragment: str = "", width: int = 1280, dark: bool = False) -> str:
+def document(
+    page: Path, folder: Path, fragment: str = "", width: int = 1280, dark: bool = False
+) -> str:
     """The page's document after its scripts ran."""
     assert BROWSER is not None
     flags = [*FLAGS, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900"]
     flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
-    command = [BROWSER, *flags, "--virtual-time-budget=60000", "--dump-dom", f"{page.resolve().as_uri()}{fragment}"]
+    command = [
+        BROWSER,
+        *flags,
+        "--virtual-time-budget=60000",
+        "--dump-dom",
+        f"{page.resolve().as_uri()}{fragment}",
+    ]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 

@@ -19,7 +19,9 @@ class Pendulums(VecEnv):
     num_actions = 1
     cfg: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, num_envs: int = 64, length: int = 40, device: str = "cpu", seed: int = 0) -> None:
+    def __init__(
+        self, num_envs: int = 64, length: int = 40, device: str = "cpu", seed: int = 0
+    ) -> None:
         self.num_envs, self.max_episode_length, self.device = num_envs, length, device
         self.generator = torch.Generator(device).manual_seed(seed)
         self.state = torch.zeros(num_envs, 2, device=device)
@@ -40,7 +42,9 @@ class Pendulums(VecEnv):
         groups = {"policy": seen, "speed": speed[:, None], "tag": tag}
         return TensorDict(groups, batch_size=[self.num_envs], device=self.device)
 
-    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    def step(
+        self, actions: torch.Tensor
+    ) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         angle, speed = self.state.unbind(-1)
         speed = speed + 0.05 * (10.0 * angle.sin() + 3.0 * actions[:, 0].clamp(-2, 2))
         angle = angle + 0.05 * speed
@@ -54,9 +58,19 @@ class Pendulums(VecEnv):
 
 def config(**algorithm: Any) -> dict[str, Any]:
     """Small networks; both groups that tell the state."""
-    hidden = {"class_name": "MLPModel", "hidden_dims": [16, 16], "activation": "elu", "obs_normalization": True}
+    hidden = {
+        "class_name": "MLPModel",
+        "hidden_dims": [16, 16],
+        "activation": "elu",
+        "obs_normalization": True,
+    }
     gaussian = {"class_name": "GaussianDistribution", "init_std": 1.0}
-    settings = {"class_name": "damper.rsl_rl:PPO", "num_learning_epochs": 2, "num_mini_batches": 2, **algorithm}
+    settings = {
+        "class_name": "damper.rsl_rl:PPO",
+        "num_learning_epochs": 2,
+        "num_mini_batches": 2,
+        **algorithm,
+    }
     return {
         "num_steps_per_env": 16,
         "save_interval": 1000,
@@ -68,7 +82,10 @@ def config(**algorithm: Any) -> dict[str, Any]:
 
 
 def train(
-    iterations: int = 20, env: Pendulums | None = None, cfg: dict[str, Any] | None = None, **settings: Any
+    iterations: int = 20,
+    env: Pendulums | None = None,
+    cfg: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Any:
     """A runner after so many iterations from one seed."""
     torch.manual_seed(3)
@@ -80,4 +97,6 @@ def train(
 def weights(runner: Any) -> torch.Tensor:
     """Parameters and normalisers' statistics of actor and critic."""
     models = (runner.alg.actor, runner.alg.critic)
-    return torch.cat([tensor.double().reshape(-1) for model in models for tensor in model.state_dict().values()])
+    return torch.cat(
+        [tensor.double().reshape(-1) for model in models for tensor in model.state_dict().values()]
+    )

@@ -20,7 +20,9 @@ from damper.rsl_rl import PPO, ppo
 from damper.rules import state_tensors
 from tests.rsl_rl.pendulums import Pendulums, config, train, weights
 
-SILENT = Method("silent", actor=Loss(lambda *inputs, **k: 0.0 * temporal(*inputs, **k)), rule="damper")
+SILENT = Method(
+    "silent", actor=Loss(lambda *inputs, **k: 0.0 * temporal(*inputs, **k)), rule="damper"
+)
 PLAIN = {"class_name": "PPO"}
 
 
@@ -34,13 +36,20 @@ def mirrored(env: Any, obs: TensorDict | None, actions: torch.Tensor | None) -> 
     return obs, None if actions is None else torch.cat([actions, -actions])
 
 
-SYMMETRY = {"data_augmentation_func": mirrored, "use_data_augmentation": True, "use_mirror_loss": True}
+SYMMETRY = {
+    "data_augmentation_func": mirrored,
+    "use_data_augmentation": True,
+    "use_mirror_loss": True,
+}
 SYMMETRY["mirror_loss_coeff"] = 0.1
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"schedule": "fixed", "normalize_advantage_per_mini_batch": True, "symmetry_cfg": SYMMETRY}],
+    [
+        {},
+        {"schedule": "fixed", "normalize_advantage_per_mini_batch": True, "symmetry_cfg": SYMMETRY},
+    ],
     ids=["usual", "symmetry"],
 )
 def test_plain_and_silenced_equal_rsl_rl_bit_for_bit(settings: dict[str, Any]) -> None:
@@ -53,7 +62,10 @@ def test_plain_and_silenced_equal_rsl_rl_bit_for_bit(settings: dict[str, Any]) -
             assert torch.equal(mine["exp_avg"], other["exp_avg"]) and torch.equal(
                 mine["exp_avg_sq"], other["exp_avg_sq"]
             )
-        assert ours.alg.learning_rate == theirs.alg.learning_rate and ours.alg.max_grad_norm == theirs.alg.max_grad_norm
+        assert (
+            ours.alg.learning_rate == theirs.alg.learning_rate
+            and ours.alg.max_grad_norm == theirs.alg.max_grad_norm
+        )
     assert not torch.equal(weights(train(**settings)), weights(theirs))
 
 
@@ -68,24 +80,37 @@ def test_no_false_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     method = Method("watching", actor=Loss(watch, previous_obs=True), rule="damper")
     runner = train(10, Pendulums(length=7), method=method, num_learning_epochs=1)  # 10,240 steps
     before, now, after = (
-        torch.cat([getattr(batch, name)["tag"] for batch in seen]) for name in ("previous_obs", "obs", "next_obs")
+        torch.cat([getattr(batch, name)["tag"] for batch in seen])
+        for name in ("previous_obs", "obs", "next_obs")
     )
     assert ((after - now) == torch.tensor([0.0, 1.0])).all()
     first = now[:, 1] == 0
-    assert torch.equal(before[first], now[first]) and ((now - before)[~first] == torch.tensor([0.0, 1.0])).all()
-    assert 0.6 * 10_240 < len(now) < 0.86 * 10_240  # all but ends of episodes, and the rollouts' first and last steps
+    assert (
+        torch.equal(before[first], now[first])
+        and ((now - before)[~first] == torch.tensor([0.0, 1.0])).all()
+    )
+    assert (
+        0.6 * 10_240 < len(now) < 0.86 * 10_240
+    )  # all but ends of episodes, and the rollouts' first and last steps
     assert set(runner.alg.storage.observations.keys()) == {"policy", "speed", "tag"}
-    assert runner.alg.storage.mini_batch_generator.__func__ is type(runner.alg.storage).mini_batch_generator
+    assert (
+        runner.alg.storage.mini_batch_generator.__func__
+        is type(runner.alg.storage).mini_batch_generator
+    )
 
 
-def test_the_rule_combines_the_actor_s_gradients_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_combines_the_actor_s_gradients_before_clipping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     original, checked = ppo.backward_auxiliary, []
 
     def watched(loss: Any, parameters: Any, rule: str, state: Any, **settings: Any) -> Any:
         parameters = list(parameters)
         g_R = torch.cat([p.grad.reshape(-1).double() for p in parameters])
         parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-        parts = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)]
+        parts = [
+            torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)
+        ]
         g_T = torch.cat([part.reshape(-1).double() for part in parts])
         report = original(loss, parameters, rule, state, **settings)
         combined = torch.cat([p.grad.reshape(-1).double() for p in parameters])
@@ -105,26 +130,42 @@ def test_the_rule_combines_the_actor_s_gradients_before_clipping(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "method", ["damper", "scalarization", "bloop", "metabalance", "caps", "grad-caps", "damper+l2c2"]
+    "method",
+    ["damper", "scalarization", "bloop", "metabalance", "caps", "grad-caps", "damper+l2c2"],
 )
-def test_methods_on_the_actor_train_and_are_logged(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_on_the_actor_train_and_are_logged(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logged: dict[str, float] = {}
     update = PPO.update
     monkeypatch.setattr(PPO, "update", lambda self: logged.update(update(self)) or dict(logged))
     runner = train(3, method=method)
     assert weights(runner).isfinite().all()
-    assert {"surrogate", "auxiliary", "conflict_rate", "cosine", "norm_ratio", "weight"} <= logged.keys()
+    assert {
+        "surrogate",
+        "auxiliary",
+        "conflict_rate",
+        "cosine",
+        "norm_ratio",
+        "weight",
+    } <= logged.keys()
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"method": "pave"}, r"critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss"),
+        (
+            {"method": "pave"},
+            r"critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss",
+        ),
         ({"method": "l2c2"}, "use its actor loss alone, as in auxiliary='l2c2'"),
         ({"method": "asap"}, "needs a second head"),
         ({"method": "temporal-ramp"}, "needs the number of steps of the whole run"),
         ({"eta": 1.5}, r"eta must be in \[0, 1\]"),
-        ({"clip_parm": 0.1}, "clip_parm is neither an argument of rsl_rl's PPO nor .* did you mean 'clip_param'?"),
+        (
+            {"clip_parm": 0.1},
+            "clip_parm is neither an argument of rsl_rl's PPO nor .* did you mean 'clip_param'?",
+        ),
     ],
 )
 def test_mistakes_get_one_sentence(settings: dict[str, Any], sentence: str) -> None:
@@ -136,7 +177,12 @@ def test_recurrent_actors_are_refused_unless_plain() -> None:
     for method in ("damper", "plain"):
         cfg = config(method=method)
         for model in ("actor", "critic"):
-            cfg[model] |= {"class_name": "RNNModel", "rnn_type": "lstm", "rnn_hidden_dim": 8, "rnn_num_layers": 1}
+            cfg[model] |= {
+                "class_name": "RNNModel",
+                "rnn_type": "lstm",
+                "rnn_hidden_dim": 8,
+                "rnn_num_layers": 1,
+            }
         if method == "plain":
             train(1, cfg=cfg)
             continue
@@ -161,7 +207,11 @@ def test_checkpoints_go_on_and_pass_between_the_classes(method: str, tmp_path: A
     assert torch.equal(weights(again), weights(runner))
     states = [state_tensors(alg._rule_state) for alg in (again.alg, runner.alg)]
     assert all(torch.equal(mine, other) for mine, other in zip(*states, strict=True))
-    assert len(saved["memory"]) == len(states[0]) == {"damper": 0, "bloop": 1, "metabalance": 2}[method]
+    assert (
+        len(saved["memory"])
+        == len(states[0])
+        == {"damper": 0, "bloop": 1, "metabalance": 2}[method]
+    )
     again.learn(1)
     theirs = train(1, **PLAIN)
     theirs.load(str(tmp_path / "model.pt"))
@@ -175,11 +225,16 @@ def test_minibatches_without_a_pair_train_as_rsl_rl_does() -> None:
 
 def one_of_two_processes(rank: int, folder: str) -> None:
     """Two processes with half of the environments each; all of one's episodes are a single step long."""
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
+    )
     torch.set_num_threads(1)
     env = Pendulums(8, length=1 if rank else 40, seed=rank)
     torch.manual_seed(3)
-    cfg = {**config(eta=0.5), "multi_gpu": {"global_rank": rank, "local_rank": rank, "world_size": 2}}
+    cfg = {
+        **config(eta=0.5),
+        "multi_gpu": {"global_rank": rank, "local_rank": rank, "world_size": 2},
+    }
     obs = env.get_observations()
     alg = PPO.construct_algorithm(obs, env, cfg, "cpu")
     alg.broadcast_parameters()
@@ -207,7 +262,9 @@ def test_the_critic_learns_while_the_actor_is_frozen(method: str) -> None:
     runner = OnPolicyRunner(Pendulums(), config(method=method), device="cpu")
     for parameter in runner.alg.actor.parameters():
         parameter.requires_grad_(False)
-    before = [[p.clone() for p in model.parameters()] for model in (runner.alg.actor, runner.alg.critic)]
+    before = [
+        [p.clone() for p in model.parameters()] for model in (runner.alg.actor, runner.alg.critic)
+    ]
     runner.learn(1)
     actor, critic = ([*model.parameters()] for model in (runner.alg.actor, runner.alg.critic))
     assert all(map(torch.equal, actor, before[0])) and not any(map(torch.equal, critic, before[1]))
@@ -215,7 +272,9 @@ def test_the_critic_learns_while_the_actor_is_frozen(method: str) -> None:
 
 def test_learners_of_one_process_draw_their_own_noise() -> None:
     torch.manual_seed(3)
-    learners = [OnPolicyRunner(Pendulums(4), config(method="caps"), device="cpu").alg for _ in range(2)]
+    learners = [
+        OnPolicyRunner(Pendulums(4), config(method="caps"), device="cpu").alg for _ in range(2)
+    ]
     first, second = (torch.randn(8, generator=learner._generator) for learner in learners)
     assert not torch.equal(first, second)
     torch.manual_seed(3)
@@ -224,17 +283,26 @@ def test_learners_of_one_process_draw_their_own_noise() -> None:
 
 
 def test_eta_is_0_unless_given() -> None:
-    found = [train(0, **settings).alg.method_settings.get("eta") for settings in ({}, {"eta": 1.0}, {"method": "caps"})]
+    found = [
+        train(0, **settings).alg.method_settings.get("eta")
+        for settings in ({}, {"eta": 1.0}, {"method": "caps"})
+    ]
     assert found == [0.0, 1.0, None]
 
 
-def test_the_value_loss_has_no_say_through_an_encoder_that_both_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_value_loss_has_no_say_through_an_encoder_that_both_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told: list[float] = []
     update = PPO.update
-    monkeypatch.setattr(PPO, "update", lambda self: (found := update(self), told.append(found["norm_ratio"]))[0])
+    monkeypatch.setattr(
+        PPO, "update", lambda self: (found := update(self), told.append(found["norm_ratio"]))[0]
+    )
     for value_loss_coef in (1.0, 1000.0):
         torch.manual_seed(3)
-        own = config(eta=0.5, num_learning_epochs=1, num_mini_batches=1, value_loss_coef=value_loss_coef)
+        own = config(
+            eta=0.5, num_learning_epochs=1, num_mini_batches=1, value_loss_coef=value_loss_coef
+        )
         runner = OnPolicyRunner(Pendulums(), own, device="cpu")
         runner.alg.critic.mlp[0] = runner.alg.actor.mlp[0]
         before = runner.alg.actor.mlp[0].weight.detach().clone()

@@ -1,7 +1,7 @@
 """The rules once more, straight from their equations, on vectors of numpy floats or of mpmath's 400 digits.
 
-Nothing here is shared with the package: norms and dots are formed from raw entries, branches read values, CAGrad's
-minimum is searched for. With mpmath no scale overflows and no difference cancels.
+Nothing here is shared with the package: norms and dots are formed from raw entries, branches read
+values, CAGrad's minimum is searched for. With mpmath no scale overflows and no difference cancels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import torch
 
 from damper.rules import RULES, has_memory
 
-mpmath.mp.dps = 400  # norms may lie 330 orders of magnitude apart, and differences of them still count
+mpmath.mp.dps = (
+    400  # norms may lie 330 orders of magnitude apart, and differences of them still count
+)
 
 Vector = np.ndarray[Any, Any]
 
@@ -69,7 +71,9 @@ def cagrad(g_R: Vector, g_T: Vector, c: float = 0.5) -> Vector:
 
     def objective(x: Any) -> Any:
         inner = (x * (RR + RT) + (1 - x) * (RT + TT)) / 2
-        return inner + c * norm(g_0) * (x * x * RR + 2 * x * (1 - x) * RT + (1 - x) ** 2 * TT) ** 0.5
+        return (
+            inner + c * norm(g_0) * (x * x * RR + 2 * x * (1 - x) * RT + (1 - x) ** 2 * TT) ** 0.5
+        )
 
     low, high = 0 * RR, 0 * RR + 1
     for _ in range(400):
@@ -129,7 +133,8 @@ REFERENCES: dict[str, Callable[..., Vector]] = {
     name: function for name in RULES if (function := globals().get(name.replace("-", "_")))
 }
 assert (missing := RULES.keys() - REFERENCES.keys()) == set(), (
-    f"no reference for {sorted(missing)}: write its equation as a function of that name above, for two vectors of "
+    f"no reference for {sorted(missing)}: write its equation as a function of that name above, for "
+    "two vectors of "
     "numpy floats or mpmath's numbers, without anything from the package"
 )
 
@@ -149,16 +154,22 @@ def error(g: torch.Tensor, exact: Vector) -> float:
     return float(norm(digits(g) - exact) / norm(exact))
 
 
-def combined(name: str, primary: torch.Tensor, auxiliary: torch.Tensor, **settings: Any) -> torch.Tensor:
+def combined(
+    name: str, primary: torch.Tensor, auxiliary: torch.Tensor, **settings: Any
+) -> torch.Tensor:
     """The package's own answer, memory left aside."""
     out = RULES[name](primary, auxiliary, **settings)
     answer: torch.Tensor = out[0] if has_memory(name) else out
     return answer
 
 
-def pairs(count: int, n: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def pairs(
+    count: int, n: int, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Random pairs [count, n] that cover conflict and agreement alike, of comparable norms."""
     generator = torch.Generator().manual_seed(seed)
-    primary, noise = (torch.randn(count, n, generator=generator, dtype=torch.float64) for _ in range(2))
+    primary, noise = (
+        torch.randn(count, n, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
     slope = torch.linspace(-2.0, 2.0, count, dtype=torch.float64).unsqueeze(1)
     return primary.to(dtype), (noise + slope * primary).to(dtype)

@@ -49,7 +49,9 @@ def test_a_long_batch_is_its_members_to_rounding(name: str) -> None:
 def test_several_leading_axes_and_none(name: str) -> None:
     primary, auxiliary = pairs(6, 5)
     flat = combined(name, primary, auxiliary)
-    assert torch.equal(combined(name, primary.view(2, 3, 5), auxiliary.view(2, 3, 5)), flat.view(2, 3, 5))
+    assert torch.equal(
+        combined(name, primary.view(2, 3, 5), auxiliary.view(2, 3, 5)), flat.view(2, 3, 5)
+    )
     assert combined(name, primary[:0], auxiliary[:0]).shape == (0, 5)
 
 
@@ -58,11 +60,15 @@ def test_settings_broadcast_over_leading_axes(name: str) -> None:
     primary, auxiliary = (x.view(2, 3, 5) for x in pairs(6, 5))
     for key in per_agent_settings(name):
         for shape in [(), (3,), (1, 3), (2, 1), (2, 3)]:
-            values = torch.rand(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+            values = torch.rand(
+                shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+            )
             batch = combined(name, primary, auxiliary, **{key: values})
             for i, j in [(0, 0), (1, 2)]:
                 value = float(values.expand(2, 3)[i, j])
-                assert torch.equal(batch[i, j], combined(name, primary[i, j], auxiliary[i, j], **{key: value}))
+                assert torch.equal(
+                    batch[i, j], combined(name, primary[i, j], auxiliary[i, j], **{key: value})
+                )
 
 
 @each_rule
@@ -74,10 +80,14 @@ def test_vmap(name: str) -> None:
         return combined(name, g_R, g_T, **own)
 
     mapped = torch.func.vmap(single)(primary, auxiliary, settings)
-    torch.testing.assert_close(mapped, combined(name, primary, auxiliary, **settings), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        mapped, combined(name, primary, auxiliary, **settings), rtol=1e-13, atol=1e-13
+    )
 
 
-def apply_all(primary: Tensor, auxiliary: Tensor, eta: Tensor, states: dict[str, Any]) -> dict[str, Any]:
+def apply_all(
+    primary: Tensor, auxiliary: Tensor, eta: Tensor, states: dict[str, Any]
+) -> dict[str, Any]:
     """Every rule of the registry once, with η per agent and memory where there is one."""
     out: dict[str, Any] = {}
     for name, rule in RULES.items():
@@ -91,8 +101,14 @@ def apply_all(primary: Tensor, auxiliary: Tensor, eta: Tensor, states: dict[str,
 def test_every_rule_traces_as_one_graph() -> None:
     primary, auxiliary = pairs(8, 50)
     eta = torch.linspace(0, 1, 8, dtype=torch.float64)
-    states = {name: out[1] for name, out in apply_all(primary, auxiliary, eta, {}).items() if has_memory(name)}
-    traced = torch.compile(apply_all, fullgraph=True, backend="aot_eager")(primary, auxiliary.flip(0), eta, states)
+    states = {
+        name: out[1]
+        for name, out in apply_all(primary, auxiliary, eta, {}).items()
+        if has_memory(name)
+    }
+    traced = torch.compile(apply_all, fullgraph=True, backend="aot_eager")(
+        primary, auxiliary.flip(0), eta, states
+    )
     eager = apply_all(primary, auxiliary.flip(0), eta, states)
     torch.testing.assert_close(traced, eager, rtol=1e-13, atol=1e-13)
 
@@ -101,7 +117,9 @@ def test_a_report_traces_as_one_graph() -> None:
     primary, auxiliary = pairs(8, 50)
     for rule in ("damper", "bloop", lambda primary, auxiliary: primary + auxiliary):
         traced = torch.compile(combine_reported, fullgraph=True, backend="eager")
-        assert torch.equal(traced(rule, primary, auxiliary)[0], combine_reported(rule, primary, auxiliary)[0])
+        assert torch.equal(
+            traced(rule, primary, auxiliary)[0], combine_reported(rule, primary, auxiliary)[0]
+        )
 
 
 def test_compiled_code_agrees() -> None:

@@ -15,11 +15,13 @@ def test_three_golden_steps() -> None:
     g, m = bloop(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 1.0]))
     assert g.tolist() == pytest.approx([2, 1])
     assert m.tolist() == pytest.approx([2, 0])
-    # 2. The old average, not the new g_R: (0, 1) is added again. The average: 0.9 (2, 0) + 0.1 (0, 4).
+    # 2. The old average, not the new g_R: (0, 1) is added again. The average: 0.9 (2, 0) + 0.1 (0,
+    # 4).
     g, m = bloop(torch.tensor([0.0, 4.0]), torch.tensor([1.0, 1.0]), m)
     assert g.tolist() == pytest.approx([0, 5])
     assert m.tolist() == pytest.approx([1.8, 0.4])
-    # 3. ⟨g_T, m⟩ = 30.6, ‖m‖² = 3.4, so (17, 0) - 9 (1.8, 0.4) = (0.8, -3.6), half of it: (1, 1) + (0.4, -1.8).
+    # 3. ⟨g_T, m⟩ = 30.6, ‖m‖² = 3.4, so (17, 0) - 9 (1.8, 0.4) = (0.8, -3.6), half of it: (1, 1) +
+    # (0.4, -1.8).
     g, m = bloop(torch.tensor([1.0, 1.0]), torch.tensor([17.0, 0.0]), m, weight=0.5)
     assert g.tolist() == pytest.approx([1.4, -0.8])
 
@@ -57,9 +59,13 @@ def test_half_precision_averages_in_float32() -> None:
 
 
 def test_a_state_of_another_shape_is_refused() -> None:
-    with pytest.raises(DamperError, match=r"state must have primary's shape \(3,\), but has \(2,\): .*None"):
+    with pytest.raises(
+        DamperError, match=r"state must have primary's shape \(3,\), but has \(2,\): .*None"
+    ):
         bloop(torch.ones(3), torch.ones(3), torch.ones(2))
-    with pytest.raises(DamperError, match=r"state must have primary's shape \(3,\), but is of type int: .*None"):
+    with pytest.raises(
+        DamperError, match=r"state must have primary's shape \(3,\), but is of type int: .*None"
+    ):
         bloop(torch.ones(3), torch.ones(3), 3)  # type: ignore[arg-type]
 
 

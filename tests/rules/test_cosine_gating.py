@@ -24,7 +24,9 @@ from tests.rules.references import error, expected, pairs
     ],
 )
 def test_golden_rows(g_T: list[float], weighted: bool, golden: list[float]) -> None:
-    g = cosine_gating(torch.tensor([3.0, 0.0]), torch.tensor(g_T, dtype=torch.float32), weighted=weighted)
+    g = cosine_gating(
+        torch.tensor([3.0, 0.0]), torch.tensor(g_T, dtype=torch.float32), weighted=weighted
+    )
     assert g.tolist() == pytest.approx(golden)
 
 

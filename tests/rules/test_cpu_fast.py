@@ -45,7 +45,9 @@ def test_it_is_the_rule(name: str, conflict: bool) -> None:
 
 def test_a_report_s_values_go_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     g_R, g_T = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
-    g_T = g_T * torch.tensor([[1.0], [1e-20], [1.0]])  # the second is no ordinary one: the rule itself reports it
+    g_T = g_T * torch.tensor(
+        [[1.0], [1e-20], [1.0]]
+    )  # the second is no ordinary one: the rule itself reports it
     expected = apply_rows(RULES["damper"], g_R, g_T)
     backwards = namedtuple("backwards", GradientReport._fields[::-1], defaults=[None] * 6)
     monkeypatch.setattr("damper.rules._report.GradientReport", backwards)
@@ -93,7 +95,11 @@ def test_rows_are_the_rule_each_for_itself(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     g_R, g_T = torch.randn(2, 5, CHUNK_SIZE + 7, generator=generator)
     g_T[3] = 0.0  # takes the rule's own path
-    own = {"eta": torch.linspace(0.0, 1.0, 5)} if "eta" in inspect.signature(RULES[name]).parameters else {}
+    own = (
+        {"eta": torch.linspace(0.0, 1.0, 5)}
+        if "eta" in inspect.signature(RULES[name]).parameters
+        else {}
+    )
     rows = apply_rows(RULES[name], g_R, g_T, **own)
     assert rows is not None
     expected, report = combine_reported(name, g_R, g_T, **own)
@@ -118,10 +124,15 @@ def test_torch_compile_leaves_it_as_it_is() -> None:
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True, recompile_limit=2):
         for seed in range(4):  # other norms each time, which are Python's numbers here
             pair = gradients(seed), gradients(seed + 10)
-            assert all(map(torch.equal, compiled("damper", *pair)[0], combine_single("damper", *pair)[0]))
+            assert all(
+                map(torch.equal, compiled("damper", *pair)[0], combine_single("damper", *pair)[0])
+            )
 
 
 def test_a_setting_with_an_axis_too_many_is_refused_as_in_the_rule() -> None:
     for gradient in (torch.ones(3), torch.ones(3).double()):
-        with pytest.raises(DamperError, match=r"^eta must broadcast over the leading axes \(\), but has shape \(1,\)"):
+        with pytest.raises(
+            DamperError,
+            match=r"^eta must broadcast over the leading axes \(\), but has shape \(1,\)",
+        ):
             combine_single("damper", [gradient], [gradient], eta=torch.tensor([0.5]))

@@ -37,7 +37,9 @@ def on_device(seed: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Te
 
 def with_settings(name: str) -> dict[str, Any]:
     """η per agent on the device; everything else by default."""
-    return {"eta": torch.linspace(0, 1, AGENTS, device="cuda")} if "eta" in settings_of(name) else {}
+    return (
+        {"eta": torch.linspace(0, 1, AGENTS, device="cuda")} if "eta" in settings_of(name) else {}
+    )
 
 
 def capture(function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
@@ -143,5 +145,8 @@ def test_backward_does_not_wait() -> None:
     losses = layer(x).square().mean(), (layer(x) - layer(2 * x)).square().mean()
     with no_waiting():
         report = damper.backward(*losses, layer.parameters(), eta=0.7)
-    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in layer.parameters())
+    assert all(
+        parameter.grad is not None and parameter.grad.isfinite().all()
+        for parameter in layer.parameters()
+    )
     assert report.weight.isfinite()

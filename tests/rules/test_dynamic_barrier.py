@@ -21,7 +21,9 @@ from tests.rules.references import pairs
     ],
 )
 def test_golden_rows(g_T: list[float], weight: float, golden: list[float]) -> None:
-    d = dynamic_barrier(torch.tensor([3.0, 0.0]), torch.tensor(g_T, dtype=torch.float32), weight=weight)
+    d = dynamic_barrier(
+        torch.tensor([3.0, 0.0]), torch.tensor(g_T, dtype=torch.float32), weight=weight
+    )
     assert d.tolist() == pytest.approx(golden)
 
 

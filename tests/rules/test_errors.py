@@ -48,7 +48,9 @@ def test_eta_outside_its_range(eta: Any, given: str) -> None:
         ("metabalance", "beta", r"in \[0, 1\]"),
     ],
 )
-@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), torch.tensor([0.5, -1.0]), torch.tensor(torch.inf)])
+@pytest.mark.parametrize(
+    "bad", [-1.0, float("nan"), float("inf"), torch.tensor([0.5, -1.0]), torch.tensor(torch.inf)]
+)
 def test_other_settings_outside_their_range(name: str, setting: str, bounds: str, bad: Any) -> None:
     with pytest.raises(DamperError, match=rf"^{setting} must be {bounds}, but .+ was given: "):
         RULES[name](ONES, ONES, **{setting: bad})
@@ -68,24 +70,31 @@ def test_a_setting_that_is_no_number(bad: Any) -> None:
         combine(ONES, ONES, bad)
 
 
-@pytest.mark.parametrize(("name", "setting"), [("cosine-gating", "weighted"), ("mgda", "normalize")])
+@pytest.mark.parametrize(
+    ("name", "setting"), [("cosine-gating", "weighted"), ("mgda", "normalize")]
+)
 @pytest.mark.parametrize("bad", ["False", 0.5, torch.tensor([True, False])])
 def test_a_switch_that_is_neither_on_nor_off(name: str, setting: str, bad: Any) -> None:
     with pytest.raises(
-        DamperError, match=rf"^{setting} must be True or False, the same for all agents, but .+ was given"
+        DamperError,
+        match=rf"^{setting} must be True or False, the same for all agents, but .+ was given",
     ):
         RULES[name](ONES, ONES, **{setting: bad})
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1), (1, 2), (4, 2)])
 def test_a_setting_that_does_not_broadcast(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DamperError, match=r"^eta must broadcast over the leading axes \(2,\), but has shape "):
+    with pytest.raises(
+        DamperError, match=r"^eta must broadcast over the leading axes \(2,\), but has shape "
+    ):
         combine(ONES, ONES, torch.full(shape, 0.5))
 
 
 @each_rule
 def test_shapes_that_differ(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^auxiliary must have primary's shape \(2, 3\), but has \(3,\): "):
+    with pytest.raises(
+        ValueError, match=r"^auxiliary must have primary's shape \(2, 3\), but has \(3,\): "
+    ):
         RULES[name](ONES, torch.ones(3))
 
 
@@ -93,9 +102,13 @@ def test_shapes_that_differ(name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
 def test_dtypes_without_a_gradient(name: str, dtype: torch.dtype) -> None:
     bad = torch.ones(2, 3, dtype=dtype)
-    with pytest.raises(ValueError, match=rf"^primary must have a floating-point dtype, but has {dtype}: "):
+    with pytest.raises(
+        ValueError, match=rf"^primary must have a floating-point dtype, but has {dtype}: "
+    ):
         RULES[name](bad, bad)
-    with pytest.raises(ValueError, match=rf"^auxiliary must have a floating-point dtype, but has {dtype}: "):
+    with pytest.raises(
+        ValueError, match=rf"^auxiliary must have a floating-point dtype, but has {dtype}: "
+    ):
         RULES[name](ONES, bad)
 
 
@@ -103,27 +116,35 @@ def test_dtypes_without_a_gradient(name: str, dtype: torch.dtype) -> None:
 def test_sparse_gradients(name: str) -> None:
     for pair in ((ONES.to_sparse(), ONES.to_sparse()), (ONES, ONES.to_sparse())):
         with pytest.raises(
-            DamperError, match=r"^(primary|auxiliary) must be dense, but its layout is torch.sparse_coo: "
+            DamperError,
+            match=r"^(primary|auxiliary) must be dense, but its layout is torch.sparse_coo: ",
         ):
             RULES[name](*pair)
 
 
 @each_rule
 def test_dtypes_that_differ(name: str) -> None:
-    with pytest.raises(DamperError, match=r"^auxiliary must have primary's dtype torch.float32, but has torch.float64"):
+    with pytest.raises(
+        DamperError,
+        match=r"^auxiliary must have primary's dtype torch.float32, but has torch.float64",
+    ):
         RULES[name](ONES, ONES.double())
 
 
 @each_rule
 def test_devices_that_differ(name: str) -> None:
-    with pytest.raises(DamperError, match=r"^auxiliary must be on primary's device cpu, but is on meta: "):
+    with pytest.raises(
+        DamperError, match=r"^auxiliary must be on primary's device cpu, but is on meta: "
+    ):
         RULES[name](ONES, ONES.to("meta"))
 
 
 @each_rule
 @pytest.mark.parametrize("bad", [torch.tensor(1.0), torch.ones(2, 0)])
 def test_gradients_without_entries(name: str, bad: torch.Tensor) -> None:
-    with pytest.raises(DamperError, match=r"^primary must have shape \[..., n\] with n at least 1, but has \("):
+    with pytest.raises(
+        DamperError, match=r"^primary must have shape \[..., n\] with n at least 1, but has \("
+    ):
         RULES[name](bad, bad)
 
 

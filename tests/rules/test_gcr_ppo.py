@@ -28,4 +28,6 @@ def test_under_conflict_the_addition_is_orthogonal() -> None:
     conflict = (g_R * g_T).sum(-1) < 0
     added = (gcr_ppo(g_R, g_T) - g_R)[conflict]
     assert ((added * g_R[conflict]).sum(-1).abs() < 1e-12 * g_R[conflict].square().sum(-1)).all()
-    torch.testing.assert_close(gcr_ppo(g_R, g_T)[~conflict], (g_R + g_T)[~conflict], rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        gcr_ppo(g_R, g_T)[~conflict], (g_R + g_T)[~conflict], rtol=1e-12, atol=1e-13
+    )

@@ -21,6 +21,8 @@ def test_norms_are_equal_and_weights_sum_to_two(ratio: float) -> None:
     g_T = ratio * g_T
     for primary, auxiliary, d in zip(g_R, g_T, gradnorm(g_R, g_T), strict=True):
         basis = torch.stack([primary, auxiliary], 1)
-        w_R, w_T = torch.linalg.lstsq(basis, d.unsqueeze(1), driver="gelsd").solution.flatten().tolist()
+        w_R, w_T = (
+            torch.linalg.lstsq(basis, d.unsqueeze(1), driver="gelsd").solution.flatten().tolist()
+        )
         assert w_R * primary.norm().item() == pytest.approx(w_T * auxiliary.norm().item(), rel=1e-9)
         assert w_R + w_T == pytest.approx(2.0, rel=1e-9)

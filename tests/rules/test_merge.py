@@ -17,14 +17,18 @@ def test_each_agent_has_its_own_rule_and_settings() -> None:
     choice = torch.arange(len(names)).flip(0)
     eta, weight = torch.linspace(0, 1, len(names)), torch.linspace(0.1, 2, len(names))
     own = {
-        name: value for name, value in {"eta": eta, "weight": weight}.items() if name in settings_of(",".join(names))
+        name: value
+        for name, value in {"eta": eta, "weight": weight}.items()
+        if name in settings_of(",".join(names))
     }
     together, report = combine_reported(",".join(names), g_R, g_T, choice=choice, **own)
     for agent, index in enumerate(choice.tolist()):
         if names[index] == "plain":
             assert torch.equal(together[agent], g_R[agent]) and report.weight[agent] == 0
             continue
-        mine = {name: value[agent] for name, value in own.items() if name in settings_of(names[index])}
+        mine = {
+            name: value[agent] for name, value in own.items() if name in settings_of(names[index])
+        }
         alone, seen = combine_reported(names[index], g_R[agent], g_T[agent], **mine)
         assert torch.equal(together[agent], alone), names[index]
         assert torch.equal(report.weight[agent], seen.weight)
@@ -53,10 +57,17 @@ def test_what_is_not_a_number_stays_with_its_agent() -> None:
 @pytest.mark.parametrize("names", ["damper,bloop", "damper,mgda", "damper,dampr"])
 def test_rules_with_memory_or_that_rescale_the_primary_are_refused(names: str) -> None:
     with pytest.raises(
-        DamperError, match=r"rules of one population must be among plain, damper, .* but '(bloop|mgda|dampr)'"
+        DamperError,
+        match=r"rules of one population must be among plain, damper, .* but '(bloop|mgda|dampr)'",
     ):
         find(names)
 
 
 def test_the_papers_rules_go_together() -> None:
-    assert {"damper", "unconditional-sum", "unconditional-projection", "pegrad", "scalarization"} <= set(MIXED)
+    assert {
+        "damper",
+        "unconditional-sum",
+        "unconditional-projection",
+        "pegrad",
+        "scalarization",
+    } <= set(MIXED)

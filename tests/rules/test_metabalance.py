@@ -32,7 +32,10 @@ def test_sizes_balance_each_part_by_itself() -> None:
         scaled = g_T * (step + 1.0)
         g, state = metabalance(g_R, scaled, state, sizes=(2, 7))
         slices = (slice(0, 2), slice(2, 9))
-        parts = [metabalance(g_R[:, s], scaled[:, s], old) for s, (_, old) in zip(slices, parts, strict=True)]
+        parts = [
+            metabalance(g_R[:, s], scaled[:, s], old)
+            for s, (_, old) in zip(slices, parts, strict=True)
+        ]
         assert torch.equal(g, torch.cat([part[0] for part in parts], 1))
         for k, (_, own) in enumerate(parts):
             assert torch.equal(torch.stack(list(state))[..., k], torch.stack(list(own))[..., 0])
@@ -58,20 +61,34 @@ def test_averages_wait_out_what_cannot_be_combined() -> None:
     assert torch.equal(g[1:3], g_R[1:3])
 
 
-@pytest.mark.parametrize(("sizes", "given"), [((2, 2), r"\[2, 2\]"), ((5, 0), r"\[5, 0\]"), ((), r"\[\]")])
-def test_sizes_that_do_not_cover_the_gradient_are_refused(sizes: tuple[int, ...], given: str) -> None:
-    with pytest.raises(DamperError, match=rf"sizes must be positive and add up to .* 5, but {given} was given: "):
+@pytest.mark.parametrize(
+    ("sizes", "given"), [((2, 2), r"\[2, 2\]"), ((5, 0), r"\[5, 0\]"), ((), r"\[\]")]
+)
+def test_sizes_that_do_not_cover_the_gradient_are_refused(
+    sizes: tuple[int, ...], given: str
+) -> None:
+    with pytest.raises(
+        DamperError, match=rf"sizes must be positive and add up to .* 5, but {given} was given: "
+    ):
         metabalance(torch.ones(5), torch.ones(5), sizes=sizes)
 
 
 def test_a_state_of_another_shape_is_refused() -> None:
     _, state = metabalance(torch.ones(5), torch.ones(5))
-    with pytest.raises(DamperError, match=r"state must hold two averages of shape \(2,\), but holds \(1,\) and \(1,\)"):
+    with pytest.raises(
+        DamperError,
+        match=r"state must hold two averages of shape \(2,\), but holds \(1,\) and \(1,\)",
+    ):
         metabalance(torch.ones(5), torch.ones(5), state, sizes=(2, 3))
-    with pytest.raises(DamperError, match=r"state must hold two averages of shape \(1,\), but is a Tensor: "):
+    with pytest.raises(
+        DamperError, match=r"state must hold two averages of shape \(1,\), but is a Tensor: "
+    ):
         metabalance(torch.ones(5), torch.ones(5), torch.ones(5))  # type: ignore[arg-type]
 
-    with pytest.raises(DamperError, match=r"state must hold two averages of shape \(1,\), but holds \(1,\) and \(4,\)"):
+    with pytest.raises(
+        DamperError,
+        match=r"state must hold two averages of shape \(1,\), but holds \(1,\) and \(4,\)",
+    ):
         metabalance(torch.ones(5), torch.ones(5), (state.m_R, torch.ones(4)))
 
 
@@ -79,12 +96,19 @@ def test_a_memory_comes_back_from_a_file(tmp_path: Path) -> None:
     g_R, g_T = pairs(4, 5)
     _, state = metabalance(g_R, g_T)
     torch.save(tuple(state), tmp_path / "memory.pt")
-    loaded = torch.load(tmp_path / "memory.pt")  # weights only: torch refuses a class that it does not know
-    for mine, other in zip(metabalance(g_T, g_R, loaded)[1], metabalance(g_T, g_R, state)[1], strict=True):
+    loaded = torch.load(
+        tmp_path / "memory.pt"
+    )  # weights only: torch refuses a class that it does not know
+    for mine, other in zip(
+        metabalance(g_T, g_R, loaded)[1], metabalance(g_T, g_R, state)[1], strict=True
+    ):
         assert torch.equal(mine, other)
 
 
 @pytest.mark.parametrize("sizes", [5, "ab", [None], [2.9, 3.9]])
 def test_sizes_that_are_no_numbers_are_refused(sizes: Any) -> None:
-    with pytest.raises(DamperError, match=r"sizes must be a list of whole numbers, one per part, but .+ was given: "):
+    with pytest.raises(
+        DamperError,
+        match=r"sizes must be a list of whole numbers, one per part, but .+ was given: ",
+    ):
         metabalance(torch.ones(5), torch.ones(5), sizes=sizes)

@@ -21,8 +21,13 @@ each_rule = pytest.mark.parametrize("name", RULES)
 def test_float32_at_every_scale_also_mixed(name: str) -> None:
     primary, auxiliary = pairs(4, 6)
     for scale_R, scale_T in product(SCALES, SCALES):
-        for g_R, g_T in zip((primary * scale_R).float(), (auxiliary * scale_T).float(), strict=True):
-            assert error(combined(name, g_R, g_T), expected(name, g_R, g_T)) < 1e-6, (scale_R, scale_T)
+        for g_R, g_T in zip(
+            (primary * scale_R).float(), (auxiliary * scale_T).float(), strict=True
+        ):
+            assert error(combined(name, g_R, g_T), expected(name, g_R, g_T)) < 1e-6, (
+                scale_R,
+                scale_T,
+            )
 
 
 @each_rule
@@ -30,7 +35,10 @@ def test_float64(name: str) -> None:
     primary, auxiliary = pairs(4, 6)
     for scale_R, scale_T in ((1e300, 1e300), (1e270, 1e-30), (1e-30, 1e270), (1.0, 1.0)):
         for g_R, g_T in zip(primary * scale_R, auxiliary * scale_T, strict=True):
-            assert error(combined(name, g_R, g_T), expected(name, g_R, g_T)) < 1e-13, (scale_R, scale_T)
+            assert error(combined(name, g_R, g_T), expected(name, g_R, g_T)) < 1e-13, (
+                scale_R,
+                scale_T,
+            )
 
 
 @each_rule
@@ -59,8 +67,9 @@ def test_every_length(name: str) -> None:
             assert np.linalg.norm(wrong) < 1e-6 * np.linalg.norm(reference), n
 
 
-# By hand, for g_R = 3 and g_T = -1.5: a single parameter is always parallel or opposite. CAGrad: g_0 = 0.75, and the
-# weaker gradient pulls it back by half of that. MetaBalance: 3 - (0.7 * 3/1.5 + 0.3) * 1.5.
+# By hand, for g_R = 3 and g_T = -1.5: a single parameter is always parallel or opposite. CAGrad:
+# g_0 = 0.75, and the weaker gradient pulls it back by half of that. MetaBalance: 3 - (0.7 * 3/1.5 +
+# 0.3) * 1.5.
 ONE_PARAMETER = dict.fromkeys(RULES, 3.0) | {
     "scalarization": 1.5,
     "unconditional-sum": 0.0,
@@ -77,7 +86,9 @@ ONE_PARAMETER = dict.fromkeys(RULES, 3.0) | {
 def test_one_parameter(name: str) -> None:
     g = combined(name, torch.tensor([3.0]), torch.tensor([-1.5]))
     by_hand = ONE_PARAMETER[name]
-    assert g.item() == pytest.approx(by_hand, abs=1e-6), "3 unless ONE_PARAMETER says what it is, worked out by hand"
+    assert g.item() == pytest.approx(by_hand, abs=1e-6), (
+        "3 unless ONE_PARAMETER says what it is, worked out by hand"
+    )
 
 
 @each_rule
@@ -104,7 +115,9 @@ def test_a_zero_auxiliary_leaves_every_bit_of_the_primary(name: str) -> None:
 
 @each_rule
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_a_broken_auxiliary_falls_back_to_the_primary_of_that_agent_alone(name: str, bad: float) -> None:
+def test_a_broken_auxiliary_falls_back_to_the_primary_of_that_agent_alone(
+    name: str, bad: float
+) -> None:
     primary, auxiliary = pairs(5, 7, torch.float32)
     whole = combined(name, primary, auxiliary)
     auxiliary[2, 3] = bad
@@ -131,14 +144,16 @@ def finite_float32() -> st.SearchStrategy[float]:
 
 
 @each_rule
-@hypothesis.given(data=st.lists(st.tuples(finite_float32(), finite_float32()), min_size=1, max_size=4))
+@hypothesis.given(
+    data=st.lists(st.tuples(finite_float32(), finite_float32()), min_size=1, max_size=4)
+)
 def test_finite_inputs_never_give_nan(name: str, data: list[tuple[float, float]]) -> None:
     g_R, g_T = torch.tensor(data, dtype=torch.float32).unbind(1)
     assert not combined(name, g_R.contiguous(), g_T.contiguous()).isnan().any()
 
 
-# The share of the auxiliary that a rule adds to a primary of zero. Rules that measure the auxiliary by the primary have
-# nothing to add; the others add what they add to any primary.
+# The share of the auxiliary that a rule adds to a primary of zero. Rules that measure the auxiliary
+# by the primary have nothing to add; the others add what they add to any primary.
 _WHOLE = dict.fromkeys(("scalarization", "pcgrad", "dynamic-barrier", "gcr-ppo", "bloop"), 1.0)
 ZERO_PRIMARY = dict.fromkeys(RULES, 0.0) | _WHOLE | {"metabalance": 0.3, "cagrad": 0.5}
 
@@ -147,7 +162,9 @@ ZERO_PRIMARY = dict.fromkeys(RULES, 0.0) | _WHOLE | {"metabalance": 0.3, "cagrad
 def test_a_zero_primary_is_no_accident(name: str) -> None:
     g_T = torch.tensor([3.0, -4.0])
     g, by_hand = combined(name, torch.zeros(2), g_T), ZERO_PRIMARY[name]
-    assert torch.allclose(g, by_hand * g_T), "0 unless ZERO_PRIMARY says what it is, worked out by hand"
+    assert torch.allclose(g, by_hand * g_T), (
+        "0 unless ZERO_PRIMARY says what it is, worked out by hand"
+    )
 
 
 def test_what_leaves_the_dtypes_range_is_infinite_or_largest_but_no_nan() -> None:

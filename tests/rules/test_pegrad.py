@@ -38,7 +38,10 @@ def test_the_addition_is_orthogonal_and_capped(cap: str, ratio: float) -> None:
 
 def test_the_other_cap_against_the_equation() -> None:
     for g_R, g_T in zip(*pairs(10, 5, torch.float32), strict=True):
-        assert error(pegrad(g_R, g_T, cap="original"), expected("pegrad", g_R, g_T, cap="original")) < 1e-6
+        assert (
+            error(pegrad(g_R, g_T, cap="original"), expected("pegrad", g_R, g_T, cap="original"))
+            < 1e-6
+        )
 
 
 def test_a_huge_parallel_auxiliary_adds_no_noise() -> None:
@@ -49,5 +52,7 @@ def test_a_huge_parallel_auxiliary_adds_no_noise() -> None:
 
 
 def test_an_unknown_cap_is_refused() -> None:
-    with pytest.raises(DamperError, match=r"cap must be 'projected' or 'original', but 'none' was given"):
+    with pytest.raises(
+        DamperError, match=r"cap must be 'projected' or 'original', but 'none' was given"
+    ):
         pegrad(torch.ones(2), torch.ones(2), cap="none")

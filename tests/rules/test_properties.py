@@ -37,12 +37,18 @@ PAGE = (Path(__file__).parents[2] / "docs" / "rules" / "index.md").read_text(enc
 def test_every_rule_has_its_promises() -> None:
     promises = {*KEEPS_PRIMARY_PROGRESS, *SERVES_BOTH, *BOUNDED, *UNIT_FREE}
     assert promises.isdisjoint(PROMISES_NOTHING)
-    assert promises | {*PROMISES_NOTHING} == set(RULES), "put the rule into the lists above of what it promises"
+    assert promises | {*PROMISES_NOTHING} == set(RULES), (
+        "put the rule into the lists above of what it promises"
+    )
 
 
 @pytest.mark.parametrize(
     ("promise", "rules"),
-    [(r"g_R\rangle \ge n_R^2", KEEPS_PRIMARY_PROGRESS), (r"g_T\rangle \ge 0", SERVES_BOTH), (r"\le n_R", BOUNDED)],
+    [
+        (r"g_R\rangle \ge n_R^2", KEEPS_PRIMARY_PROGRESS),
+        (r"g_T\rangle \ge 0", SERVES_BOTH),
+        (r"\le n_R", BOUNDED),
+    ],
 )
 def test_the_page_gives_the_same_promises(promise: str, rules: list[str]) -> None:
     (row,) = (line for line in PAGE.splitlines() if line.startswith("|") and promise in line)
@@ -114,8 +120,13 @@ vectors = st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3)
 
 @pytest.mark.parametrize("name", KEEPS_PRIMARY_PROGRESS)
 @hypothesis.given(primary=vectors, auxiliary=vectors)
-def test_primary_progress_is_kept_on_awkward_vectors(name: str, primary: list[float], auxiliary: list[float]) -> None:
-    g_R, g_T = torch.tensor(primary, dtype=torch.float64), torch.tensor(auxiliary, dtype=torch.float64)
+def test_primary_progress_is_kept_on_awkward_vectors(
+    name: str, primary: list[float], auxiliary: list[float]
+) -> None:
+    g_R, g_T = (
+        torch.tensor(primary, dtype=torch.float64),
+        torch.tensor(auxiliary, dtype=torch.float64),
+    )
     g = combined(name, g_R, g_T)
     rounding = 1e-13 * g_R.norm() * (g_R.norm() + g_T.norm())
     assert progress(g, g_R) >= g_R.square().sum() - rounding

@@ -49,7 +49,9 @@ def test_the_name_leads_to_file_docstring_and_keyword_settings(name: str) -> Non
 
 
 def test_memory_is_told_by_the_signature() -> None:
-    assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}, "name a new one here"
+    assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}, (
+        "name a new one here"
+    )
 
 
 @each_rule
@@ -88,7 +90,10 @@ def test_settings_come_with_their_defaults() -> None:
 
 
 def test_an_unknown_name_is_met_with_the_nearest() -> None:
-    with pytest.raises(DamperError, match=r"^rule must name one of .*, but 'pcgard' was given: did you mean 'pcgrad'"):
+    with pytest.raises(
+        DamperError,
+        match=r"^rule must name one of .*, but 'pcgard' was given: did you mean 'pcgrad'",
+    ):
         find("pcgard")
     with pytest.raises(DamperError, match=r"but 'xyz' was given: choose one of bloop, cagrad, "):
         find("xyz")
@@ -178,11 +183,13 @@ def forgetful(primary: Tensor, auxiliary: Tensor) -> tuple[Tensor, None]:
 
 
 @pytest.mark.parametrize(
-    ("rule", "given"), [(forgetful, "a tuple"), (lambda primary, auxiliary: primary.sum(), r"shape \(\)")]
+    ("rule", "given"),
+    [(forgetful, "a tuple"), (lambda primary, auxiliary: primary.sum(), r"shape \(\)")],
 )
 def test_a_rule_of_ones_own_that_returns_no_gradient(rule: Any, given: str) -> None:
     with pytest.raises(
-        DamperError, match=rf"^rule must return a gradient of primary's shape \(2,\), but returned {given}"
+        DamperError,
+        match=rf"^rule must return a gradient of primary's shape \(2,\), but returned {given}",
     ):
         combine_reported(rule, torch.ones(2), torch.ones(2))
 
@@ -197,7 +204,10 @@ def other_in_place(primary: Tensor, auxiliary: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rule", [one_in_place, other_in_place])
 def test_a_rule_of_ones_own_that_changes_what_the_report_compares_with(rule: Any) -> None:
-    with pytest.raises(DamperError, match=r"^rule must leave both gradients as they are, but changed one in place: "):
+    with pytest.raises(
+        DamperError,
+        match=r"^rule must leave both gradients as they are, but changed one in place: ",
+    ):
         combine_reported(rule, torch.ones(2), torch.ones(2))
 
 
@@ -211,7 +221,9 @@ def test_a_rule_of_ones_own_that_changes_what_the_report_compares_with(rule: Any
 )
 def test_a_rule_of_ones_own_that_returns_another_kind_of_tensor(rule: Any, given: str) -> None:
     with pytest.raises(
-        DamperError, match=rf"^rule must return a floating-point gradient .* cpu, but returned {given}: cast or move it"
+        DamperError,
+        match=rf"^rule must return a floating-point gradient .* cpu, but returned {given}: cast or "
+        r"move it",
     ):
         combine_reported(rule, torch.ones(2), torch.ones(2))
 
@@ -220,7 +232,9 @@ def test_a_rule_of_ones_own_that_keeps_its_memory_to_itself() -> None:
     def rule(primary: Tensor, auxiliary: Tensor, state: Any = None) -> Tensor:
         return primary + auxiliary
 
-    with pytest.raises(DamperError, match=r"^rule must return \(combined, state\), .* but returned a Tensor: "):
+    with pytest.raises(
+        DamperError, match=r"^rule must return \(combined, state\), .* but returned a Tensor: "
+    ):
         combine_reported(rule, torch.ones(3), torch.ones(3))
 
 
@@ -233,5 +247,10 @@ def test_a_built_in_function_is_a_rule_without_settings() -> None:
 
 def test_a_rule_that_forgets_a_swept_setting_s_axis_is_told():
     ones = torch.ones(6, 1)
-    with pytest.raises(DamperError, match=r"shape \(6, 1\), but returned shape \(6, 6\): .* is \[P\]: unsqueeze\(-1\)"):
-        combine_reported(lambda primary, auxiliary, cap: primary + cap * auxiliary, ones, ones, cap=torch.ones(6))
+    with pytest.raises(
+        DamperError,
+        match=r"shape \(6, 1\), but returned shape \(6, 6\): .* is \[P\]: unsqueeze\(-1\)",
+    ):
+        combine_reported(
+            lambda primary, auxiliary, cap: primary + cap * auxiliary, ones, ones, cap=torch.ones(6)
+        )

@@ -20,7 +20,9 @@ def test_weight_zero_keeps_the_primary() -> None:
 
 
 def test_it_is_the_gradient_of_the_weighted_loss() -> None:
-    x = torch.randn(6, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    x = torch.randn(
+        6, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True
+    )
     primary, auxiliary = x.sin().sum(), (x**3).sum()
     (whole,) = torch.autograd.grad(primary + 0.3 * auxiliary, x, retain_graph=True)
     g_R, g_T = (torch.autograd.grad(loss, x, retain_graph=True)[0] for loss in (primary, auxiliary))

@@ -22,7 +22,9 @@ def test_the_added_length_depends_on_the_norms_alone(eta: float) -> None:
     g_T = g_T * torch.logspace(-3, 3, 50, dtype=torch.float64).unsqueeze(1)
     n_R, n_T = g_R.norm(dim=-1), g_T.norm(dim=-1)
     added = (unconditional_sum(g_R, g_T, eta=eta) - g_R).norm(dim=-1)
-    torch.testing.assert_close(added, n_R * (n_T / n_R).clamp(max=1) ** (1 - eta), rtol=1e-11, atol=0)
+    torch.testing.assert_close(
+        added, n_R * (n_T / n_R).clamp(max=1) ** (1 - eta), rtol=1e-11, atol=0
+    )
 
 
 def test_it_is_damper_without_conflict() -> None:

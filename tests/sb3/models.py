@@ -18,7 +18,10 @@ import damper.sb3
 
 NAMES = ("td3", "sac", "ddpg", "tqc", "ppo")
 OURS = {name: getattr(damper.sb3, name.upper()) for name in NAMES}
-THEIRS = {name: getattr(sb3_contrib if name == "tqc" else stable_baselines3, name.upper()) for name in NAMES}
+THEIRS = {
+    name: getattr(sb3_contrib if name == "tqc" else stable_baselines3, name.upper())
+    for name in NAMES
+}
 SMALL: dict[str, Any] = {
     "learning_starts": 50,
     "buffer_size": 5000,
@@ -27,7 +30,13 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
     "policy_kwargs": {"net_arch": [16, 16], "activation_fn": torch.nn.SiLU},
 }
-SMALL_PPO: dict[str, Any] = {"n_steps": 50, "batch_size": 32, "n_epochs": 3, "seed": 1, "device": "cpu"}
+SMALL_PPO: dict[str, Any] = {
+    "n_steps": 50,
+    "batch_size": 32,
+    "n_epochs": 3,
+    "seed": 1,
+    "device": "cpu",
+}
 SMALL_PPO["policy_kwargs"] = SMALL["policy_kwargs"]
 
 
@@ -35,8 +44,12 @@ def make(kind: type, env: Any = "Pendulum-v1", **settings: Any) -> Any:
     small = SMALL_PPO if issubclass(kind, stable_baselines3.PPO) else SMALL
     # SB3 writes into policy_kwargs, so each model gets its own.
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You have specified a mini-batch size of")  # a last, smaller one is wanted
-        return kind(settings.pop("policy", "MlpPolicy"), env, **copy.deepcopy({**small, **settings}))
+        warnings.filterwarnings(
+            "ignore", "You have specified a mini-batch size of"
+        )  # a last, smaller one is wanted
+        return kind(
+            settings.pop("policy", "MlpPolicy"), env, **copy.deepcopy({**small, **settings})
+        )
 
 
 def weights(model: Any) -> torch.Tensor:
@@ -46,12 +59,18 @@ def weights(model: Any) -> torch.Tensor:
 
 def optimizer(model: Any) -> torch.optim.Optimizer:
     """The one that moves the actor."""
-    return model.policy.optimizer if isinstance(model, stable_baselines3.PPO) else model.actor.optimizer
+    return (
+        model.policy.optimizer
+        if isinstance(model, stable_baselines3.PPO)
+        else model.actor.optimizer
+    )
 
 
 def taken(model: Any) -> np.ndarray:
     """The actions in its buffer."""
-    buffer = model.rollout_buffer if isinstance(model, stable_baselines3.PPO) else model.replay_buffer
+    buffer = (
+        model.rollout_buffer if isinstance(model, stable_baselines3.PPO) else model.replay_buffer
+    )
     return buffer.actions
 
 
@@ -84,7 +103,9 @@ class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
     def __init__(self, length: int = 5, ends: str = "terminated") -> None:
         self.length, self.ends, self.episode, self.count = length, ends, 0, 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.episode, self.count = self.episode + 1, 0
         return self.observe(), {}
@@ -92,7 +113,13 @@ class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.count += 1
         over = self.count == self.length
-        return self.observe(), 1.0, over and self.ends == "terminated", over and self.ends == "truncated", {}
+        return (
+            self.observe(),
+            1.0,
+            over and self.ends == "terminated",
+            over and self.ends == "truncated",
+            {},
+        )
 
     def observe(self) -> np.ndarray:
         return np.array([self.episode, self.count], np.float32)

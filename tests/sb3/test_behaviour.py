@@ -25,7 +25,18 @@ from torch import nn
 
 from damper import METHODS, DamperError
 from damper.sb3.archive import read_zip
-from tests.sb3.models import NAMES, OURS, THEIRS, Counter, check_learned, dict_env, make, optimizer, quiet, weights
+from tests.sb3.models import (
+    NAMES,
+    OURS,
+    THEIRS,
+    Counter,
+    check_learned,
+    dict_env,
+    make,
+    optimizer,
+    quiet,
+    weights,
+)
 
 STEPS = 80
 BACKBONES = pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -46,21 +57,33 @@ def predictions(model, count: int = 20):
 def test_dict_and_image_observations(backbone, method):
     picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
     for env, policy in ((dict_env(), "MultiInputPolicy"), (picture, "CnnPolicy")):
-        extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
+        extractor = (
+            {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
+        )
         kwargs = {"net_arch": [8], **extractor}
-        small = {"buffer_size": 200, "batch_size": 8, "learning_starts": 10, "policy_kwargs": kwargs}
+        small = {
+            "buffer_size": 200,
+            "batch_size": 8,
+            "learning_starts": 10,
+            "policy_kwargs": kwargs,
+        }
         check_learned(make(OURS[backbone], env, policy=policy, method=method, **small), 20)
 
 
 @BACKBONES
 def test_hindsight_replay(backbone):
     env = BitFlippingEnv(n_bits=3, continuous=True)
-    check_learned(make(OURS[backbone], env, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer), STEPS)
+    check_learned(
+        make(OURS[backbone], env, policy="MultiInputPolicy", replay_buffer_class=HerReplayBuffer),
+        STEPS,
+    )
 
 
 @pytest.mark.parametrize("method", ["damper", "l2c2", "asap", "l2c2-released"])
 def test_state_dependent_exploration(method):
-    model = make(OURS["sac"], method=method, use_sde=True, use_sde_at_warmup=True, sde_sample_freq=8)
+    model = make(
+        OURS["sac"], method=method, use_sde=True, use_sde_at_warmup=True, sde_sample_freq=8
+    )
     model.learn(STEPS)
     assert weights(model).isfinite().all()
 
@@ -129,7 +152,9 @@ def test_vectorised_environments_and_normalisation(backbone):
 def test_training_by_episodes():
     model = make(OURS["td3"], Counter(7), train_freq=(1, "episode"), gradient_steps=-1)
     check_learned(model, STEPS)
-    assert model.num_timesteps % 7 == 0 and model._n_updates % 7 == 0, "a whole episode, then as many updates"
+    assert model.num_timesteps % 7 == 0 and model._n_updates % 7 == 0, (
+        "a whole episode, then as many updates"
+    )
 
 
 # --- callbacks, log, progress ---------------------------------------------------------------------------------------
@@ -141,7 +166,9 @@ def test_callbacks_run_and_can_stop(tmp_path):
             return self.num_timesteps < 70
 
     env = make_vec_env("Pendulum-v1")
-    evaluation = EvalCallback(env, eval_freq=40, n_eval_episodes=1, verbose=0, best_model_save_path=str(tmp_path))
+    evaluation = EvalCallback(
+        env, eval_freq=40, n_eval_episodes=1, verbose=0, best_model_save_path=str(tmp_path)
+    )
     checkpoint = CheckpointCallback(30, str(tmp_path), name_prefix="point")
     model = make(OURS["td3"]).learn(500, callback=[evaluation, checkpoint, Stop()])
     assert model.num_timesteps == 70
@@ -150,13 +177,19 @@ def test_callbacks_run_and_can_stop(tmp_path):
 
 def test_tensorboard_shows_the_method(tmp_path):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    make(OURS["td3"], Counter(10), tensorboard_log=str(tmp_path)).learn(100, log_interval=1, tb_log_name="run")
+    make(OURS["td3"], Counter(10), tensorboard_log=str(tmp_path)).learn(
+        100, log_interval=1, tb_log_name="run"
+    )
     read = events.EventAccumulator(str(tmp_path / "run_1"))
     read.Reload()
-    assert {"train/auxiliary_loss", "train/conflict_rate", "train/actor_loss"} <= set(read.Tags()["scalars"])
+    assert {"train/auxiliary_loss", "train/conflict_rate", "train/actor_loss"} <= set(
+        read.Tags()["scalars"]
+    )
 
 
-@pytest.mark.filterwarnings("ignore:rich is experimental/alpha")  # tqdm says so of the bar that SB3 chose
+@pytest.mark.filterwarnings(
+    "ignore:rich is experimental/alpha"
+)  # tqdm says so of the bar that SB3 chose
 def test_the_progress_bar(capsys):
     pytest.importorskip("tqdm")
     make(OURS["td3"]).learn(60, progress_bar=True)
@@ -178,7 +211,9 @@ def test_schedules_follow_sb3s_progress(name, tmp_path):
 
     def spy(*a, **k):
         remaining = model._current_progress_remaining
-        seen.append((remaining, model._settings["rule"]["eta"], optimizer(model).param_groups[0]["lr"]))
+        seen.append(
+            (remaining, model._settings["rule"]["eta"], optimizer(model).param_groups[0]["lr"])
+        )
         return step(*a, **k)
 
     optimizer(model).step = spy
@@ -214,7 +249,9 @@ def test_a_model_has_one_eta():
 
 
 def test_a_switch_is_no_number():
-    with pytest.raises(DamperError, match=r"^squared must be True or False, .*, but 'no' was given"):
+    with pytest.raises(
+        DamperError, match=r"^squared must be True or False, .*, but 'no' was given"
+    ):
         make(OURS["td3"], squared="no")
 
 
@@ -242,13 +279,19 @@ def test_the_same_seed_twice_gives_the_same_weights(backbone, method):
 def test_a_global_seed_is_enough(name):
     def trained():
         set_random_seed(0)
-        return weights(make(OURS[name], make_vec_env("Pendulum-v1", seed=0), method="caps", seed=None).learn(STEPS))
+        return weights(
+            make(OURS[name], make_vec_env("Pendulum-v1", seed=0), method="caps", seed=None).learn(
+                STEPS
+            )
+        )
 
     assert torch.equal(trained(), trained())
 
 
 def test_models_without_a_seed_have_noise_of_their_own():
-    first, second = (make(OURS["td3"], method="caps", seed=None)._generator.initial_seed() for _ in range(2))
+    first, second = (
+        make(OURS["td3"], method="caps", seed=None)._generator.initial_seed() for _ in range(2)
+    )
     assert first != second
 
 
@@ -262,7 +305,9 @@ def test_saved_models_predict_alike_and_go_on(backbone, method, tmp_path):
     assert np.array_equal(loaded.predict(obs, deterministic=True)[0], actions)
     assert loaded.method == method and loaded.method_settings == model.method_settings
     for mine, other in zip(
-        loaded.method_state.state_dict().items(), model.method_state.state_dict().items(), strict=True
+        loaded.method_state.state_dict().items(),
+        model.method_state.state_dict().items(),
+        strict=True,
     ):
         assert mine[0] == other[0] and torch.equal(mine[1], other[1])
     before = weights(loaded).clone()
@@ -278,7 +323,9 @@ def test_settings_can_change_at_loading(tmp_path):
     assert load(tmp_path / "model", method="plain")._settings["rule"] == {}
     assert load(tmp_path / "model", rule="pcgrad")._method.rule == "pcgrad"
     for wrong in ({"lambda_T": 3.0}, {"method": "plain", "eta": 0.75}):
-        with pytest.raises(DamperError, match="is neither an argument of SB3's class nor a setting of the method"):
+        with pytest.raises(
+            DamperError, match="is neither an argument of SB3's class nor a setting of the method"
+        ):
             load(tmp_path / "model", **wrong)
     for wrong, meant in (("etta", "eta"), ("learning_rte", "learning_rate")):
         with pytest.raises(DamperError, match=f"{wrong} is neither .*: did you mean '{meant}'"):
@@ -294,13 +341,18 @@ def test_defaults_are_recorded_and_settings_are_attributes(tmp_path, number):
     assert model.method_settings["eta"] == 0.25 and model._settings["rule"]["eta"] == 0.25
     model.learn(STEPS).save(tmp_path / "model")
     data = json.loads(zipfile.ZipFile(tmp_path / "model.zip").read("data"))
-    assert data["method_settings"]["eta"] == 0.25 and data["method_settings"]["mask_terminal"] is True
+    assert (
+        data["method_settings"]["eta"] == 0.25 and data["method_settings"]["mask_terminal"] is True
+    )
     loaded = OURS["td3"].load(tmp_path / "model")
     assert loaded.eta == 0.25
     # Defaults of one method are no settings of another, what was given is.
     smooth = make(OURS["td3"], method="caps")
     smooth.save(tmp_path / "caps")
-    assert OURS["td3"].load(tmp_path / "caps", method="l2c2").sigma == METHODS["l2c2"].settings()["sigma"]
+    assert (
+        OURS["td3"].load(tmp_path / "caps", method="l2c2").sigma
+        == METHODS["l2c2"].settings()["sigma"]
+    )
     smooth.sigma = 0.3
     smooth.save(tmp_path / "caps")
     assert OURS["td3"].load(tmp_path / "caps", method="l2c2").sigma == 0.3
@@ -310,7 +362,9 @@ def test_defaults_are_recorded_and_settings_are_attributes(tmp_path, number):
 def test_the_temporal_loss_in_the_environment_s_units(backbone, tmp_path):
     losses = {}
     for units in ("policy", "environment"):
-        model = quiet(make(OURS[backbone], method="pegrad", units=units, gradient_steps=0)).learn(STEPS)
+        model = quiet(make(OURS[backbone], method="pegrad", units=units, gradient_steps=0)).learn(
+            STEPS
+        )
         model.train(2 if backbone == "td3" else 1, 32)  # up to the first step of the actor
         losses[units] = model.logger.name_to_value["train/auxiliary_loss"]
         model.save(tmp_path / units)
@@ -319,8 +373,17 @@ def test_the_temporal_loss_in_the_environment_s_units(backbone, tmp_path):
 
 
 def test_a_setting_that_cannot_change_says_so():
-    model = make(OURS["td3"], optimize_memory_usage=True, replay_buffer_kwargs={"handle_timeout_termination": False})
-    for name, value in (("eta", 2.0), ("rule", "pcgrad"), ("method", "plain"), ("mask_terminal", False)):
+    model = make(
+        OURS["td3"],
+        optimize_memory_usage=True,
+        replay_buffer_kwargs={"handle_timeout_termination": False},
+    )
+    for name, value in (
+        ("eta", 2.0),
+        ("rule", "pcgrad"),
+        ("method", "plain"),
+        ("mask_terminal", False),
+    ):
         with pytest.raises(DamperError, match=f"^({name}|optimize_memory_usage) must be"):
             setattr(model, name, value)
     with pytest.raises(TypeError):
@@ -330,7 +393,10 @@ def test_a_setting_that_cannot_change_says_so():
     with pytest.raises(AttributeError, match="'TD3' object has no attribute 'lambda_T'"):
         _ = model.lambda_T
     assert model.eta == 1.0 and model.method == "damper"
-    with pytest.raises(DamperError, match=r"^lambda_T is neither .* it belongs to the methods \(caps, .* takes .*eta"):
+    with pytest.raises(
+        DamperError,
+        match=r"^lambda_T is neither .* it belongs to the methods \(caps, .* takes .*eta",
+    ):
         model.lambda_T = 0.5
     with pytest.raises(DamperError, match=r"^eta is neither .* method 'plain' takes no settings"):
         make(OURS["td3"], method="plain").eta = 0.5
@@ -343,7 +409,9 @@ def test_a_zip_of_an_earlier_version_holds_given_settings_only(tmp_path):
     model.__dict__["method_settings"] = {"eta": 0.25}
     model.save(tmp_path / "old")
     loaded = OURS["td3"].load(tmp_path / "old")
-    assert loaded.eta == 0.25 and loaded.method_settings == make(OURS["td3"], eta=0.25).method_settings
+    assert (
+        loaded.eta == 0.25 and loaded.method_settings == make(OURS["td3"], eta=0.25).method_settings
+    )
 
 
 @BACKBONES

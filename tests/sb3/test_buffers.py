@@ -34,7 +34,11 @@ def states(draw):
     """Previous, own and next (episode, step) of each sample."""
     return (
         t.numpy()
-        for t in (draw.smoothness_batch.previous_obs, draw.smoothness_batch.obs, draw.smoothness_batch.next_obs)
+        for t in (
+            draw.smoothness_batch.previous_obs,
+            draw.smoothness_batch.obs,
+            draw.smoothness_batch.next_obs,
+        )
     )
 
 
@@ -48,14 +52,18 @@ def test_the_previous_observation_is_the_one_before_in_its_episode(buffer_size):
     assert (stands_in | followed).all()
     assert stands_in[~inside].all()
     # Only the ring's oldest row may have lost its predecessor.
-    oldest = model.replay_buffer.observations[model.replay_buffer.pos if model.replay_buffer.full else 0]
+    oldest = model.replay_buffer.observations[
+        model.replay_buffer.pos if model.replay_buffer.full else 0
+    ]
     lost = inside & stands_in
     assert all(any((row == now[i]).all() for row in oldest) for i in np.flatnonzero(lost))
     assert followed.sum() > 300
 
 
 def test_a_new_call_of_learn_starts_a_new_episode():
-    model = filled(method="grad-caps", steps=12)  # stops inside the first two environments' episodes
+    model = filled(
+        method="grad-caps", steps=12
+    )  # stops inside the first two environments' episodes
     model.learn(12)
     before, now, _ = states(model._sample_inputs(512))
     assert (before == np.where((now[:, 1] > 0)[:, None], now - [0, 1], now)).all()
@@ -92,9 +100,13 @@ def test_remembering_rows_changes_no_sample():
 def test_the_buffer_stays_sb3s_own_and_is_saved_as_such(settings, tmp_path):
     model = filled(**settings)
     model.train(gradient_steps=2, batch_size=16)
-    assert type(model.replay_buffer) is (NStepReplayBuffer if "n_steps" in settings else ReplayBuffer)
+    assert type(model.replay_buffer) is (
+        NStepReplayBuffer if "n_steps" in settings else ReplayBuffer
+    )
     model.save_replay_buffer(tmp_path / "buffer.pkl")
-    assert b"damper" not in (tmp_path / "buffer.pkl").read_bytes()  # it loads where only SB3 is installed
+    assert (
+        b"damper" not in (tmp_path / "buffer.pkl").read_bytes()
+    )  # it loads where only SB3 is installed
 
 
 def test_previous_observations_are_normalised_like_the_others():
@@ -110,7 +122,11 @@ def test_previous_observations_are_normalised_like_the_others():
 def test_hindsight_goals_reach_the_previous_observation():
     env = BitFlippingEnv(n_bits=4, continuous=True)
     model = filled(
-        method="grad-caps", env=env, policy="MultiInputPolicy", steps=200, replay_buffer_class=HerReplayBuffer
+        method="grad-caps",
+        env=env,
+        policy="MultiInputPolicy",
+        steps=200,
+        replay_buffer_class=HerReplayBuffer,
     )
     draw = model._sample_inputs(256)
     before, now = draw.smoothness_batch.previous_obs, draw.smoothness_batch.obs
@@ -131,7 +147,9 @@ class CustomRows(IndexedReplayBuffer, Custom):
 
 
 def test_a_custom_buffer_is_refused_where_neighbours_are_needed():
-    with pytest.raises(DamperError, match="Custom does not: use one of them, or let it also inherit from"):
+    with pytest.raises(
+        DamperError, match="Custom does not: use one of them, or let it also inherit from"
+    ):
         make(OURS["td3"], method="grad-caps", replay_buffer_class=Custom)
     make(OURS["td3"], method="damper", replay_buffer_class=Custom)
 
@@ -152,9 +170,16 @@ def test_a_custom_n_step_buffer_is_refused():
 
 
 def test_memory_saving_buffers_are_refused_unless_ends_are_masked():
-    saving = {"optimize_memory_usage": True, "replay_buffer_kwargs": {"handle_timeout_termination": False}}
+    saving = {
+        "optimize_memory_usage": True,
+        "replay_buffer_kwargs": {"handle_timeout_termination": False},
+    }
     make(OURS["td3"], method="damper", **saving)
-    for method in ({"method": "caps"}, {"method": "damper", "mask_terminal": False}, {"method": "pave"}):
+    for method in (
+        {"method": "caps"},
+        {"method": "damper", "mask_terminal": False},
+        {"method": "pave"},
+    ):
         with pytest.raises(DamperError, match="optimize_memory_usage must be False"):
             make(OURS["td3"], **method, **saving)
 

@@ -35,17 +35,37 @@ OBS = np.random.default_rng(0).normal(0.0, 2.0, (500, 3)).astype(np.float32)
 
 def model(backbone: str, activation: str = "silu", kind=OURS, **settings):
     kwargs = {"net_arch": [12, 10], "activation_fn": ACTIVATIONS[activation].module}
-    return make(kind[backbone], policy_kwargs={**kwargs, **settings.pop("policy_kwargs", {})}, **settings)
+    return make(
+        kind[backbone], policy_kwargs={**kwargs, **settings.pop("policy_kwargs", {})}, **settings
+    )
 
 
 def engine_policy(backbone: str, activation: str, method: str = "damper") -> Policy:
     """A policy as the engine writes it."""
     networks = AgentNetworks(
-        backbone, METHODS[method], NetworkSizes(3, 1, (12, 10), activation), Streams([7]), torch.float32
+        backbone,
+        METHODS[method],
+        NetworkSizes(3, 1, (12, 10), activation),
+        Streams([7]),
+        torch.float32,
     )
     layout = networks.actor_layout
-    row = Layout(layout.layers).flatten(weight_list(layout.unflatten(networks.parameters["actor"])))[0]
-    info = PolicyInfo("Pendulum-v1", backbone, method, 7, 100, activation, [-2.0], [2.0], list(layout.layers), {}, {})
+    row = Layout(layout.layers).flatten(
+        weight_list(layout.unflatten(networks.parameters["actor"]))
+    )[0]
+    info = PolicyInfo(
+        "Pendulum-v1",
+        backbone,
+        method,
+        7,
+        100,
+        activation,
+        [-2.0],
+        [2.0],
+        list(layout.layers),
+        {},
+        {},
+    )
     return Policy(info, row)
 
 
@@ -110,8 +130,16 @@ def test_what_does_not_fit_is_refused(tmp_path):
             lambda policy: policy.actor.latent_pi.__setitem__(1, torch.nn.Hardtanh()),
             "activation_fn say, but does not: modules that were replaced",
         ),
-        ("sac", lambda policy: policy.actor.latent_pi.insert(1, torch.nn.LayerNorm(12)), "has others between them"),
-        ("ppo", lambda policy: setattr(policy, "action_net", torch.nn.Sequential(policy.action_net)), "action_net.0"),
+        (
+            "sac",
+            lambda policy: policy.actor.latent_pi.insert(1, torch.nn.LayerNorm(12)),
+            "has others between them",
+        ),
+        (
+            "ppo",
+            lambda policy: setattr(policy, "action_net", torch.nn.Sequential(policy.action_net)),
+            "action_net.0",
+        ),
     ],
 )
 def test_modules_exchanged_in_a_model_are_not_overlooked(backbone, exchange, told):
@@ -126,7 +154,9 @@ def test_the_comparison_with_the_model_is_in_float32(monkeypatch, request):
     """On a GPU TF32's rounding would exceed its tolerance."""
     kept, matmul = model("td3"), torch.backends.cuda.matmul
     seen, predict = [], kept.predict
-    monkeypatch.setattr(kept, "predict", lambda *a, **k: seen.append(matmul.allow_tf32) or predict(*a, **k))
+    monkeypatch.setattr(
+        kept, "predict", lambda *a, **k: seen.append(matmul.allow_tf32) or predict(*a, **k)
+    )
     request.addfinalizer(partial(setattr, matmul, "allow_tf32", matmul.allow_tf32))
     matmul.allow_tf32 = True
     from_sb3(kept)
@@ -160,13 +190,21 @@ def test_a_zip_is_read_without_unpickling(backbone, kind, tmp_path):
 def test_default_networks_are_read_too(tmp_path):
     saved = THEIRS["td3"]("MlpPolicy", "Pendulum-v1", buffer_size=10)
     saved.save(tmp_path / "model.zip")
-    assert np.abs(read_zip(tmp_path / "model.zip")(OBS) - saved.predict(OBS, deterministic=True)[0]).max() < 1e-5
+    assert (
+        np.abs(
+            read_zip(tmp_path / "model.zip")(OBS) - saved.predict(OBS, deterministic=True)[0]
+        ).max()
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"policy_kwargs": {"features_extractor_class": FlattenExtractor}}, "custom features extractor"),
+        (
+            {"policy_kwargs": {"features_extractor_class": FlattenExtractor}},
+            "custom features extractor",
+        ),
         ({"use_sde": True}, "uses gSDE"),
         ({"policy_kwargs": {"activation_fn": torch.nn.Softsign}}, "has another activation"),
     ],
@@ -174,10 +212,14 @@ def test_default_networks_are_read_too(tmp_path):
 def test_what_text_does_not_tell_needs_trust(settings, why, tmp_path):
     saved = model("sac", **settings)
     saved.save(tmp_path / "model.zip")
-    with pytest.raises(DamperError, match=f"{why}.* unpickling, which runs whatever code .* --trust"):
+    with pytest.raises(
+        DamperError, match=f"{why}.* unpickling, which runs whatever code .* --trust"
+    ):
         read_zip(tmp_path / "model.zip")
     trusted = load_zip(tmp_path / "model.zip")
-    assert np.array_equal(trusted.predict(OBS, deterministic=True)[0], saved.predict(OBS, deterministic=True)[0])
+    assert np.array_equal(
+        trusted.predict(OBS, deterministic=True)[0], saved.predict(OBS, deterministic=True)[0]
+    )
 
 
 def test_what_is_no_model_is_refused(tmp_path):
@@ -216,7 +258,10 @@ def test_rounded_bounds_are_not_believed(tmp_path):
     saved = model("td3")
     saved.action_space.high[0] = 1.23456789
     saved.save(tmp_path / "model.zip")
-    with pytest.raises(DamperError, match="does not record the exact bounds of the action space: name its environment"):
+    with pytest.raises(
+        DamperError,
+        match="does not record the exact bounds of the action space: name its environment",
+    ):
         read_zip(tmp_path / "model.zip")
     assert read_zip(tmp_path / "model.zip", bounds=([-2.0], [2.0])).info.high == [2.0]
 
@@ -229,12 +274,16 @@ def pendulum(wrapper: str) -> gymnasium.Env:
     if wrapper == "arrays":
         space = gymnasium.spaces.Box(-np.ones(3, np.float32), np.ones(3, np.float32))
         env = gymnasium.wrappers.TransformObservation(env, np.tanh, space)
-        return gymnasium.wrappers.RescaleObservation(env, -np.ones(3, np.float32), np.ones(3, np.float32))
+        return gymnasium.wrappers.RescaleObservation(
+            env, -np.ones(3, np.float32), np.ones(3, np.float32)
+        )
     return env
 
 
 @pytest.mark.parametrize("wrapper", ["lambda", "arrays"])
-def test_several_environments_with_arguments_that_do_not_compare_are_recorded_as_one(wrapper, tmp_path):
+def test_several_environments_with_arguments_that_do_not_compare_are_recorded_as_one(
+    wrapper, tmp_path
+):
     trained = make(OURS["ppo"], DummyVecEnv([lambda: pendulum(wrapper)] * 2))
     trained.save(tmp_path / "model")
     assert env_spec(trained).id == "Pendulum-v1"

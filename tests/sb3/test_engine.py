@@ -29,7 +29,18 @@ OWN = {
     "td3": {"target_policy_noise": 0.2, "target_noise_clip": 0.5, "action_noise": 0.1},
     "sac": {"ent_coef": 0.2},
 }
-COMPARED = ["plain", "damper", "scalarization", "bloop", "metabalance", "caps", "grad-caps", "asap", "l2c2", "pave"]
+COMPARED = [
+    "plain",
+    "damper",
+    "scalarization",
+    "bloop",
+    "metabalance",
+    "caps",
+    "grad-caps",
+    "asap",
+    "l2c2",
+    "pave",
+]
 COMPARED += ["l2c2-released", "damper+asap+pave"]
 
 
@@ -44,7 +55,9 @@ def build(backbone: str, method: str) -> Any:
     own = {"ent_coef": 0.2} if backbone == "sac" else {"policy_delay": 1}
     policy = {"net_arch": list(ARCH), "activation_fn": torch.nn.SiLU}
     settings = {"seed": 3, "device": "cpu", "buffer_size": 10, **HYPER, **own}
-    return quiet(OURS[backbone]("MlpPolicy", Spaces(), method=method, policy_kwargs=policy, **settings))
+    return quiet(
+        OURS[backbone]("MlpPolicy", Spaces(), method=method, policy_kwargs=policy, **settings)
+    )
 
 
 def layers(module: Any) -> list[torch.nn.Linear]:
@@ -61,7 +74,11 @@ def rows(layout: Layout, tensors: list[torch.Tensor]) -> torch.Tensor:
 def parameters(model: Any, name: str) -> list[torch.Tensor]:
     """The tensors of one network in the engine's order; a second head follows the actor's own layers."""
     module = getattr(model, name)
-    linears = [layer for q in module.q_networks for layer in layers(q)] if "critic" in name else layers(module)
+    linears = (
+        [layer for q in module.q_networks for layer in layers(q)]
+        if "critic" in name
+        else layers(module)
+    )
     if name == "actor" and model._method.prediction:
         linears = [*linears, model.method_state.head]
     return [tensor for layer in linears for tensor in (layer.weight, layer.bias)]
@@ -75,7 +92,9 @@ def engine_like(model: Any, backbone: str, method: Method) -> Population:
     engine = Population(gradient_backend=backend, hparams=hparams, method_kwargs=method.route({}))
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
         if name in engine.state():
-            layout = engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout
+            layout = (
+                engine.networks.critic_layout if "critic" in name else engine.networks.actor_layout
+            )
             values = rows(layout, parameters(model, "actor" if "actor" in name else name))
             engine.state()[name].copy_(values.reshape(engine.state()[name].shape))
     return engine
@@ -88,11 +107,15 @@ def some_batch() -> Batch:
         return torch.randn(*shape, generator=generator)
 
     done = (torch.rand(BATCH, generator=generator) < 0.2).float()
-    batch = Batch(draw(BATCH, OBS), draw(BATCH, ACT).clamp(-1, 1), draw(BATCH), draw(BATCH, OBS), done)
+    batch = Batch(
+        draw(BATCH, OBS), draw(BATCH, ACT).clamp(-1, 1), draw(BATCH), draw(BATCH, OBS), done
+    )
     return batch._replace(previous_obs=draw(BATCH, OBS), progress=0.5)
 
 
-def train_once(model: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
+def train_once(
+    model: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, torch.Tensor]:
     """Our ``train`` on exactly this batch; returns the noise it used."""
     own = {name: kind.draw(batch, model._generator) for name, kind in model._method.noise.items()}
     draw = UpdateInputs(batch, batch, HYPER["gamma"], own)
@@ -114,9 +137,14 @@ def test_one_update_equals_the_engine(backbone, name, monkeypatch):
     engine = engine_like(model, backbone, method)
     batch = some_batch()
     noise = train_once(model, batch, monkeypatch)
-    stacked = batch._replace(**{k: v[None] for k, v in batch._asdict().items() if isinstance(v, torch.Tensor)})
+    stacked = batch._replace(
+        **{k: v[None] for k, v in batch._asdict().items() if isinstance(v, torch.Tensor)}
+    )
     make_update(engine, with_actor=True)(stacked, {key: draw[None] for key, draw in noise.items()})
-    for part, layout in (("actor", engine.networks.actor_layout), ("critic", engine.networks.critic_layout)):
+    for part, layout in (
+        ("actor", engine.networks.actor_layout),
+        ("critic", engine.networks.critic_layout),
+    ):
         # Adam's first moment after one step is (1 − β₁) g: the gradient that each of the two saw.
         moments = getattr(model, part).optimizer.state
         gradient = rows(layout, [moments[tensor]["exp_avg"] for tensor in parameters(model, part)])

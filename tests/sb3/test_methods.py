@@ -35,7 +35,11 @@ def test_every_method_trains(backbone, method):
 @pytest.mark.parametrize("method", ["damper", "caps", "pave", "l2c2", "asap"])
 def test_a_method_with_zero_weights_moves_as_plain_sb3_does(method):
     """What its losses and draws would do to SB3's random numbers shows here."""
-    zero = {name: 0.0 for name in damper.METHODS[method].settings() if name.startswith(("lambda_", "beta"))}
+    zero = {
+        name: 0.0
+        for name in damper.METHODS[method].settings()
+        if name.startswith(("lambda_", "beta"))
+    }
     zero = {name: value for name, value in zero.items() if name != "lambda_high"}
     if method == "damper":
         zero = {"rule": "scalarization", "weight": 0.0}
@@ -51,7 +55,9 @@ def test_eta_reaches_the_rule():
         model = quiet(make(OURS["td3"], eta=eta)).learn(STEPS)
         logs[eta] = model.logger.name_to_value
     assert logs[1.0]["train/weight"] == pytest.approx(1.0)
-    assert logs[0.0]["train/weight"] == pytest.approx(min(logs[0.0]["train/norm_ratio"], 1.0), abs=0.3)
+    assert logs[0.0]["train/weight"] == pytest.approx(
+        min(logs[0.0]["train/norm_ratio"], 1.0), abs=0.3
+    )
     assert logs[0.0]["train/weight"] != pytest.approx(1.0)
 
 
@@ -62,7 +68,9 @@ def test_parts_can_be_exchanged():
     )
     model = make(OURS["sac"], auxiliary="grad-caps", critic="pave", lambda_T=0.3, lambda_1=0.7)
     assert model.method == "damper+grad-caps+pave"
-    assert model._settings["actor"]["lambda_T"] == 0.3 and model._settings["critic"]["lambda_1"] == 0.7
+    assert (
+        model._settings["actor"]["lambda_T"] == 0.3 and model._settings["critic"]["lambda_1"] == 0.7
+    )
 
 
 def test_a_rule_of_ones_own():
@@ -82,16 +90,31 @@ def test_a_method_of_ones_own():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"method": "dampr"}, "method must be one of damper.METHODS, but 'dampr' was given: did you mean 'damper'?"),
+        (
+            {"method": "dampr"},
+            "method must be one of damper.METHODS, but 'dampr' was given: did you mean 'damper'?",
+        ),
         ({"learning_rte": 1e-3}, "learning_rte is neither .* did you mean 'learning_rate'?"),
         ({"method": "plain", "eta": 0.5}, "eta is neither .* method 'plain' takes no settings"),
         ({"eta": 1.5}, r"eta must be in \[0, 1\], but 1.5 was given"),
-        ({"eta": "lin:0:1"}, "eta must be a number, or a schedule such as linear:0:1, but 'lin:0:1' was given"),
-        ({"eta": None}, "eta must be a number, or a schedule such as linear:0:1, but None was given"),
-        ({"learning_rate": "exp:1:0"}, "learning_rate must be a number, or a schedule .*, but 'exp:1:0' was given"),
+        (
+            {"eta": "lin:0:1"},
+            "eta must be a number, or a schedule such as linear:0:1, but 'lin:0:1' was given",
+        ),
+        (
+            {"eta": None},
+            "eta must be a number, or a schedule such as linear:0:1, but None was given",
+        ),
+        (
+            {"learning_rate": "exp:1:0"},
+            "learning_rate must be a number, or a schedule .*, but 'exp:1:0' was given",
+        ),
         ({"learning_rate": "linear:1"}, "learning_rate as a schedule must read linear:START:END"),
         ({"method": "caps", "lambda_T": -1.0}, "lambda_T must be finite and at least 0"),
-        ({"method": "plain", "critic": "pave"}, "critic must be combined with a method that has an actor loss"),
+        (
+            {"method": "plain", "critic": "pave"},
+            "critic must be combined with a method that has an actor loss",
+        ),
         ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'?"),
         ({"auxiliary": "pave"}, "auxiliary must name a method with an actor loss"),
     ],
@@ -105,7 +128,14 @@ def test_mistakes_get_one_sentence(settings, sentence):
 def test_methods_that_move_observations_need_numbers(method):
     for env, policy in ((dict_env(), "MultiInputPolicy"), (image(), "CnnPolicy")):
         with pytest.raises(DamperError, match="must be a Box of floats"):
-            make(OURS["td3"], env, policy=policy, method=method, policy_kwargs={"net_arch": [8]}, buffer_size=100)
+            make(
+                OURS["td3"],
+                env,
+                policy=policy,
+                method=method,
+                policy_kwargs={"net_arch": [8]},
+                buffer_size=100,
+            )
 
 
 def image() -> FakeImageEnv:

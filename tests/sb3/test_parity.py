@@ -12,7 +12,9 @@ from damper.losses.temporal import temporal
 from damper.methods import Method
 from tests.sb3.models import NAMES, OURS, THEIRS, make, optimizer, quiet, taken, weights
 
-SILENT = Method("silent", actor=Loss(lambda *inputs, **k: 0.0 * temporal(*inputs, **k)), rule="damper")
+SILENT = Method(
+    "silent", actor=Loss(lambda *inputs, **k: 0.0 * temporal(*inputs, **k)), rule="damper"
+)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,9 @@ def test_plain_and_silenced_equal_sb3_bit_for_bit(backbone, steps):
     for method in ("plain", SILENT):
         ours = make(OURS[backbone], method=method).learn(steps)
         assert torch.equal(weights(ours), weights(theirs))
-        for mine, other in zip(*(optimizer(model).state.values() for model in (ours, theirs)), strict=True):
+        for mine, other in zip(
+            *(optimizer(model).state.values() for model in (ours, theirs)), strict=True
+        ):
             assert torch.equal(mine["exp_avg"], other["exp_avg"])
             assert torch.equal(mine["exp_avg_sq"], other["exp_avg_sq"])
         assert np.array_equal(taken(ours), taken(theirs))
@@ -34,7 +38,9 @@ def test_plain_and_silenced_equal_sb3_bit_for_bit(backbone, steps):
 @pytest.mark.parametrize("backbone", NAMES)
 def test_damper_differs_from_sb3(backbone):
     steps = 120
-    assert not torch.equal(weights(make(OURS[backbone]).learn(steps)), weights(make(THEIRS[backbone]).learn(steps)))
+    assert not torch.equal(
+        weights(make(OURS[backbone]).learn(steps)), weights(make(THEIRS[backbone]).learn(steps))
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,17 +48,46 @@ def test_damper_differs_from_sb3(backbone):
     [
         ("td3", {"policy_delay": 1, "gradient_steps": 2, "target_policy_noise": 0.3, "n_steps": 3}),
         ("sac", {"ent_coef": 0.2, "target_update_interval": 2, "gradient_steps": 3}),
-        ("sac", {"use_sde": True, "use_sde_at_warmup": True, "sde_sample_freq": 4, "ent_coef": "auto_0.1"}),
-        ("sac", {"policy_kwargs": {"share_features_extractor": True, "n_critics": 3, "net_arch": [8]}}),
-        ("td3", {"policy_kwargs": {"share_features_extractor": True, "n_critics": 1, "net_arch": [8]}}),
-        ("ddpg", {"gradient_steps": 2, "n_steps": 3, "policy_kwargs": {"n_critics": 2, "net_arch": [8]}}),
+        (
+            "sac",
+            {
+                "use_sde": True,
+                "use_sde_at_warmup": True,
+                "sde_sample_freq": 4,
+                "ent_coef": "auto_0.1",
+            },
+        ),
+        (
+            "sac",
+            {"policy_kwargs": {"share_features_extractor": True, "n_critics": 3, "net_arch": [8]}},
+        ),
+        (
+            "td3",
+            {"policy_kwargs": {"share_features_extractor": True, "n_critics": 1, "net_arch": [8]}},
+        ),
+        (
+            "ddpg",
+            {"gradient_steps": 2, "n_steps": 3, "policy_kwargs": {"n_critics": 2, "net_arch": [8]}},
+        ),
         ("tqc", {"top_quantiles_to_drop_per_net": 4, "use_sde": True, "ent_coef": 0.1}),
-        ("tqc", {"n_steps": 3, "policy_kwargs": {"share_features_extractor": True, "n_critics": 3, "net_arch": [8]}}),
+        (
+            "tqc",
+            {
+                "n_steps": 3,
+                "policy_kwargs": {
+                    "share_features_extractor": True,
+                    "n_critics": 3,
+                    "net_arch": [8],
+                },
+            },
+        ),
     ],
 )
 def test_plain_equals_sb3_under_other_settings(backbone, settings):
     theirs = make(THEIRS[backbone], **settings).learn(150)
-    assert torch.equal(weights(make(OURS[backbone], method="plain", **settings).learn(150)), weights(theirs))
+    assert torch.equal(
+        weights(make(OURS[backbone], method="plain", **settings).learn(150)), weights(theirs)
+    )
 
 
 @pytest.mark.parametrize("backbone", NAMES)
@@ -60,7 +95,13 @@ def test_the_native_log_is_sb3s(backbone):
     logs = []
     for kind, method in ((OURS[backbone], {"method": "plain"}), (THEIRS[backbone], {})):
         logger = quiet(make(kind, **method)).learn(60).logger
-        logs.append({name: value for name, value in logger.name_to_value.items() if name.startswith("train/")})
+        logs.append(
+            {
+                name: value
+                for name, value in logger.name_to_value.items()
+                if name.startswith("train/")
+            }
+        )
     assert logs[0].keys() == logs[1].keys()
     for name, value in logs[1].items():
         assert logs[0][name] == pytest.approx(value, rel=1e-6), name

@@ -71,18 +71,25 @@ def test_no_false_pair_in_ten_thousand_steps(ends: str) -> None:
     make(PPO, env, method=method, n_epochs=1, n_steps=50, batch_size=200).learn(10_000)
     steps = np.concatenate([(batch.next_obs - batch.obs).numpy() for batch in seen])
     assert (steps == [0, 1]).all()
-    # Per environment and rollout of 50 steps one observation has its successor outside; each episode has one too few.
+    # Per environment and rollout of 50 steps one observation has its successor outside; each
+    # episode has one too few.
     kept = sum(50 - 1 - (49 // n) for n in (1, 2, 5, 9)) * (10_000 // 200)
     assert abs(len(steps) - kept) <= 0.02 * kept
 
 
 def test_the_observation_before_is_known_or_there_is_none() -> None:
     method, seen = watching(previous=True)
-    make(PPO, DummyVecEnv([lambda n=n: Counter(n) for n in (3, 7)]), method=method, n_epochs=1).learn(400)
-    before, now = (torch.cat([getattr(batch, name) for batch in seen]) for name in ("previous_obs", "obs"))
+    make(
+        PPO, DummyVecEnv([lambda n=n: Counter(n) for n in (3, 7)]), method=method, n_epochs=1
+    ).learn(400)
+    before, now = (
+        torch.cat([getattr(batch, name) for batch in seen]) for name in ("previous_obs", "obs")
+    )
     first = now[:, 1] == 0
     assert first.any() and torch.equal(before[first], now[first])
-    assert torch.equal(now[~first] - before[~first], torch.tensor([[0.0, 1.0]]).expand(int((~first).sum()), 2))
+    assert torch.equal(
+        now[~first] - before[~first], torch.tensor([[0.0, 1.0]]).expand(int((~first).sum()), 2)
+    )
 
 
 @pytest.mark.parametrize("n_steps", [1, 4])
@@ -112,7 +119,9 @@ def test_a_rollout_put_in_by_hand_does_not_pair_with_what_the_last_one_ended_in(
     model.rollout_buffer.reset()
     for step in range(25):
         row = np.array([[7.0, step]], np.float32)
-        model.rollout_buffer.add(row, np.zeros((1, 1)), np.zeros(1), np.zeros(1), *torch.zeros(2, 1))
+        model.rollout_buffer.add(
+            row, np.zeros((1, 1)), np.zeros(1), np.zeros(1), *torch.zeros(2, 1)
+        )
     model.train()
     assert sum(len(batch.obs) for batch in seen) == 24
     assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
@@ -123,7 +132,9 @@ def test_a_new_call_of_learn_makes_no_pair_with_the_old_episode() -> None:
     model = make(PPO, Counter(40), method=method, n_steps=25, n_epochs=1)
     for _ in range(3):
         model.learn(50)
-    assert sum(len(batch.obs) for batch in seen) == 3 * (50 - 1)  # each call's 50 steps contain one episode's end
+    assert sum(len(batch.obs) for batch in seen) == 3 * (
+        50 - 1
+    )  # each call's 50 steps contain one episode's end
     assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
 
 
@@ -140,7 +151,8 @@ def test_a_buffer_of_ones_own() -> None:
         pass
 
     with pytest.raises(
-        DamperError, match=r"rollout buffer.*Own does not: .*inherit from damper.sb3.IndexedRolloutBuffer"
+        DamperError,
+        match=r"rollout buffer.*Own does not: .*inherit from damper.sb3.IndexedRolloutBuffer",
     ):
         make(PPO, rollout_buffer_class=Own)
     make(PPO, rollout_buffer_class=Own, method="plain").learn(50)
@@ -151,7 +163,9 @@ def test_a_buffer_of_ones_own() -> None:
 def test_the_buffer_stays_sb3s_own(policy: str) -> None:
     env = dict_env() if policy == "MultiInputPolicy" else Counter(5)
     model = make(PPO, env, policy=policy).learn(50)
-    assert type(model.rollout_buffer) is (DictRolloutBuffer if policy == "MultiInputPolicy" else RolloutBuffer)
+    assert type(model.rollout_buffer) is (
+        DictRolloutBuffer if policy == "MultiInputPolicy" else RolloutBuffer
+    )
 
 
 # --- gradients ------------------------------------------------------------------------------------------------------
@@ -169,9 +183,15 @@ class Shared(BaseFeaturesExtractor):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_combines_what_the_policy_depends_on(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By hand: SB3's gradient of each minibatch, the temporal loss's, DAMPER's formula, then SB3's clipping."""
-    kwargs = {"features_extractor_class": Shared, "share_features_extractor": shared, "net_arch": [8]}
+    kwargs = {
+        "features_extractor_class": Shared,
+        "share_features_extractor": shared,
+        "net_arch": [8],
+    }
     model = quiet(make(PPO, eta=0.5, policy_kwargs=kwargs, max_grad_norm=0.1))
     names = {p: name for name, p in model.policy.named_parameters()}
     own, together = actor_parameters(model.policy)
@@ -189,7 +209,9 @@ def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch:
 
     def pair(loss: Any, parameters: Any) -> tuple[torch.Tensor, torch.Tensor]:
         parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-        parts = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)]
+        parts = [
+            torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)
+        ]
         return flat([p.grad for p in parameters]), flat(parts)
 
     def flat(parts: Any) -> torch.Tensor:
@@ -206,11 +228,15 @@ def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch:
         n_R, n_T = g_R.norm(), g_T.norm()
         factor = n_R / n_T * torch.clamp(n_T / n_R, max=1.0) ** 0.5
         expected = g_R + factor * projected(g_R, g_T)
-        torch.testing.assert_close(flat([p.grad for p in parameters]), expected, rtol=1e-4, atol=1e-6 * float(n_R))
+        torch.testing.assert_close(
+            flat([p.grad for p in parameters]), expected, rtol=1e-4, atol=1e-6 * float(n_R)
+        )
         if shared:  # the same factor, but no longer than SB3's own gradient there
             expected = s_R + torch.clamp(s_R.norm() / s_T.norm(), max=factor) * projected(s_R, s_T)
             atol = 1e-6 * float(s_R.norm())
-            torch.testing.assert_close(flat([p.grad for p in together]), expected, rtol=1e-4, atol=atol)
+            torch.testing.assert_close(
+                flat([p.grad for p in together]), expected, rtol=1e-4, atol=atol
+            )
         assert torch.equal(model.policy.value_net.weight.grad, value)
         checked.append(g_T[: len(model.policy.log_std)].abs().sum())
         assert acting[0] == "log_std"
@@ -219,18 +245,36 @@ def test_the_rule_combines_what_the_policy_depends_on(shared: bool, monkeypatch:
     monkeypatch.setattr(ppo, "backward_auxiliary", watched)
     steps = []
     model.policy.optimizer.register_step_post_hook(
-        lambda *_: steps.append(torch.cat([p.grad.reshape(-1) for p in model.policy.parameters()]).norm())
+        lambda *_: steps.append(
+            torch.cat([p.grad.reshape(-1) for p in model.policy.parameters()]).norm()
+        )
     )
     model.learn(50)
-    assert len(checked) == 6 and sum(checked) == 0  # exploration noise is no part of the mean action
+    assert (
+        len(checked) == 6 and sum(checked) == 0
+    )  # exploration noise is no part of the mean action
     assert max(steps) <= 0.1 * (1 + 1e-4) and model.max_grad_norm == 0.1
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_value_loss_does_not_lengthen_what_the_auxiliary_is_measured_by(shared: bool) -> None:
-    kwargs = {"features_extractor_class": Shared, "share_features_extractor": shared, "net_arch": [8]}
+    kwargs = {
+        "features_extractor_class": Shared,
+        "share_features_extractor": shared,
+        "net_arch": [8],
+    }
     ratios = [
-        quiet(make(PPO, policy_kwargs=kwargs, n_epochs=1, n_steps=50, batch_size=50, vf_coef=vf_coef, eta=0.5))
+        quiet(
+            make(
+                PPO,
+                policy_kwargs=kwargs,
+                n_epochs=1,
+                n_steps=50,
+                batch_size=50,
+                vf_coef=vf_coef,
+                eta=0.5,
+            )
+        )
         .learn(50)
         .logger.name_to_value["train/norm_ratio"]
         for vf_coef in (0.5, 500.0)
@@ -239,10 +283,19 @@ def test_the_value_loss_does_not_lengthen_what_the_auxiliary_is_measured_by(shar
 
 
 def test_sb3s_stops_and_bounds_stay() -> None:
-    for settings in ({"target_kl": 1e-4}, {"normalize_advantage": False, "clip_range_vf": 0.1, "ent_coef": 0.01}):
+    for settings in (
+        {"target_kl": 1e-4},
+        {"normalize_advantage": False, "clip_range_vf": 0.1, "ent_coef": 0.01},
+    ):
         model = quiet(make(PPO, learning_rate=0.01, n_epochs=20, **settings)).learn(50)
         names = set(model.logger.name_to_value)
-        assert {"train/approx_kl", "train/explained_variance", "train/std", "train/cosine", "train/weight"} <= names
+        assert {
+            "train/approx_kl",
+            "train/explained_variance",
+            "train/std",
+            "train/cosine",
+            "train/weight",
+        } <= names
         assert model._n_updates < 20 or "target_kl" not in settings
         assert not hooked(model)
 
@@ -290,7 +343,9 @@ def test_dropout_and_batch_normalisation_stay_sb3s() -> None:
 
 
 @pytest.mark.parametrize(("method", "observations"), [("damper", 2), ("grad-caps", 3)])
-def test_all_observations_of_a_pair_pass_through_the_policy_at_once(method: str, observations: int) -> None:
+def test_all_observations_of_a_pair_pass_through_the_policy_at_once(
+    method: str, observations: int
+) -> None:
     model = quiet(make(PPO, method=method, n_epochs=1, n_steps=60, batch_size=20))
     rows: list[int] = []
     model.policy.action_net.register_forward_hook(lambda _, inputs, __: rows.append(len(inputs[0])))
@@ -308,7 +363,9 @@ def test_observations_seen_at_once_get_the_actions_they_get_alone() -> None:
         torch.testing.assert_close(policy(part), OnPolicyActor(model.policy)(part))
     for part in policy._parts:
         torch.testing.assert_close(policy(part), model.policy.get_distribution(part).mode())
-        torch.testing.assert_close(policy.distribution(part), OnPolicyActor(model.policy).distribution(part))
+        torch.testing.assert_close(
+            policy.distribution(part), OnPolicyActor(model.policy).distribution(part)
+        )
 
 
 def test_a_distribution_of_ones_own_is_asked_for_its_mode() -> None:
@@ -317,7 +374,9 @@ def test_a_distribution_of_ones_own_is_asked_for_its_mode() -> None:
             return self.action_dist.proba_distribution(2.0 * self.action_net(latent), self.log_std)
 
     obs = torch.randn(9, 3)
-    once, twice = (OnPolicyActor(make(PPO, policy=policy).policy)(obs) for policy in ("MlpPolicy", Doubled))
+    once, twice = (
+        OnPolicyActor(make(PPO, policy=policy).policy)(obs) for policy in ("MlpPolicy", Doubled)
+    )
     torch.testing.assert_close(twice, 2.0 * once)
 
 
@@ -338,7 +397,10 @@ def test_methods_on_the_actor_train(method: str, sde: bool) -> None:
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ("pave", r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss"),
+        (
+            "pave",
+            r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss",
+        ),
         ("l2c2", r"loss on critics Q\(s, a\).*: use its actor loss alone, as in auxiliary='l2c2'"),
         ("asap", "needs a second head on the actor"),
     ],
@@ -354,7 +416,14 @@ def test_the_units_are_the_environment_s_unless_squashed() -> None:
         for units in ("policy", "environment"):
             kwargs = {"net_arch": [8], "squash_output": squash}
             model = quiet(
-                make(PPO, units=units, rule="scalarization", weight=0.0, use_sde=squash, policy_kwargs=kwargs)
+                make(
+                    PPO,
+                    units=units,
+                    rule="scalarization",
+                    weight=0.0,
+                    use_sde=squash,
+                    policy_kwargs=kwargs,
+                )
             )
             losses.append(model.learn(50).logger.name_to_value["train/auxiliary_loss"])
         assert losses[1] == pytest.approx(ratio * losses[0], rel=1e-5)
@@ -366,7 +435,8 @@ def test_the_units_are_the_environment_s_unless_squashed() -> None:
 def test_discrete_actions_are_refused_in_one_sentence() -> None:
     for env in (IdentityEnv(3), IdentityEnvMultiDiscrete(2)):
         with pytest.raises(
-            DamperError, match=r"action space must be a Box .*Discrete.*: only method='plain' takes others"
+            DamperError,
+            match=r"action space must be a Box .*Discrete.*: only method='plain' takes others",
         ):
             make(PPO, env)
     make(PPO, IdentityEnv(3), method="plain").learn(50)
@@ -376,8 +446,18 @@ def test_discrete_actions_are_refused_in_one_sentence() -> None:
 def test_dict_and_image_observations(method: str) -> None:
     picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
     for env, policy in ((dict_env(), "MultiInputPolicy"), (picture, "CnnPolicy")):
-        extractor = {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
-        model = make(PPO, env, policy=policy, method=method, n_steps=16, batch_size=8, policy_kwargs=extractor)
+        extractor = (
+            {"features_extractor_kwargs": {"features_dim": 8}} if policy == "CnnPolicy" else {}
+        )
+        model = make(
+            PPO,
+            env,
+            policy=policy,
+            method=method,
+            n_steps=16,
+            batch_size=8,
+            policy_kwargs=extractor,
+        )
         check_learned(model, 32)
         assert isinstance(model.rollout_buffer, DictRolloutBuffer) == (policy == "MultiInputPolicy")
 
@@ -410,7 +490,9 @@ def test_saved_models_predict_alike_and_go_on(method: str, tmp_path: Any) -> Non
     obs = np.stack([model.observation_space.sample() for _ in range(9)])
     model.save(tmp_path / "model")
     loaded = PPO.load(tmp_path / "model", env=model.get_env())
-    assert np.array_equal(loaded.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0])
+    assert np.array_equal(
+        loaded.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0]
+    )
     assert loaded.method == method and loaded.method_settings == model.method_settings
     before = weights(loaded).clone()
     assert not torch.equal(weights(loaded.learn(50)), before)
@@ -428,6 +510,11 @@ def test_a_model_without_an_environment_loads(tmp_path: Any) -> None:
 
 def test_it_learns_at_its_default() -> None:
     """SB3's own bar for a task whose observations have nothing to do with each other, which η = 1 misses."""
-    small = {"n_steps": 512, "n_epochs": 5, "batch_size": 64, "policy_kwargs": {"net_arch": [64, 64]}}
+    small = {
+        "n_steps": 512,
+        "n_epochs": 5,
+        "batch_size": 64,
+        "policy_kwargs": {"net_arch": [64, 64]},
+    }
     model = make(PPO, IdentityEnvBox(eps=0.5), gamma=0.95, **small).learn(2000)
     assert evaluate_policy(model, model.get_env(), n_eval_episodes=5)[0] > 90

@@ -37,17 +37,25 @@ def test_every_argument_is_named_typed_and_has_its_true_default(name: str) -> No
     assert {argument: parameter.default for argument, parameter in ours.items()} == own
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in ours.values())
     names = {"VecEnv": VecEnv}  # which SB3 imports for type checkers only
-    hints, expected_hints = (get_type_hints(kind.__init__, localns=names) for kind in (OURS[name], THEIRS[name]))
+    hints, expected_hints = (
+        get_type_hints(kind.__init__, localns=names) for kind in (OURS[name], THEIRS[name])
+    )
     assert hints["eta"] == float | str | Schedule
-    different = {argument for argument, hint in expected_hints.items() if hints[argument] != hint} - {"return"}
+    different = {
+        argument for argument, hint in expected_hints.items() if hints[argument] != hint
+    } - {"return"}
     assert different <= {"learning_rate"}  # sb3-contrib says Callable where SB3 says Schedule
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_docstring_s_example_runs(name: str) -> None:
     doc = inspect.getdoc(OURS[name])
-    assert doc is not None and {"method", "eta", "rule", "auxiliary"} <= set(re.findall(r"^    (\w+):", doc, re.M))
-    example = "\n".join(line.strip().removeprefix(">>> ") for line in doc.split("Example:")[1].splitlines())
+    assert doc is not None and {"method", "eta", "rule", "auxiliary"} <= set(
+        re.findall(r"^    (\w+):", doc, re.M)
+    )
+    example = "\n".join(
+        line.strip().removeprefix(">>> ") for line in doc.split("Example:")[1].splitlines()
+    )
     found: dict[str, Any] = {}
     exec(example, found)
     assert type(found["model"]) is OURS[name] and found["model"].num_timesteps >= 60
@@ -60,9 +68,16 @@ def test_positional_arguments_are_sb3s() -> None:
 
 def test_ppo_s_eta_is_0_unless_given_or_a_method_s_own(tmp_path: Path) -> None:
     def eta(**settings: Any) -> Any:
-        return damper.sb3.PPO("MlpPolicy", "Pendulum-v1", n_steps=64, **settings).method_settings.get("eta")
+        return damper.sb3.PPO(
+            "MlpPolicy", "Pendulum-v1", n_steps=64, **settings
+        ).method_settings.get("eta")
 
-    assert (eta(), eta(auxiliary="grad-caps"), eta(eta=1.0), eta(method="caps")) == (0.0, 0.0, 1.0, None)
+    assert (eta(), eta(auxiliary="grad-caps"), eta(eta=1.0), eta(method="caps")) == (
+        0.0,
+        0.0,
+        1.0,
+        None,
+    )
     assert eta(method=Method("mine", actor=temporal, rule="damper", defaults={"eta": 0.3})) == 0.3
     model = damper.sb3.PPO("MlpPolicy", "Pendulum-v1", n_steps=64, method="caps")
     model.save(tmp_path / "model")
@@ -80,12 +95,17 @@ def test_eta_belongs_to_methods_that_have_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("A2C", ""), ("DQN", "discrete"), ("RecurrentPPO", "memory"), ("Nonsense", "")]
+    ("name", "reason"),
+    [("A2C", ""), ("DQN", "discrete"), ("RecurrentPPO", "memory"), ("Nonsense", "")],
 )
 def test_missing_names_answer_with_what_there_is(name: str, reason: str) -> None:
-    with pytest.raises(ImportError, match=rf"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}.*{reason}"):
+    with pytest.raises(
+        ImportError, match=rf"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}.*{reason}"
+    ):
         exec(f"from damper.sb3 import {name}")
-    exec("from damper.sb3 import archive, RemembersRows")  # submodules, and a name of earlier versions
+    exec(
+        "from damper.sb3 import archive, RemembersRows"
+    )  # submodules, and a name of earlier versions
     assert not hasattr(damper.sb3, "__nothing__")
 
 

@@ -24,7 +24,9 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def watched(primary: Any, auxiliary: Any, parameters: Any, **settings: Any) -> Any:
         g_R, g_T = (
-            torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, parameters, retain_graph=True)])
+            torch.cat(
+                [g.reshape(-1) for g in torch.autograd.grad(loss, parameters, retain_graph=True)]
+            )
             for loss in (primary, auxiliary)
         )
         report = backward(primary, auxiliary, parameters, **settings)
@@ -41,7 +43,9 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str, updates: 
     memory: Any = None
     for g_R, g_T, combined in updates:
         expected, memory = RULES[rule](g_R, g_T, memory)
-        torch.testing.assert_close(combined, expected, rtol=1e-4, atol=1e-6 * float(expected.norm()))
+        torch.testing.assert_close(
+            combined, expected, rtol=1e-4, atol=1e-6 * float(expected.norm())
+        )
     assert len(updates) == 6
     kept = state_tensors(model.method_state.rule_state)
     for ours, theirs in zip(kept, state_tensors(memory), strict=True):
@@ -50,18 +54,27 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str, updates: 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
-    model = quiet(make(OURS[backbone], method="asap")).learn(52)  # TD3's actor moves at every second update
+    model = quiet(make(OURS[backbone], method="asap")).learn(
+        52
+    )  # TD3's actor moves at every second update
     state, moved = model.method_state, []
 
     def weights(*modules: torch.nn.Module) -> torch.Tensor:
-        return torch.cat([p.detach().reshape(-1).clone() for module in modules for p in module.parameters()])
+        return torch.cat(
+            [p.detach().reshape(-1).clone() for module in modules for p in module.parameters()]
+        )
 
     for _ in range(4):
-        actor, average = weights(model.actor, state.head), weights(state.average, state.average_head)
+        actor, average = (
+            weights(model.actor, state.head),
+            weights(state.average, state.average_head),
+        )
         model.train(1, batch_size=8)
         now = weights(model.actor, state.head)
         expected = average + 0.01 * (now - average)
-        torch.testing.assert_close(weights(state.average, state.average_head), expected, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(
+            weights(state.average, state.average_head), expected, rtol=1e-5, atol=1e-7
+        )
         moved.append(not torch.equal(now, actor))
     assert sum(moved) == (2 if backbone == "td3" else 4)
 
@@ -85,33 +98,47 @@ def test_a_model_goes_on_with_another_method(before: dict[str, Any] | None, tmp_
     first = make(THEIRS["sac"] if before is None else OURS["sac"], **(before or {})).learn(60)
     first.save(tmp_path / "first")
     for after in METHODS:
-        model = OURS["sac"].load(tmp_path / "first", env=first.get_env(), **{"method": "damper", **after})
+        model = OURS["sac"].load(
+            tmp_path / "first", env=first.get_env(), **{"method": "damper", **after}
+        )
         assert torch.equal(weights(model), weights(first))
         saved, now = (one.actor.optimizer.state_dict()["state"] for one in (first, model))
         assert all(
-            torch.equal(saved[i]["exp_avg"], now[i]["exp_avg"]) for i in range(len(list(model.actor.parameters())))
+            torch.equal(saved[i]["exp_avg"], now[i]["exp_avg"])
+            for i in range(len(list(model.actor.parameters())))
         )
         if after == {"method": "asap"} != before:
             average = torch.cat([p.reshape(-1) for p in model.method_state.average.parameters()])
-            assert torch.equal(average, torch.cat([p.detach().reshape(-1) for p in model.actor.parameters()]))
+            assert torch.equal(
+                average, torch.cat([p.detach().reshape(-1) for p in model.actor.parameters()])
+            )
         model.learn(20, reset_num_timesteps=False)
         model.save(tmp_path / "second")
         again = OURS["sac"].load(tmp_path / "second")
         kept, loaded = model.method_state.state_dict(), again.method_state.state_dict()
-        assert kept.keys() == loaded.keys() and all(torch.equal(kept[name], loaded[name]) for name in kept)
+        assert kept.keys() == loaded.keys() and all(
+            torch.equal(kept[name], loaded[name]) for name in kept
+        )
 
 
 def test_ppo_goes_on_with_another_method(tmp_path: Path) -> None:
-    for before, after in (({"method": "plain"}, {"rule": "bloop"}), ({"rule": "bloop"}, {"method": "plain"})):
+    for before, after in (
+        ({"method": "plain"}, {"rule": "bloop"}),
+        ({"rule": "bloop"}, {"method": "plain"}),
+    ):
         first = make(OURS["ppo"], **before).learn(50)
         first.save(tmp_path / "model")
-        model = OURS["ppo"].load(tmp_path / "model", env=first.get_env(), **{"method": "damper", **after})
+        model = OURS["ppo"].load(
+            tmp_path / "model", env=first.get_env(), **{"method": "damper", **after}
+        )
         assert torch.equal(weights(model), weights(first))
         model.learn(50)
 
 
 def test_parameters_that_do_not_match_are_refused_as_in_sb3(tmp_path: Path) -> None:
-    model, other = (make(OURS["td3"], method="asap", policy_kwargs={"net_arch": [size]}) for size in (8, 16))
+    model, other = (
+        make(OURS["td3"], method="asap", policy_kwargs={"net_arch": [size]}) for size in (8, 16)
+    )
     with pytest.raises(RuntimeError, match="size mismatch"):
         model.set_parameters(other.get_parameters())
     model.save(tmp_path / "model")
@@ -120,7 +147,9 @@ def test_parameters_that_do_not_match_are_refused_as_in_sb3(tmp_path: Path) -> N
     head = params["method_state"].pop("head.weight")
     with pytest.raises(RuntimeError, match="Missing key"):
         model.set_parameters(params)
-    model.set_parameters({"method_state": {"head.weight": torch.zeros_like(head)}}, exact_match=False)
+    model.set_parameters(
+        {"method_state": {"head.weight": torch.zeros_like(head)}}, exact_match=False
+    )
     assert not model.method_state.head.weight.any()
     del params["method_state"]
     with pytest.raises(ValueError, match="do not match"):

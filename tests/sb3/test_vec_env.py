@@ -38,7 +38,9 @@ def test_every_step_is_one_that_the_environment_makes(pendulums):
         before, (obs, rewards, done, infos) = obs, pendulums.step(actions)
         assert done.tolist() == [step % LIMIT == 0] * 2
         for i in range(2):
-            twin.state = np.array([np.arctan2(before[i, 1], before[i, 0]), before[i, 2]], np.float64)
+            twin.state = np.array(
+                [np.arctan2(before[i, 1], before[i, 0]), before[i, 2]], np.float64
+            )
             expected, reward, *_ = twin.step(actions[i])
             led_to = infos[i]["terminal_observation"] if done[i] else obs[i]
             np.testing.assert_allclose(led_to, expected, atol=2e-4)
@@ -70,15 +72,22 @@ def test_seeds_decide_the_episodes_and_hold_for_one_reset(pendulums):
 
 def test_spaces_and_attributes_are_gymnasium_s(pendulums):
     theirs = gymnasium.make("Pendulum-v1")
-    assert pendulums.observation_space == theirs.observation_space and pendulums.action_space == theirs.action_space
+    assert (
+        pendulums.observation_space == theirs.observation_space
+        and pendulums.action_space == theirs.action_space
+    )
     assert [spec.id for spec in pendulums.get_attr("spec")] == ["Pendulum-v1"] * 2
-    assert not pendulums.has_attr("gravity") and pendulums.env_is_wrapped(gymnasium.Wrapper, 0) == [False]
+    assert not pendulums.has_attr("gravity") and pendulums.env_is_wrapped(gymnasium.Wrapper, 0) == [
+        False
+    ]
 
 
 def test_a_model_trains_on_it_saves_and_is_evaluated(tmp_path):
     def trained(kind, **own):
         envs = VecNormalize(VecMonitor(EnvPoolVecEnv("Hopper-v5", 2, threads=1)))
-        return kind("MlpPolicy", envs, n_steps=64, n_epochs=2, seed=0, device="cpu", **own).learn(256)
+        return kind("MlpPolicy", envs, n_steps=64, n_epochs=2, seed=0, device="cpu", **own).learn(
+            256
+        )
 
     theirs, ours = trained(stable_baselines3.PPO), trained(PPO, method="plain")
     assert torch.equal(weights(theirs), weights(ours))
@@ -90,4 +99,6 @@ def test_a_model_trains_on_it_saves_and_is_evaluated(tmp_path):
         damper.evaluate(source, episodes=2, backend="envpool", **extra).records()
         for source, extra in ((ours, {}), (tmp_path / "model.zip", {"vecnormalize": statistics}))
     ]
-    assert [row["return"] for row in found[0]] == pytest.approx([row["return"] for row in found[1]], rel=1e-3)
+    assert [row["return"] for row in found[0]] == pytest.approx(
+        [row["return"] for row in found[1]], rel=1e-3
+    )

@@ -38,7 +38,8 @@ def target(
 ) -> Tensor:
     """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor.
 
-    ``sampler`` draws ``a'`` and its log-probability; pass one for an actor with another distribution.
+    ``sampler`` draws ``a'`` and its log-probability; pass one for an actor with another
+    distribution.
     """
     action, log_prob = sampler(actor, batch.next_obs, noise["target"])
     value = critic(batch.next_obs, action).amin(-2)
@@ -72,7 +73,9 @@ def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
     return -(log_prob.mean(-1) + target_entropy)
 
 
-def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
+def explore(
+    policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]
+) -> Tensor:
     """Sample an action from the policy."""
     return sample(policy, obs, noise["exploration"])[0]
 

@@ -19,11 +19,15 @@ UPDATE_NOISE = {"target": Noise("normal", "action")}
 EXPLORATION_NOISE = {"exploration": Noise("normal", "action")}
 
 
-def target(actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
+def target(
+    actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]
+) -> Tensor:
     """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``, by target networks."""
     mu = actor(batch.next_obs)
     clip = unsqueeze_like(hparams["target_noise_clip"], mu)
-    smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(-clip, clip)
+    smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(
+        -clip, clip
+    )
     value = critic(batch.next_obs, (mu + smoothing).clamp(-1.0, 1.0)).amin(-2)
     return batch.reward + (1.0 - batch.terminated) * unsqueeze_like(hparams["gamma"], value) * value
 
@@ -40,11 +44,15 @@ def actor_loss(
     return -critic.first(batch.obs, policy(batch.obs)).mean(-1), {}
 
 
-def explore(policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
+def explore(
+    policy: Policy, obs: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]
+) -> Tensor:
     """``clip(μ(s) + σ ε, ±1)``."""
     return perturb(policy(obs), noise, hparams)
 
 
 def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """Add exploration noise to an action, as in SB3 also to the random actions of the first steps."""
-    return torch.clamp(action + unsqueeze_like(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0)
+    return torch.clamp(
+        action + unsqueeze_like(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0
+    )

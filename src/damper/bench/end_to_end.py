@@ -13,16 +13,26 @@ from typing import Any
 
 from damper.bench.interleaved_timing import wait
 from damper.bench.result import Measurement
-from damper.bench.workloads import MODES, ExecutionMode, Transitions, backends, fill_replay, random_transitions
+from damper.bench.workloads import (
+    MODES,
+    ExecutionMode,
+    Transitions,
+    backends,
+    fill_replay,
+    random_transitions,
+)
 from damper.engine.device.precision import device_context
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import Settings, resolve
 
 START_STEP = 100_000  # timing starts here: with a short replay, most batches hold the newest step and must wait for it
 SCOPE = (
-    f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of a million on, with "
-    "as many random transitions in the replay. Steps/s of each agent: median over stretches. Simulator and shares: a "
-    "second run in which every part waits for the device and all environments step at once; µs from actions sent to a "
+    f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of "
+    "a million on, with "
+    "as many random transitions in the replay. Steps/s of each agent: median over stretches. "
+    "Simulator and shares: a "
+    "second run in which every part waits for the device and all environments step at once; µs "
+    "from actions sent to a "
     "step of all received. The rest is storing."
 )
 
@@ -58,9 +68,19 @@ def end_to_end(
                 checkpoint_every=0,
                 **MODES[mode.mode],
             )
-            row: dict[str, Any] = {"task": task, "envs": backend, "backbone": backbone.upper(), "method": method}
+            row: dict[str, Any] = {
+                "task": task,
+                "envs": backend,
+                "backbone": backbone.upper(),
+                "method": method,
+            }
             rows.append(
-                {**row, "agents": n_agents, "steps/s": speed(settings, data, steps), **shares(settings, data, steps)}
+                {
+                    **row,
+                    "agents": n_agents,
+                    "steps/s": speed(settings, data, steps),
+                    **shares(settings, data, steps),
+                }
             )
     record = {**mode.record(), "steps": steps}
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), record)
@@ -119,7 +139,10 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
     (start, first, before), (end, last, after) = lines[0], lines[-1]
     times = {name: after[name] - before[name] for name in spent}
     simulator = 1e6 * times["stepping %"] / (last - first)
-    return {"simulator µs": simulator, **{name: 100.0 * seconds / (end - start) for name, seconds in times.items()}}
+    return {
+        "simulator µs": simulator,
+        **{name: 100.0 * seconds / (end - start) for name, seconds in times.items()},
+    }
 
 
 def _time_steps(pool: Any, spent: dict[str, float]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,16 +11,28 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from damper.bench.interleaved_timing import Plan, time_interleaved
 from damper.bench.result import Measurement
-from damper.bench.workloads import ExecutionMode, Transitions, make_learner, networks_step, paper_update
+from damper.bench.workloads import (
+    ExecutionMode,
+    Transitions,
+    make_learner,
+    networks_step,
+    paper_update,
+)
 from damper.engine.update.learner import Learner
 
 SCOPE = (
-    "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: parameters and both "
-    "moments of what is stepped, read and written once, and the targets read once. Rates: the best of several matrix "
+    "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: "
+    "parameters and both "
+    "moments of what is stepped, read and written once, and the targets read once. Rates: the best "
+    "of several matrix "
     "products and copies, measured in the same run. Limit: the longer of the two times."
 )
 WARM_UP = 10
-PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))  # batch, rows, inner, columns
+PRODUCTS = (
+    (1, 2048, 2048, 2048),
+    (1, 4096, 4096, 4096),
+    (64, 256, 400, 300),
+)  # batch, rows, inner, columns
 
 
 def floor(
@@ -37,15 +50,30 @@ def floor(
     for backbone in backbones:
         for n_agents in sizes:
             learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
-            counted = {m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()}
+            counted = {
+                m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()
+            }
             workloads = {m: paper_update(learner) for m, learner in learners.items()}
             measured = time_interleaved(workloads, plan, WARM_UP)
             for method, (flops, moved) in counted.items():
-                times = {"ms by operations": 1e3 * flops / rate, "ms by bytes": 1e3 * moved / bandwidth}
+                times = {
+                    "ms by operations": 1e3 * flops / rate,
+                    "ms by bytes": 1e3 * moved / bandwidth,
+                }
                 ms, limit = measured.median_ms(method), max(times.values())
-                row = {"backbone": backbone.upper(), "method": method, "agents": n_agents, "ms": ms, **times}
+                row = {
+                    "backbone": backbone.upper(),
+                    "method": method,
+                    "agents": n_agents,
+                    "ms": ms,
+                    **times,
+                }
                 base = counted[methods[0]][0]
-                row |= {"× limit": ms / limit, "Mflop": flops / 1e6, "operations × first": flops / base}
+                row |= {
+                    "× limit": ms / limit,
+                    "Mflop": flops / 1e6,
+                    "operations × first": flops / base,
+                }
                 rows.append({**row, "MB": moved / 1e6})
     record: dict[str, Any] = mode.record() | plan.record()
     record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
@@ -69,7 +97,10 @@ def operations(learner: Learner) -> float:
 def least_bytes(learner: Learner) -> float:
     """The bytes an iteration must move at least: parameters and moments read and written, target networks read."""
     state, sac = learner.state(), learner.settings.backbone == "sac"
-    size = {name: float(state[name].numel() * state[name].element_size()) for name in ("actor", "critic")}
+    size = {
+        name: float(state[name].numel() * state[name].element_size())
+        for name in ("actor", "critic")
+    }
     share = 1.0 if sac else 1.0 / learner.settings.policy_delay
     targets = size["critic"] + (size["actor"] if "actor_target" in state else 0.0)
     return 6.0 * (size["critic"] + share * size["actor"]) + targets
@@ -81,7 +112,8 @@ def matrix_rate(plan: Plan) -> float:
     for batch, rows, inner, columns in PRODUCTS:
         a = torch.randn(batch, rows, inner, device=plan.device)
         b = torch.randn(batch, inner, columns, device=plan.device)
-        rates.append(2.0 * batch * rows * inner * columns / _seconds(lambda a=a, b=b: torch.bmm(a, b), plan))  # type: ignore[misc]
+        seconds = _seconds(functools.partial(torch.bmm, a, b), plan)
+        rates.append(2.0 * batch * rows * inner * columns / seconds)
     return max(rates)
 
 
@@ -89,7 +121,9 @@ def copy_rate(plan: Plan) -> float:
     """Bytes per second, read and written, of a copy too large for any cache."""
     source = torch.randn(2**26 if plan.device == "cpu" else 2**28, device=plan.device)
     target = torch.empty_like(source)
-    return 2.0 * source.numel() * source.element_size() / _seconds(lambda: target.copy_(source), plan)
+    return (
+        2.0 * source.numel() * source.element_size() / _seconds(lambda: target.copy_(source), plan)
+    )
 
 
 def _seconds(function: Callable[[], object], plan: Plan, repetitions: int = 5) -> float:

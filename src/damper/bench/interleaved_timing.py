@@ -40,8 +40,8 @@ class Plan:
     Attributes:
         iterations: timed iterations of each workload, over all rounds.
         rounds: how often each workload is timed.
-        clock: "wall", or "processor" for this process's CPU time (of all threads together), which other processes
-            hardly change.
+        clock: "wall", or "processor" for this process's CPU time (of all threads together), which
+            other processes hardly change.
         device: a GPU is synchronised before the clock is read.
     """
 
@@ -66,7 +66,9 @@ def wait(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-def time_interleaved(workloads: Mapping[str, Workload], plan: Plan, warm_up: int) -> InterleavedTimes:
+def time_interleaved(
+    workloads: Mapping[str, Workload], plan: Plan, warm_up: int
+) -> InterleavedTimes:
     """Warm up every workload (compilation, graph capture, caches), then time them in turns; the first one rotates."""
     for workload in workloads.values():
         workload(warm_up)

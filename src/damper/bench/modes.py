@@ -14,7 +14,9 @@ BASELINE_MODE = {"compile-graph": "graph", "compile": "eager", "TF32": "float32"
 NOISE = 1.03  # repeated measurements of one update differ by a smaller factor
 
 
-def in_modes(modes: Sequence[ExecutionMode], measure: Callable[[ExecutionMode], Measurement]) -> Measurement:
+def in_modes(
+    modes: Sequence[ExecutionMode], measure: Callable[[ExecutionMode], Measurement]
+) -> Measurement:
     """Measure in each mode; with several modes, every row names its own."""
     parts = [measure(mode) for mode in modes]
     if len(parts) == 1:
@@ -24,7 +26,11 @@ def in_modes(modes: Sequence[ExecutionMode], measure: Callable[[ExecutionMode], 
         for row in part.rows:
             first = {name: row[name] for name in ("backbone", "method")}
             rows.append({**first, "mode": mode.mode, "precision": mode.precision, **row})
-    how = {**parts[0].how, "mode": [mode.mode for mode in modes], "tf32": [mode.tf32 for mode in modes]}
+    how = {
+        **parts[0].how,
+        "mode": [mode.mode for mode in modes],
+        "tf32": [mode.tf32 for mode in modes],
+    }
     return replace(parts[0], rows=rows, how=how)
 
 
@@ -33,7 +39,11 @@ def slower_modes(found: Measurement) -> list[str]:
     ours = [row for row in found.rows if "mode" in row and row["method"] in METHODS]
     if not ours:
         return []
-    names = [name for name in found.columns[: found.columns.index("ms")] if name not in ("mode", "precision")]
+    names = [
+        name
+        for name in found.columns[: found.columns.index("ms")]
+        if name not in ("mode", "precision")
+    ]
     times = {_key(row, names): row["ms"] for row in ours}
     sentences = []
     for row in ours:
@@ -41,7 +51,9 @@ def slower_modes(found: Measurement) -> list[str]:
             baseline = {**row, column: BASELINE_MODE.get(row.get(column, ""))}
             other = times.get(_key(baseline, names))
             if other is not None and row["ms"] > NOISE * other:
-                subject = ", ".join(f"{row[name]} agents" if name == "agents" else str(row[name]) for name in names)
+                subject = ", ".join(
+                    f"{row[name]} agents" if name == "agents" else str(row[name]) for name in names
+                )
                 sentences.append(
                     f"{subject}: {row['mode']} in {row['precision']} takes {text(row['ms'])} ms, "
                     f"{baseline['mode']} in {baseline['precision']} {text(other)} ms"

@@ -19,8 +19,10 @@ from damper.bench.workloads import ExecutionMode, Transitions, make_learner, who
 from damper.protocols import protocol_settings
 
 SCOPE = (
-    "A whole update as training does it: sampling, noise, forward passes, losses, gradients, optimiser steps, target "
-    "copies, sums for the log. Every row has the same networks, batch size and transitions; DAMPER with η = 0."
+    "A whole update as training does it: sampling, noise, forward passes, losses, gradients, "
+    "optimiser steps, target "
+    "copies, sums for the log. Every row has the same networks, batch size and transitions; DAMPER "
+    "with η = 0."
 )
 WARM_UP = 20
 
@@ -33,7 +35,9 @@ class Spaces(gymnasium.Env[Any, Any]):
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (obs_dim,), np.float32)
         self.action_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Return zeros."""
         return np.zeros(self.observation_space.shape or (), np.float32), {}
 
@@ -48,7 +52,9 @@ def has_sbx() -> bool:
     return find_spec("sbx") is not None
 
 
-def sb3_model(data: Transitions, backbone: str, mode: ExecutionMode, method: str | None = None) -> Any:
+def sb3_model(
+    data: Transitions, backbone: str, mode: ExecutionMode, method: str | None = None
+) -> Any:
     """SB3's model, or our subclass if ``method`` is given, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
     own: dict[str, Any] = {} if method is None else {"method": method}
@@ -67,7 +73,9 @@ def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
     return _ready(model, data)
 
 
-def _shared_kwargs(data: Transitions, backbone: str, mode: ExecutionMode, silu: Any) -> dict[str, Any]:
+def _shared_kwargs(
+    data: Transitions, backbone: str, mode: ExecutionMode, silu: Any
+) -> dict[str, Any]:
     """Constructor arguments shared by all models."""
     settings = protocol_settings("authors", backbone, None)  # those of the engine's learners
     return {
@@ -96,7 +104,11 @@ def _ready(model: Any, data: Transitions) -> Any:
 def _fill(buffer: Any, data: Transitions) -> None:
     d, a = data.spec.obs_dim, data.spec.act_dim
     obs, action, next_obs, scalars = (part.numpy() for part in data.rows.split((d, a, d, 3), -1))
-    buffer.observations[:, 0], buffer.actions[:, 0], buffer.next_observations[:, 0] = obs, action, next_obs
+    buffer.observations[:, 0], buffer.actions[:, 0], buffer.next_observations[:, 0] = (
+        obs,
+        action,
+        next_obs,
+    )
     buffer.rewards[:, 0], buffer.dones[:, 0] = scalars[:, 0], scalars[:, 1]
     buffer.full = True
 
@@ -134,7 +146,11 @@ def _no_target_copies(backbone: str) -> Iterator[None]:
 
 
 def compare_implementations(
-    data: Transitions, mode: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
+    data: Transitions,
+    mode: ExecutionMode,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    plan: Plan,
 ) -> Measurement:
     """Time our, SB3's and SBX's updates in turns; a library that is not installed has no row."""
     rows: list[dict[str, object]] = []
@@ -143,14 +159,24 @@ def compare_implementations(
         times = time_interleaved(workloads, plan, WARM_UP)
         base = "SB3 plain" if "SB3 plain" in workloads else next(iter(workloads))
         for name in workloads:
-            row = {"backbone": backbone.upper(), "implementation": name, "ms": times.median_ms(name)}
-            rows.append({**row, f"× {base}": times.ratio(name, base), "× faster": times.ratio(base, name)})
+            row = {
+                "backbone": backbone.upper(),
+                "implementation": name,
+                "ms": times.median_ms(name),
+            }
+            rows.append(
+                {**row, f"× {base}": times.ratio(name, base), "× faster": times.ratio(base, name)}
+            )
     record = mode.record() | plan.record()
     return Measurement("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
 
 
-def _workloads(data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str]) -> dict[str, Workload]:
-    workloads = {f"damper engine {m}": whole_update(make_learner(data, backbone, m, mode)) for m in methods}
+def _workloads(
+    data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str]
+) -> dict[str, Workload]:
+    workloads = {
+        f"damper engine {m}": whole_update(make_learner(data, backbone, m, mode)) for m in methods
+    }
     if has_sb3():
         workloads["SB3 plain"] = whole_train(sb3_model(data, backbone, mode), mode.batch_size)
         for method in methods:

@@ -62,7 +62,12 @@ class Measurement:
             "rows": self.rows,
             "how": dict(self.how),
         }
-        record |= {"bars": list(self.bars), "command": command, **code_version(), "versions": versions()}
+        record |= {
+            "bars": list(self.bars),
+            "command": command,
+            **code_version(),
+            "versions": versions(),
+        }
         record["hardware"] = hardware(str(self.how.get("device", "cpu")))
         path = folder / f"{self.name}.json"
         write_json(path, record)
@@ -71,7 +76,9 @@ class Measurement:
 
     def _draw(self, figure: Figure) -> None:
         """Draw a row of panels per backbone and a panel per measured column, with bars in the methods' colours."""
-        names = [name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"]
+        names = [
+            name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"
+        ]
         by_backbone: dict[str, list[dict[str, Any]]] = {}
         for row in self.rows:
             by_backbone.setdefault(str(row.get("backbone", "")), []).append(row)
@@ -83,8 +90,12 @@ class Measurement:
             labels = [" ".join(text(row.get(name)) for name in names) for row in rows]
             colours = [_colour(label) for label in labels]
             for axes, column in zip(line, self.bars, strict=True):
-                bars = axes.barh(range(len(rows)), [row.get(column) or 0.0 for row in rows], color=colours)
-                axes.bar_label(bars, [text(row.get(column)) for row in rows], padding=3, fontsize=8, color=GREY)
+                bars = axes.barh(
+                    range(len(rows)), [row.get(column) or 0.0 for row in rows], color=colours
+                )
+                axes.bar_label(
+                    bars, [text(row.get(column)) for row in rows], padding=3, fontsize=8, color=GREY
+                )
                 axes.set(title=backbone, xlabel=column, yticks=range(len(rows)), yticklabels=labels)
                 axes.margins(x=0.15)
                 found = [row[column] for row in self.rows if row.get(column)]
@@ -107,7 +118,9 @@ def read(path: Path) -> Measurement:
         fields = {name: content[name] for name in ("name", "title", "scope", "rows", "how")}
         return Measurement(**fields, bars=tuple(content["bars"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamperError(f"{path} must be a file that `damper bench` wrote, but cannot be read: {error!r}.") from error
+        raise DamperError(
+            f"{path} must be a file that `damper bench` wrote, but cannot be read: {error!r}."
+        ) from error
 
 
 def text(value: Any) -> str:

@@ -53,17 +53,23 @@ def measure_overhead(
         backbone: "td3", "sac", "ddpg", "tqc" or "ppo".
         method: the method of our class.
         rounds: how often each class is timed; which goes first alternates.
-        updates: gradient steps per class and round, an even number; for PPO, minibatches of one epoch.
+        updates: gradient steps per class and round, an even number; for PPO, minibatches of one
+            epoch.
         batch_size: transitions per gradient step; SB3's default if None.
-        clock: "wall", or "processor" for this process's CPU time, which other processes hardly change.
+        clock: "wall", or "processor" for this process's CPU time, which other processes hardly
+            change.
         device: the device of both.
         **settings: further arguments of both classes, e.g. ``policy_kwargs``.
     """
     if backbone not in BACKBONES:
-        raise DamperError(f"backbone must be one of {', '.join(BACKBONES)}, but {backbone!r} was given.")
+        raise DamperError(
+            f"backbone must be one of {', '.join(BACKBONES)}, but {backbone!r} was given."
+        )
     name, make = backbone.upper(), _on_policy if backbone == "ppo" else _off_policy
     ours = getattr(damper.sb3, name)  # first, because its error says what to install
-    theirs = getattr(importlib.import_module("sb3_contrib" if backbone == "tqc" else "stable_baselines3"), name)
+    theirs = getattr(
+        importlib.import_module("sb3_contrib" if backbone == "tqc" else "stable_baselines3"), name
+    )
     if batch_size is None:
         batch_size = inspect.signature(theirs).parameters["batch_size"].default
     settings, updates = {**settings, "device": device}, 2 * max(1, updates // 2)
@@ -71,7 +77,9 @@ def measure_overhead(
         "plain": make(theirs, updates, batch_size, settings),
         "ours": make(ours, updates, batch_size, {**settings, "method": method}),
     }
-    times = time_interleaved(workloads, Plan(rounds * updates, rounds, clock, device), warm_up=updates)
+    times = time_interleaved(
+        workloads, Plan(rounds * updates, rounds, clock, device), warm_up=updates
+    )
     measured = times.median_ms("plain"), times.median_ms("ours"), times.ratio("ours", "plain")
     return Overhead(backbone, method, *measured)
 
@@ -82,7 +90,9 @@ def _model(kind: Any, settings: dict[str, Any]) -> Any:
     return silent(kind("MlpPolicy", hopper, seed=0, **copy.deepcopy(settings)))
 
 
-def _off_policy(kind: Any, updates: int, batch_size: int, settings: dict[str, Any], rows: int = 5000) -> Workload:
+def _off_policy(
+    kind: Any, updates: int, batch_size: int, settings: dict[str, Any], rows: int = 5000
+) -> Workload:
     """Updates of a model with a replay buffer full of random transitions."""
     model = _model(kind, {"buffer_size": rows, **settings})
     buffer, generator = model.replay_buffer, np.random.default_rng(0)
@@ -92,15 +102,25 @@ def _off_policy(kind: Any, updates: int, batch_size: int, settings: dict[str, An
     return whole_train(model, batch_size)
 
 
-def _on_policy(kind: Any, updates: int, batch_size: int, settings: dict[str, Any], length: int = 200) -> Workload:
+def _on_policy(
+    kind: Any, updates: int, batch_size: int, settings: dict[str, Any], length: int = 200
+) -> Workload:
     """One epoch of a model with a rollout of random observations, in episodes of ``length`` steps."""
-    model = _model(kind, {"n_steps": updates * batch_size, "n_epochs": 1, "batch_size": batch_size, **settings})
+    model = _model(
+        kind, {"n_steps": updates * batch_size, "n_epochs": 1, "batch_size": batch_size, **settings}
+    )
     buffer, generator = model.rollout_buffer, np.random.default_rng(0)
     for array in (buffer.observations, buffer.advantages, buffer.returns):
         array[:] = generator.uniform(-1.0, 1.0, array.shape)
     with torch.no_grad():
-        actions, values, log_prob = model.policy(torch.as_tensor(buffer.observations[:, 0], device=model.device))
-    for array, found in ((buffer.actions, actions), (buffer.values, values), (buffer.log_probs, log_prob)):
+        actions, values, log_prob = model.policy(
+            torch.as_tensor(buffer.observations[:, 0], device=model.device)
+        )
+    for array, found in (
+        (buffer.actions, actions),
+        (buffer.values, values),
+        (buffer.log_probs, log_prob),
+    ):
         array[:] = found.cpu().numpy().reshape(array.shape)
     buffer.episode_starts[::length] = 1.0
     buffer.full = True

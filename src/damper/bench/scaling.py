@@ -14,8 +14,10 @@ from damper.bench.workloads import ExecutionMode, Transitions, make_learner, who
 from damper.engine.update.learner import Learner
 
 SCOPE = (
-    "Whole updates; the methods of one size take turns. State: parameters, targets and moments. Peak: the most that "
-    "the GPU's allocator held (all methods of that size together), the replay of 2,000 transitions per agent included."
+    "Whole updates; the methods of one size take turns. State: parameters, targets and moments. "
+    "Peak: the most that "
+    "the GPU's allocator held (all methods of that size together), the replay of 2,000 transitions "
+    "per agent included."
 )
 WARM_UP = 6
 
@@ -35,11 +37,18 @@ def scaling(
             fewer = max(1, plan.iterations // n_agents) if mode.device == "cpu" else plan.iterations
             rows += _size(data, mode, backbone, methods, n_agents, replace(plan, iterations=fewer))
     record = mode.record() | plan.record()
-    return Measurement("scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record)
+    return Measurement(
+        "scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record
+    )
 
 
 def _size(
-    data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str], n_agents: int, plan: Plan
+    data: Transitions,
+    mode: ExecutionMode,
+    backbone: str,
+    methods: Sequence[str],
+    n_agents: int,
+    plan: Plan,
 ) -> list[dict[str, object]]:
     cuda = mode.device.startswith("cuda")
     gc.collect()
@@ -53,7 +62,12 @@ def _size(
     rows = []
     for method, learner in learners.items():
         ms = times.median_ms(method)
-        row: dict[str, object] = {"backbone": backbone.upper(), "method": method, "agents": n_agents, "ms": ms}
+        row: dict[str, object] = {
+            "backbone": backbone.upper(),
+            "method": method,
+            "agents": n_agents,
+            "ms": ms,
+        }
         row |= {"µs per agent": 1e3 * ms / n_agents, "× first": times.ratio(method, methods[0])}
         rows.append({**row, "state MiB": _state_bytes(learner) / 2**20, "peak MiB": peak})
     return rows

@@ -15,19 +15,27 @@ from damper.experiments.timings import Timing, write_timing
 
 WARM_UP = 50
 SCOPE = (
-    "Forward passes, losses, gradients, optimiser steps on one fixed batch; no sampling, target copies or logging. "
-    "DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates switched off, its log without output."
+    "Forward passes, losses, gradients, optimiser steps on one fixed batch; no sampling, target "
+    "copies or logging. "
+    "DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates switched off, its "
+    "log without output."
 )
 SB3 = "plain, SB3"
 
 
 def update_time(
-    data: Transitions, mode: ExecutionMode, backbones: Sequence[str], methods: Sequence[str], plan: Plan
+    data: Transitions,
+    mode: ExecutionMode,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    plan: Plan,
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
     """Time the methods of each backbone in turns, and SB3's plain update with them if SB3 is installed."""
     rows, turns = [], {}
     for backbone in backbones:
-        workloads = {method: paper_update(make_learner(data, backbone, method, mode)) for method in methods}
+        workloads = {
+            method: paper_update(make_learner(data, backbone, method, mode)) for method in methods
+        }
         if peers.has_sb3():
             model = peers.sb3_model(data, backbone, mode)
             workloads[SB3] = peers.paper_train(model, backbone, mode.batch_size)
@@ -35,7 +43,9 @@ def update_time(
         rows += [_row(times, backbone, name) for name in workloads]
         turns[backbone] = times
     record = mode.record() | plan.record()
-    found = Measurement("update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record)
+    found = Measurement(
+        "update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record
+    )
     return found, turns
 
 
@@ -55,7 +65,11 @@ def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]
 
 
 def write_timings(
-    results: Path, data: Transitions, found: Measurement, turns: dict[str, InterleavedTimes], command: str
+    results: Path,
+    data: Transitions,
+    found: Measurement,
+    turns: dict[str, InterleavedTimes],
+    command: str,
 ) -> list[Path]:
     """Write the engine's timings to the store that ``damper report`` reads."""
     how = {**found.how, "implementation": "damper", "scope": "paper"}

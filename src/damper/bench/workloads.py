@@ -43,7 +43,12 @@ class ExecutionMode:
 
     def record(self) -> dict[str, Any]:
         """The mode as data, for saved measurements; only timings with the same mode are compared."""
-        return {"device": self.device, "mode": self.mode, "tf32": self.tf32, "threads": torch.get_num_threads()}
+        return {
+            "device": self.device,
+            "mode": self.mode,
+            "tf32": self.tf32,
+            "threads": torch.get_num_threads(),
+        }
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,12 @@ def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) ->
 
 
 def make_learner(
-    data: Transitions, backbone: str, method: str, mode: ExecutionMode, n_agents: int = 1, **settings: Any
+    data: Transitions,
+    backbone: str,
+    method: str,
+    mode: ExecutionMode,
+    n_agents: int = 1,
+    **settings: Any,
 ) -> Learner:
     """Make new agents with the paper's networks and the method's published settings; the replay holds ``data``."""
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
@@ -129,7 +139,8 @@ def whole_update(learner: Learner) -> Workload:
 def paper_update(learner: Learner) -> Workload:
     """Updates in the paper's scope: forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
 
-    Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay`` iterations.
+    Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay``
+    iterations.
     """
     delay = learner.settings.policy_delay
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}

@@ -1,6 +1,7 @@
 """The ``damper`` command: a subcommand's options are typed data in ``cli/options``, its actions are in ``cli``.
 
-Both are imported only when needed, so that help, ``--version`` and a mistyped command do not wait for torch.
+Both are imported only when needed, so that help, ``--version`` and a mistyped command do not wait
+for torch.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from damper.version import __version__
 
 COMMANDS = {
     "train": "Train a smooth policy, or many seeds and settings at once.",
-    "evaluate": "Evaluate a policy (a run, a policy file, an SB3 zip, an ONNX file): table, records, pictures.",
-    "compare": "Train several methods on one task under the same conditions; show table and pictures.",
+    "evaluate": "Evaluate a policy (a run, a policy file, an SB3 zip, an ONNX file): table, "
+    "records, pictures.",
+    "compare": "Train several methods on one task under the same conditions; show table and "
+    "pictures.",
     "export": "Write a policy to a file that runs anywhere: ONNX or PyTorch.",
     "reproduce": "Train what is missing of the paper's tables and figures, and keep the records.",
     "report": "Make tables, figures and a results page from the records.",
@@ -43,13 +46,17 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         if not sys.flags.safe_path:
-            sys.path.append(_working_directory())  # "myenvs:Mass-v0" finds myenvs.py there, also from the script
+            sys.path.append(
+                _working_directory()
+            )  # "myenvs:Mass-v0" finds myenvs.py there, also from the script
         with _warnings_without_source():
             _run(*(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except DamperError as error:
         _stop(str(error), 2)
-    except KeyboardInterrupt as error:  # training's message says how to resume, its number which signal stopped it
+    except (
+        KeyboardInterrupt
+    ) as error:  # training's message says how to resume, its number which signal stopped it
         _stop(str(error) or "stopped.", 128 + getattr(error, "number", signal.SIGINT))
     except BrokenPipeError:  # the reader closed the pipe: `damper --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,7 +72,9 @@ def _warnings_without_source() -> Iterator[None]:
     """Print our own warnings as one sentence, without the line of code; other packages' stay as Python prints them."""
     usual, package = warnings.formatwarning, os.path.dirname(os.path.dirname(__file__))
 
-    def format_warning(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> str:
+    def format_warning(
+        message: Warning | str, category: type[Warning], filename: str, *place: Any
+    ) -> str:
         ours = filename.startswith(package + os.sep)
         return f"damper: {message}\n" if ours else usual(message, category, filename, *place)
 
@@ -80,7 +89,9 @@ def _working_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError as error:
-        raise DamperError("the working directory must exist, but was deleted: change to another one.") from error
+        raise DamperError(
+            "the working directory must exist, but was deleted: change to another one."
+        ) from error
 
 
 def _run(name: str = "--help", *arguments: str) -> None:
@@ -92,7 +103,9 @@ def _run(name: str = "--help", *arguments: str) -> None:
         _run_command(name, arguments)
     else:
         hint = did_you_mean(name, COMMANDS, "damper --help describes them.")
-        raise DamperError(f"the command must be one of {', '.join(COMMANDS)}, but {name!r} was given: {hint}")
+        raise DamperError(
+            f"the command must be one of {', '.join(COMMANDS)}, but {name!r} was given: {hint}"
+        )
 
 
 def _run_command(name: str, arguments: tuple[str, ...]) -> None:
@@ -113,7 +126,8 @@ def _run_command(name: str, arguments: tuple[str, ...]) -> None:
 def _check_env(env: str, backend: str | None) -> None:
     """Raise for an id that Gymnasium does not know, before importing torch, which takes seconds.
 
-    EnvPool's ids are not checked. The module of ``module:Id-v0`` is imported: it may register methods.
+    EnvPool's ids are not checked. The module of ``module:Id-v0`` is imported: it may register
+    methods.
     """
     if backend != "envpool" or ":" in env:
         from damper.engine.envs.gymnasium_pool import check_registered, import_module_of
@@ -125,5 +139,7 @@ def _stop(sentence: str, code: int) -> NoReturn:
     """Print the sentence on stderr and exit."""
     from rich.console import Console
 
-    Console(stderr=True).print(f"damper: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(
+        f"damper: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True
+    )
     sys.exit(code)

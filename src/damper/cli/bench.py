@@ -30,7 +30,12 @@ PAIR = ("plain", "damper")
 def run(options: Bench) -> None:
     """Measure, print and save."""
     if options.show:
-        print("\n".join(f"**{found.title}.** {found.scope}\n\n{found.markdown()}" for found in map(read, options.show)))
+        print(
+            "\n".join(
+                f"**{found.title}.** {found.scope}\n\n{found.markdown()}"
+                for found in map(read, options.show)
+            )
+        )
         return
     asked, options = options.device, replace(options, device=find_device(options.device))
     _check(options)
@@ -57,35 +62,54 @@ def _check(options: Bench) -> None:
     check_tf32(options.device, bool(options.tf32))
     if options.clock == "processor" and options.device != "cpu":
         raise DamperError(
-            "clock must be 'wall' on a GPU, but 'processor' was given: leave it out, or add --device cpu."
+            "clock must be 'wall' on a GPU, but 'processor' was given: leave it out, or add "
+            "--device cpu."
         )
     if options.mode and "graph" in options.mode and options.device == "cpu":
-        raise DamperError(f"mode must be eager or compile on a CPU, but {options.mode!r} was given: leave it out.")
+        raise DamperError(
+            f"mode must be eager or compile on a CPU, but {options.mode!r} was given: leave it out."
+        )
     if options.rounds < 1 or (options.iterations is not None and options.iterations < 1):
-        raise DamperError("iterations and rounds must be at least 1, but a smaller number was given.")
+        raise DamperError(
+            "iterations and rounds must be at least 1, but a smaller number was given."
+        )
     if options.what != "sb3" and (theirs := set(options.backbones) - {"td3", "sac"}):
         raise DamperError(
-            f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: use damper bench sb3."
+            f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: use "
+            "damper bench sb3."
         )
     if options.what in ("sb3", "peers") and not peers.has_sb3():
         raise MissingExtraError(
-            f'bench {options.what} needs Stable-Baselines3: pip install "damper-rl[{options.what}]".'
+            f"bench {options.what} needs Stable-Baselines3: pip install "
+            f'"damper-rl[{options.what}]".'
         )
 
 
 def _say_what_is_left_out(options: Bench, part: str) -> None:
     """Name the libraries that a measurement compares with and that are not installed."""
     if part in ("update", "peers", "sb3") and not peers.has_sb3():
-        say(f'{part} without Stable-Baselines3, which is not installed: pip install "damper-rl[sb3]".', "yellow")
+        say(
+            f"{part} without Stable-Baselines3, which is not installed: pip install "
+            '"damper-rl[sb3]".',
+            "yellow",
+        )
     if part == "peers" and options.device == "cpu" and not peers.has_sbx():
-        say(f'{part} without SBX, which is not installed: pip install "damper-rl[peers]".', "yellow")
+        say(
+            f'{part} without SBX, which is not installed: pip install "damper-rl[peers]".', "yellow"
+        )
 
 
 def _modes(options: Bench) -> list[ExecutionMode]:
     """The modes to measure: the one asked for, otherwise on a GPU all that users may meet, the plainest first."""
     cpu = options.device == "cpu"
     modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
-    tf32 = [False] if cpu and options.tf32 is None else [False, True] if options.tf32 is None else [options.tf32]
+    tf32 = (
+        [False]
+        if cpu and options.tf32 is None
+        else [False, True]
+        if options.tf32 is None
+        else [options.tf32]
+    )
     return [ExecutionMode(options.device, mode, one) for one in tf32 for mode in modes]
 
 
@@ -114,14 +138,18 @@ def _data(options: Bench) -> Transitions:
 
 def _measure(options: Bench, part: str) -> Measurement | None:
     cpu, methods = options.device == "cpu", options.methods or PAIR
-    plan = Plan(options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device)
+    plan = Plan(
+        options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device
+    )
     backbones = options.backbones or ("td3", "sac")
     shared = (_mode(options), backbones)
     if part == "update":
         data = _data(options)
 
         def measure(mode: ExecutionMode) -> Measurement:
-            found, turns = update_time(data, mode, backbones, options.methods or TABLE_METHODS, plan)
+            found, turns = update_time(
+                data, mode, backbones, options.methods or TABLE_METHODS, plan
+            )
             if options.results:
                 write_timings(options.results, data, found, turns, _command(options, part))
             return found
@@ -131,7 +159,9 @@ def _measure(options: Bench, part: str) -> Measurement | None:
         return peers.compare_implementations(_data(options), *shared, methods, plan)
     if part == "scaling":
         data, sizes = _data(options), options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
-        return in_modes(_modes(options), lambda mode: scaling(data, mode, backbones, methods, sizes, plan))
+        return in_modes(
+            _modes(options), lambda mode: scaling(data, mode, backbones, methods, sizes, plan)
+        )
     if part == "end-to-end":
         what = (*shared, methods, options.tasks, options.agents, options.steps)
         return end_to_end(*what, options.env_threads)
@@ -150,10 +180,18 @@ def _sb3(options: Bench, plan: Plan) -> Measurement | None:
         for method in options.methods or ("damper",):
             updates = max(1, plan.iterations // options.rounds)
             made = measure_overhead(
-                backbone, method, options.rounds, updates, clock=options.clock, device=options.device
+                backbone,
+                method,
+                options.rounds,
+                updates,
+                clock=options.clock,
+                device=options.device,
             )
             row = {"backbone": backbone.upper(), "method": method, "ms": made.ours_ms}
             rows.append({**row, "SB3's plain ms": made.plain_ms, "× SB3's plain": made.ratio})
-    scope = "SB3's own training step with its default networks, and our class's: sampling, targets and log included."
+    scope = (
+        "SB3's own training step with its default networks, and our class's: sampling, targets "
+        "and log included."
+    )
     record = _mode(options).record() | plan.record() | {"mode": "eager"}
     return Measurement("sb3", "Our SB3 classes beside SB3's", scope, rows, ("ms",), record)

@@ -27,8 +27,10 @@ from damper.terminal import quoted, say, show
 
 FEWEST_SEEDS = 3  # with two, an interval is too wide to say anything
 LEGEND = (
-    "Spread is the sample standard deviation of the seeds' means; pooled is that of all episodes of all seeds. A "
-    "change is the difference of the means in per cent of plain's, with an interval over seeds. It is left out for "
+    "Spread is the sample standard deviation of the seeds' means; pooled is that of all episodes "
+    "of all seeds. A "
+    "change is the difference of the means in per cent of plain's, with an interval over seeds. It "
+    "is left out for "
     "fewer than three seeds, and for smoothness where most agents hold one action."
 )
 
@@ -60,16 +62,28 @@ def run(options: Compare) -> None:
 def changes_against_plain(comparison: Comparison) -> list[list[str]]:
     """The change of each row's means against plain's, by measure, with its interval over seeds.
 
-    Empty for plain itself, where either has fewer than ``FEWEST_SEEDS`` seeds, and for smoothness where most agents of
-    either hold one action.
+    Empty for plain itself, where either has fewer than ``FEWEST_SEEDS`` seeds, and for smoothness
+    where most agents of either hold one action.
     """
     cells = {method: _cells(evaluation) for method, evaluation in comparison.evaluations.items()}
     found = []
     for own in cells.values():
         for cell in own:
             # Plain has only settings that all methods share, such as a swept learning_rate.
-            base = next((one for one in cells.get("plain", ()) if one.settings.items() <= cell.settings.items()), None)
-            found.append(["" if base is None or base is cell else _change(cell, base, name) for name in COLUMNS])
+            base = next(
+                (
+                    one
+                    for one in cells.get("plain", ())
+                    if one.settings.items() <= cell.settings.items()
+                ),
+                None,
+            )
+            found.append(
+                [
+                    "" if base is None or base is cell else _change(cell, base, name)
+                    for name in COLUMNS
+                ]
+            )
     return found
 
 
@@ -85,9 +99,16 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
     records, constant = evaluation.records(), set(evaluation.constant_agents())
     found = []
     for members in group_by_settings(evaluation.agents).values():
-        settings = {name: value for name, value in evaluation.agents[members[0]].items() if name != "seed"}
+        settings = {
+            name: value for name, value in evaluation.agents[members[0]].items() if name != "seed"
+        }
         means = {
-            name: np.array([np.mean([row[name] for row in records if row["agent"] == agent]) for agent in members])
+            name: np.array(
+                [
+                    np.mean([row[name] for row in records if row["agent"] == agent])
+                    for agent in members
+                ]
+            )
             for name in COLUMNS
         }
         found.append(_Cell(settings, means, 2 * len(constant & set(members)) > len(members)))
@@ -105,7 +126,9 @@ def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
 
 def present(comparison: Comparison, out: Path) -> None:
     """Print the table and write it to a file, with pictures if matplotlib is installed."""
-    title = f"{comparison.env} {comparison.backbone}: mean (spread over seeds; pooled over episodes)"
+    title = (
+        f"{comparison.env} {comparison.backbone}: mean (spread over seeds; pooled over episodes)"
+    )
     header, rows = comparison.table()
     try:
         changes = changes_against_plain(comparison)
@@ -115,18 +138,26 @@ def present(comparison: Comparison, out: Path) -> None:
     if any(map(any, changes)):
         title += ", change against plain [95 % interval]"
     rows = [
-        [*row[:2], *(f"{cell}\n{change}".rstrip() for cell, change in zip(row[2:], own, strict=True))]
+        [
+            *row[:2],
+            *(f"{cell}\n{change}".rstrip() for cell, change in zip(row[2:], own, strict=True)),
+        ]
         for row, own in zip(rows, changes, strict=True)
     ]
     show(title, header, rows)
-    write_bytes(out / "table.md", f"**{title}**\n\n{markdown_table(header, rows)}\n{LEGEND}\n".encode())
+    write_bytes(
+        out / "table.md", f"**{title}**\n\n{markdown_table(header, rows)}\n{LEGEND}\n".encode()
+    )
     traces = {
         f"{method} {label}".removesuffix(" all"): trace
         for method, evaluation in comparison.evaluations.items()
         for label, trace in first_episodes(evaluation, method).items()
     }
     first = next(iter(comparison.evaluations.values()))
-    subtitle = f"{comparison.env}, training seed {first.agents[0]['seed']}, episode seed {first.episodes[0][0].seed}"
+    subtitle = (
+        f"{comparison.env}, training seed {first.agents[0]['seed']}, episode seed "
+        f"{first.episodes[0][0].seed}"
+    )
     try:
         draw_traces(traces, out / "traces.png", subtitle, find_task(comparison.env).period)
         draw_curves(comparison.runs, out / "curves.png", f"{comparison.env} {comparison.backbone}")

@@ -35,13 +35,16 @@ def run(options: Evaluate) -> None:
         _check_video(options)
     elif options.beside:
         raise DamperError(
-            "beside needs --video, which shows the sources side by side, but it was not given: add --video film.gif."
+            "beside needs --video, which shows the sources side by side, but it was not given: add "
+            "--video film.gif."
         )
     seeds = options.seed_list or None
     first = options.seed_list[:1] or evaluation_seeds(1)
     others = [_evaluate_beside(source, options, first, chosen) for source in options.beside]
     trusted: dict[str, Any] = {"vecnormalize": options.vecnormalize, "trust": options.trust}
-    evaluation = evaluate(options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted)
+    evaluation = evaluate(
+        options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted
+    )
     evaluation.save(out)
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
     _say_of_training(evaluation, options)
@@ -58,14 +61,18 @@ def run(options: Evaluate) -> None:
         say(f"video: {quoted(film_evaluations(named, options.video, steps=options.video_steps))}")
 
 
-def _evaluate_beside(source: Path, options: Evaluate, seed: tuple[int, ...], chosen: Filter | None) -> Evaluation:
+def _evaluate_beside(
+    source: Path, options: Evaluate, seed: tuple[int, ...], chosen: Filter | None
+) -> Evaluation:
     """One episode of another source, without ``--vecnormalize`` and ``--trust``, which are for the first source."""
     try:
         return evaluate(source, options.env, 1, seed, chosen)
     except MissingOptionError as error:
         raise DamperError(
-            f"beside must name sources that need neither --vecnormalize nor --trust, which apply to the first source "
-            f"only, but {source} needs one: export it to ONNX first (damper export) and give that file."
+            "beside must name sources that need neither --vecnormalize nor --trust, which apply "
+            "to the first source "
+            f"only, but {source} needs one: export it to ONNX first (damper export) and give that "
+            "file."
         ) from error
 
 
@@ -75,9 +82,14 @@ def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[s
     choices = [
         [own.method or path.stem for path, own in zip(paths, evaluations, strict=True)],
         [path.stem for path in paths],
-        *(["/".join(path.parts[-n:]) for path in paths] for n in range(1, max(len(path.parts) for path in paths))),
+        *(
+            ["/".join(path.parts[-n:]) for path in paths]
+            for n in range(1, max(len(path.parts) for path in paths))
+        ),
     ]
-    return next((names for names in choices if len(set(names)) == len(names)), [str(path) for path in paths])
+    return next(
+        (names for names in choices if len(set(names)) == len(names)), [str(path) for path in paths]
+    )
 
 
 def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
@@ -92,7 +104,8 @@ def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
             say(f"{source.path} is not finished: these are its policies at step {of}", "yellow")
     if trained not in (None, backend) and options.env is None:
         say(
-            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds give other initial "
+            f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds "
+            "give other initial "
             f"states: use --backend {trained} for those of its records, if it has any."
         )
 
@@ -101,12 +114,15 @@ def _check_video(options: Evaluate) -> None:
     assert options.video is not None
     sources = [find_path(source).absolute() for source in (options.source, *options.beside)]
     if twice := [path for path in sources if sources.count(path) > 1]:
-        raise DamperError(f"beside must name other sources, but {twice[0]} was given twice: leave one out.")
+        raise DamperError(
+            f"beside must name other sources, but {twice[0]} was given twice: leave one out."
+        )
     check_video(options.video)
     check_folder("video", options.video.parent)
     if options.backend != "gymnasium":
         raise DamperError(
-            f"video needs Gymnasium's environments, but --backend {options.backend} was given: leave it out."
+            f"video needs Gymnasium's environments, but --backend {options.backend} was given: "
+            "leave it out."
         )
     if options.video_steps < 1:
         raise DamperError(f"video_steps must be at least 1, but {options.video_steps} was given.")
@@ -114,7 +130,9 @@ def _check_video(options: Evaluate) -> None:
 
 def _default_folder(options: Evaluate) -> Path:
     """A folder within a run's folder, or beside a file, named after it with its suffix."""
-    name = "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
+    name = (
+        "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
+    )
     source = find_path(options.source)
     return source / name if source.is_dir() else source.with_name(f"{source.name}-{name}")
 
@@ -137,11 +155,17 @@ def draw_first_episodes(
 ) -> Path:
     """Draw the first seed's first episode of every setting, or of ``most`` settings spread evenly over all."""
     found = list(first_episodes(evaluation, method).items())
-    chosen = [found[i * (len(found) - 1) // (most - 1)] for i in range(most)] if len(found) > most else found
+    chosen = (
+        [found[i * (len(found) - 1) // (most - 1)] for i in range(most)]
+        if len(found) > most
+        else found
+    )
     traces = {f"{method} {label}".removesuffix(" all"): trace for label, trace in chosen}
     part = f", {most} of {len(found)} settings" if len(found) > most else ""
     seed = evaluation.agents[0]["seed"]
     trained = f", training seed {seed}" if seed >= 0 else ""  # -1 for a model without a seed
     behind = f", behind {filter}" if filter else ""
-    title = f"{evaluation.env}{trained}, episode seed {evaluation.episodes[0][0].seed}{part}{behind}"
+    title = (
+        f"{evaluation.env}{trained}, episode seed {evaluation.episodes[0][0].seed}{part}{behind}"
+    )
     return draw_traces(traces, path, title, find_task(evaluation.env).period)

@@ -18,7 +18,9 @@ from damper.terminal import counted, quoted, say
 def run(options: Export) -> None:
     """Write the file, check it and print what it contains."""
     if options.episodes < 0:
-        raise DamperError(f"episodes must be at least 0, but {options.episodes} was given: 0 measures nothing.")
+        raise DamperError(
+            f"episodes must be at least 0, but {options.episodes} was given: 0 measures nothing."
+        )
     contract = export(
         options.source,
         options.to,
@@ -50,14 +52,21 @@ def _tell_agent(options: Export, training: dict[str, Any]) -> None:
         row = ", ".join(f"{name}={value}" for name, value in agents[agent].items())
         say(f"agent {agent} of {len(agents)}, {row}; --agent chooses another")
     if "frozen_at_update" in training:
-        say(f"agent {agent} was frozen at update {training['frozen_at_update']}: its gradient was not finite", "yellow")
+        say(
+            f"agent {agent} was frozen at update {training['frozen_at_update']}: its gradient was "
+            "not finite",
+            "yellow",
+        )
 
 
 def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     """The contract's smoothness in words, or why it has none."""
     found = contract["smoothness"]
     if found is not None:
-        means = f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean |Δa| {found['mean_change']:.4f}"
+        means = (
+            f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean |Δa| "
+            f"{found['mean_change']:.4f}"
+        )
         return f"{counted(found['episodes'], 'episode')} of {found['env']}: {means}"
     if options.episodes == 0:
         return "smoothness in the contract is null, because of --episodes 0."
@@ -66,4 +75,7 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
         spec = EnvSpec.from_json(contract["env_spec"])
         missing = f"{part} is not recorded, so " if (part := missing_part(spec)) else ""
         named = f"{missing}{spec.id} cannot be made here"
-    return f"smoothness in the contract is null, because {named}: name one with --env to have it measured."
+    return (
+        f"smoothness in the contract is null, because {named}: name one with --env to have it "
+        "measured."
+    )

@@ -1,7 +1,7 @@
 """Help texts of methods, their settings and activations: ``python -m damper.cli.method_help`` writes them to a file.
 
-They are collected from docstrings into ``cli/options/methods.json``, so that ``--help`` need not import torch. A test
-fails when the file is out of date.
+They are collected from docstrings into ``cli/options/methods.json``, so that ``--help`` need not
+import torch. A test fails when the file is out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ KINDS = {bool: "switch", str: "word"}  # by a default's type; all others are num
 def help_texts() -> dict[str, Any]:
     """One line per method; kind, help and default of every setting; the activations' names."""
     lines = {name: _one_line(name, method) for name, method in METHODS.items()}
-    return {"methods": lines, "settings": dict(sorted(_settings().items())), "activations": list(ACTIVATIONS)}
+    return {
+        "methods": lines,
+        "settings": dict(sorted(_settings().items())),
+        "activations": list(ACTIVATIONS),
+    }
 
 
 def _one_line(name: str, method: Method) -> str:
@@ -53,8 +57,18 @@ def _setting(setting: str, values: dict[str, Any]) -> dict[str, str]:
     """Kind, help and default of a setting; ``values`` are the methods' defaults, all shown where they differ."""
     every = [name for name, method in METHODS.items() if method.losses]
     rules = [name for name in every if METHODS[name].rule]
-    of = "every method" if list(values) == every else "every rule" if list(values) == rules else ", ".join(values)
-    differing = dict(sorted(values.items())) if len(set(values.values())) > 1 else {"": next(iter(values.values()))}
+    of = (
+        "every method"
+        if list(values) == every
+        else "every rule"
+        if list(values) == rules
+        else ", ".join(values)
+    )
+    differing = (
+        dict(sorted(values.items()))
+        if len(set(values.values())) > 1
+        else {"": next(iter(values.values()))}
+    )
     shown = ", ".join(f"{_plain(value)} {name}".strip() for name, value in differing.items())
     shown = f"{shown}, the paper's for its tasks" if _has_published(setting, values) else shown
     words = _meaning({name: _description(METHODS[name], setting) for name in values})
@@ -66,11 +80,18 @@ def _meaning(descriptions: dict[str, str]) -> str:
     """A setting's meaning; where methods describe it differently, each description with its methods."""
     owners: dict[str, list[str]] = {}
     for name, words in filter(itemgetter(1), descriptions.items()):
-        known = next((longer for longer in owners if longer.startswith(words.removesuffix("."))), words)
+        known = next(
+            (longer for longer in owners if longer.startswith(words.removesuffix("."))), words
+        )
         owners.setdefault(known, []).append(name)
     if len(owners) < 2:
         return next(iter(owners), "")
-    return "; ".join(f"{words.removesuffix('.')} ({', '.join(names)})" for words, names in owners.items()) + "."
+    return (
+        "; ".join(
+            f"{words.removesuffix('.')} ({', '.join(names)})" for words, names in owners.items()
+        )
+        + "."
+    )
 
 
 def _has_published(setting: str, values: dict[str, Any]) -> bool:
@@ -86,10 +107,19 @@ def _plain(value: Any) -> str:
 def _description(method: Method, setting: str) -> str:
     """The description of a setting in the docstring of one of the method's functions."""
     for function in method.functions.values():
-        found = re.search(rf"^ +{setting}: (.+?)(?=\n +\w+: |\n\n|\Z)", inspect.getdoc(function) or "", re.S | re.M)
+        found = re.search(
+            rf"^ +{setting}: (.+?)(?=\n +\w+: |\n\n|\Z)",
+            inspect.getdoc(function) or "",
+            re.S | re.M,
+        )
         if found:
             words = " ".join(found[1].replace("``", "").split()).replace(", likewise", "")
-            return re.sub(r"[.,:] a float,? or a tensor that broadcasts over the leading axes", "", words, flags=re.I)
+            return re.sub(
+                r"[.,:] a float,? or a tensor that broadcasts over the leading axes",
+                "",
+                words,
+                flags=re.I,
+            )
     return ""
 
 

@@ -21,29 +21,39 @@ OWN_OUT = Path("docs/results")  # for the project's own records
 
 def run(options: Report) -> None:
     """Merge stores, write the report and print where it is."""
-    out = options.out or (OWN_OUT if options.results == Report.results else options.results / "report")
+    out = options.out or (
+        OWN_OUT if options.results == Report.results else options.results / "report"
+    )
     check_folder("out", out)
     import_scipy("special")
     if options.formats:
         import_matplotlib("report")
     for page in options.pages or ():
         if not page.is_file():
-            raise DamperError(f"pages must be Markdown files, but {page} is not a file: give one that exists.")
+            raise DamperError(
+                f"pages must be Markdown files, but {page} is not a file: give one that exists."
+            )
     pages = _own_pages(options.results, out) if options.pages is None else options.pages
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
-        say(f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} already there")
+        say(
+            f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} already "
+            "there"
+        )
         for name in merged.different:
             say(f"  {name} differs there; this store's record was kept", "yellow")
     if not Store(options.results).folder.exists():
         raise DamperError(
-            f"results must be a folder of records, but {quoted(options.results)} does not exist: run this in the "
-            "folder that contains it, name another with --results, or make records with damper reproduce."
+            f"results must be a folder of records, but {quoted(options.results)} does not exist: "
+            "run this in the "
+            "folder that contains it, name another with --results, or make records with damper "
+            "reproduce."
         )
     found = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
     if any(path != out for path in options.results.iterdir()) and not any(found):
         raise DamperError(
-            f"results must hold records, but {quoted(options.results)} holds none: damper reproduce makes them; damper "
+            f"results must hold records, but {quoted(options.results)} holds none: damper "
+            "reproduce makes them; damper "
             "compare and damper evaluate write their own tables."
         )
     paths = write_report(options.results, out, options.formats, pages)

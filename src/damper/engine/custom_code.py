@@ -37,7 +37,9 @@ def is_shipped(function: Callable[..., Any]) -> bool:
 def has_stable_name(function: Callable[..., Any]) -> bool:
     """Whether module and qualified name identify a function; False for lambdas, local functions, objects with state."""
     if isinstance(function, functools.partial):
-        return has_stable_name(function.func) and all(isinstance(value, PLAIN) for value in _captured(function))
+        return has_stable_name(function.func) and all(
+            isinstance(value, PLAIN) for value in _captured(function)
+        )
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
         return False
     return "<" not in getattr(function, "__qualname__", "<object>")
@@ -54,7 +56,11 @@ def registered_env(env_id: str) -> Callable[..., Any] | None:
         return None
     try:
         creator: Any = load_env_creator(entry) if isinstance(entry, str) else entry
-    except (ImportError, AttributeError, gymnasium.error.Error):  # reported where the environment is made
+    except (
+        ImportError,
+        AttributeError,
+        gymnasium.error.Error,
+    ):  # reported where the environment is made
         return None
     return None if _is_installed(creator) or not has_stable_name(creator) else creator
 
@@ -70,9 +76,9 @@ def _is_installed(part: Any) -> bool:
 def identify(function: Callable[..., Any]) -> str:
     """Return ``module:qualified.name``, followed by a digest for the user's own code.
 
-    The digest covers the source, data in closures, defaults and ``functools.partial``, and the data, functions and
-    classes of the same module that the source names; not other objects, nor other modules. Data are numbers, strings,
-    arrays, and lists, dicts and dataclasses of them.
+    The digest covers the source, data in closures, defaults and ``functools.partial``, and the
+    data, functions and classes of the same module that the source names; not other objects, nor
+    other modules. Data are numbers, strings, arrays, and lists, dicts and dataclasses of them.
     """
     inner = function.func if isinstance(function, functools.partial) else function
     named = inner if hasattr(inner, "__qualname__") else type(inner)
@@ -80,7 +86,11 @@ def identify(function: Callable[..., Any]) -> str:
     if is_shipped(function):
         return name
     captured = [text for value in _captured(function) if (text := _data(value)) is not None]
-    text = _source(named) + (f"[{', '.join(captured)}]" if captured else "") + "".join(_named_in_module(named, {named}))
+    text = (
+        _source(named)
+        + (f"[{', '.join(captured)}]" if captured else "")
+        + "".join(_named_in_module(named, {named}))
+    )
     return f"{name} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
@@ -92,7 +102,10 @@ def read_anew() -> None:
 def _captured(function: Any) -> list[Any]:
     """Values in the function's closure and defaults, or the arguments of a ``functools.partial``."""
     if isinstance(function, functools.partial):
-        return [*function.args, *(part for pair in sorted(function.keywords.items()) for part in pair)]
+        return [
+            *function.args,
+            *(part for pair in sorted(function.keywords.items()) for part in pair),
+        ]
     captured = list(getattr(function, "__defaults__", None) or ())
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # an empty cell
@@ -102,10 +115,20 @@ def _captured(function: Any) -> list[Any]:
 
 def _named_in_module(part: Any, visited: set[Any]) -> Iterator[str]:
     """Texts of the data, functions and classes of its module that ``part`` names, directly or indirectly."""
-    members = [value for _, value in inspect.getmembers(part, inspect.isroutine)] if inspect.isclass(part) else [part]
-    functions = [f for f in map(inspect.unwrap, members) if hasattr(f, "__code__") and f.__module__ == part.__module__]
+    members = (
+        [value for _, value in inspect.getmembers(part, inspect.isroutine)]
+        if inspect.isclass(part)
+        else [part]
+    )
+    functions = [
+        f
+        for f in map(inspect.unwrap, members)
+        if hasattr(f, "__code__") and f.__module__ == part.__module__
+    ]
     home = functions[0].__globals__ if functions else {}
-    names = {base.__name__ for base in getattr(part, "__mro__", ())}.union(*map(_names, _codes(part, functions)))
+    names = {base.__name__ for base in getattr(part, "__mro__", ())}.union(
+        *map(_names, _codes(part, functions))
+    )
     for name in sorted(names & home.keys()):
         value = home[name]
         if (data := _module_data(value)) is not None and not name.startswith("__"):
@@ -152,12 +175,16 @@ def _data(value: Any, around: tuple[Any, ...] = ()) -> str | None:
     inner = functools.partial(_data, around=(*around, value))
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:  # may be large
         return f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}"
-    if hasattr(type(value), "tolist"):  # NumPy's and torch's; NDArray has it too, but its type does not
+    if hasattr(
+        type(value), "tolist"
+    ):  # NumPy's and torch's; NDArray has it too, but its type does not
         return f"{type(value).__name__} {inner(value.tolist())}"
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name, None) for field in fields(value)}
     if isinstance(value, Mapping):
-        return f"{{{', '.join(sorted(f'{inner(key)}: {inner(own)}' for key, own in value.items()))}}}"
+        return (
+            f"{{{', '.join(sorted(f'{inner(key)}: {inner(own)}' for key, own in value.items()))}}}"
+        )
     if isinstance(value, list | tuple | set | frozenset):
         parts = [str(inner(one)) for one in value]
         return f"[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
@@ -171,10 +198,15 @@ def _source(function: Any) -> str:
     except (OSError, TypeError):
         parts = vars(function).items() if inspect.isclass(function) else [("", function)]
         code = [_instructions(part.__code__) for _, part in parts if hasattr(part, "__code__")]
-        named = ((name, _module_data(part)) for name, part in parts if name and not name.startswith("__"))
+        named = (
+            (name, _module_data(part)) for name, part in parts if name and not name.startswith("__")
+        )
         return " ".join([*code, *(f"{name} = {data}" for name, data in named if data)])
 
 
 def _instructions(code: CodeType) -> str:
-    constants = [_instructions(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    constants = [
+        _instructions(value) if isinstance(value, CodeType) else repr(value)
+        for value in code.co_consts
+    ]
     return f"{code.co_code.hex()} {code.co_names} {constants}"

@@ -47,31 +47,39 @@ def train(
     The same call on the same folder resumes a killed run, and returns a finished one at once.
 
     Args:
-        env: a Gymnasium id, a task of the paper ("Hopper"), or a callable that makes an environment.
+        env: a Gymnasium id, a task of the paper ("Hopper"), or a callable that makes an
+            environment.
         backbone: "td3" or "sac".
         method: a name in ``damper.METHODS`` or a ``Method``.
-        seeds: the agents' seeds, or how many (the protocol's first ones, or 0, 1, ...); ``seed=3`` for one agent.
-        steps: environment steps per agent; default: the paper's budget for its tasks. Also called ``total_timesteps``.
+        seeds: the agents' seeds, or how many (the protocol's first ones, or 0, 1, ...); ``seed=3``
+            for one agent.
+        steps: environment steps per agent; default: the paper's budget for its tasks. Also called
+            ``total_timesteps``.
         protocol: "pave" or "authors": published settings to start from.
         out: the run's folder; by default a name under ``runs/`` made from the settings.
         progress: show a live table.
         tensorboard: write TensorBoard files into the folder.
-        env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` if that is a callable.
-        callbacks: one function or several, called with a ``damper.Training`` whenever metrics are logged, that is every
-            ``log_every`` steps. Returning False stops the run at its next step, with a checkpoint, and this call
-            returns; the same call resumes it, callbacks included. An exception in a callback is raised here after
-            everything is saved.
-        **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method; lists make a
-            population of their product. ``learning_rate`` and the method's numbers may be schedules: functions of
-            ``progress_remaining`` as in Stable-Baselines3, or ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates each
-            agent at that interval and keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
-            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU if there is one, and on a GPU EnvPool for
-            the tasks of ``damper.tasks.TASKS`` that it has, and compiled updates if the run is long enough to gain.
+        env_kwargs: the environment's own arguments, for ``gymnasium.make`` or for ``env`` if that
+            is a callable.
+        callbacks: one function or several, called with a ``damper.Training`` whenever metrics are
+            logged, that is every ``log_every`` steps. Returning False stops the run at its next
+            step, with a checkpoint, and this call returns; the same call resumes it, callbacks
+            included. An exception in a callback is raised here after everything is saved.
+        **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method;
+            lists make a population of their product. ``learning_rate`` and the method's numbers may
+            be schedules: functions of ``progress_remaining`` as in Stable-Baselines3, or
+            ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates each agent at that interval and
+            keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
+            ``backend="auto"`` and ``compile="auto"``, the defaults, use a GPU if there is one, and
+            on a GPU EnvPool for the tasks of ``damper.tasks.TASKS`` that it has, and compiled
+            updates if the run is long enough to gain.
     """
     called = as_callbacks(callbacks)
     import_module_of(env)  # first, since the module may register the method
     read_anew()
-    resolved = resolve(env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings)
+    resolved = resolve(
+        env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings
+    )
     check_tf32(resolved.device, resolved.tf32)
     folder = Path(out) if out else default_folder(resolved)
     with run_lock(folder):
@@ -103,12 +111,20 @@ def run_settings(
         _warn(settings)
         if progress:
             if settings.backend == "envpool":
-                say("EnvPool steps the environments; --backend gymnasium (backend='gymnasium') switches it off.")
+                say(
+                    "EnvPool steps the environments; --backend gymnasium (backend='gymnasium') "
+                    "switches it off."
+                )
             if settings.compile:
-                say("Compiling the update, up to a minute; --no-compile (compile=False) switches it off.")
+                say(
+                    "Compiling the update, up to a minute; --no-compile (compile=False) switches "
+                    "it off."
+                )
             metrics_writers.append(stack.enter_context(closing(Progress(settings))))
         if tensorboard:  # it purges what was written after the step from which the run resumes
-            board = stack.enter_context(closing(TensorBoard(settings, out / "tensorboard", trainer.step)))
+            board = stack.enter_context(
+                closing(TensorBoard(settings, out / "tensorboard", trainer.step))
+            )
             metrics_writers.append(board)
             trainer.evaluations.writers = (board.evaluated,)
         trainer.metrics_writers = tuple(metrics_writers)
@@ -120,13 +136,19 @@ def _warn(settings: Settings) -> None:
     first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
     if settings.steps < first:
         logging.getLogger("damper").warning(
-            "nothing is learned in %s steps: with learning_starts=%s and train_freq=%s the first update comes at step "
+            "nothing is learned in %s steps: with learning_starts=%s and train_freq=%s the first "
+            "update comes at step "
             "%s; give more steps, or a smaller learning_starts.",
-            *(f"{number:,}" for number in (settings.steps, settings.learning_starts, settings.train_freq, first)),
+            *(
+                f"{number:,}"
+                for number in (settings.steps, settings.learning_starts, settings.train_freq, first)
+            ),
         )
     if unused := settings.unused_settings:
         logging.getLogger("damper").warning(
-            "backbone %r does not use %s: leave out what has no effect.", settings.backbone, " and ".join(unused)
+            "backbone %r does not use %s: leave out what has no effect.",
+            settings.backbone,
+            " and ".join(unused),
         )
 
 
@@ -143,14 +165,18 @@ def without_colon(folder: Path) -> Path:
 def default_name(settings: Settings) -> str:
     """The last part of ``default_folder``, still with the colon of an environment's id.
 
-    It ends in a digest of all settings up to ``keep_checkpoint`` and of later ones that differ from their defaults, so
-    a new default of an old setting renames the folder: unfinished runs there would not be found.
+    It ends in a digest of all settings up to ``keep_checkpoint`` and of later ones that differ from
+    their defaults, so a new default of an old setting renames the folder: unfinished runs there
+    would not be found.
     """
     check_named(settings)
-    # Leave out later settings at their defaults: a new setting must not move the same call to another folder.
+    # Leave out later settings at their defaults: a new setting must not move the same call to
+    # another folder.
     record = {**settings.record(), "method_settings": dict(settings.method_settings)}
     defaults = {f.name: f.default for f in fields(settings)}
-    defaults["eval_episodes"] = None if settings.eval_every else settings.eval_episodes  # no effect without evaluations
+    defaults["eval_episodes"] = (
+        None if settings.eval_every else settings.eval_episodes
+    )  # no effect without evaluations
     names = list(defaults)
     for name in names[names.index("keep_checkpoint") :]:
         if name in EXECUTION or getattr(settings, name) == defaults[name]:
@@ -170,6 +196,8 @@ def check_named(settings: Settings) -> None:
     for part, function in settings.custom_functions.items():
         if not has_stable_name(function):
             raise DamperError(
-                f"out must be given when {part} is a lambda, a local function or an object, since {function!r} gives "
-                "the folder no stable name: name a folder, or define a function at the top level of a module."
+                f"out must be given when {part} is a lambda, a local function or an object, since "
+                f"{function!r} gives "
+                "the folder no stable name: name a folder, or define a function at the top level "
+                "of a module."
             )

@@ -59,18 +59,25 @@ class Evaluation:
         rows = []
         for index, (agent, episodes) in enumerate(zip(self.agents, self.episodes, strict=True)):
             for episode in episodes:
-                own = {("training_seed" if name == "seed" else name): value for name, value in agent.items()}
+                own = {
+                    ("training_seed" if name == "seed" else name): value
+                    for name, value in agent.items()
+                }
                 rows.append({"agent": index, **own, **episode.record()})
         return rows
 
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
         """Mean, spread over seeds and pooled spread by group and measure (sample deviations; NaN for one value)."""
         records = self.records()
-        names = [name for name, value in self.episodes[0][0].record().items() if isinstance(value, float)]
+        names = [
+            name for name, value in self.episodes[0][0].record().items() if isinstance(value, float)
+        ]
         out = {}
         for label, members in group_by_settings(self.agents).items():
             tables = {
-                name: np.array([[r[name] for r in records if r["agent"] == member] for member in members])
+                name: np.array(
+                    [[r[name] for r in records if r["agent"] == member] for member in members]
+                )
                 for name in ["length", *names]
             }
             out[label] = {name: _spreads(table) for name, table in tables.items()}
@@ -81,13 +88,20 @@ class Evaluation:
         return [
             index
             for index, episodes in enumerate(self.episodes)
-            if is_constant([mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes])
+            if is_constant(
+                [mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes]
+            )
         ]
 
     def save(self, folder: Path | str) -> None:
         """Write ``episodes.json`` with every episode's numbers and ``traces.safetensors`` with its actions."""
         folder = Path(folder)
-        facts = {"env": self.env, "env_spec": self.env_spec, "steps": self.steps, "versions": self.versions}
+        facts = {
+            "env": self.env,
+            "env_spec": self.env_spec,
+            "steps": self.steps,
+            "versions": self.versions,
+        }
         write_json(folder / "episodes.json", {**facts, "episodes": self.records()})
         traces = {
             f"{kind}.{agent:04d}.{episode.seed}": np.ascontiguousarray(getattr(episode, kind))
@@ -120,19 +134,22 @@ def evaluate(
     """Run the deterministic policy of every agent for one episode per seed.
 
     Args:
-        run_or_policy: a ``Run``, a ``Policy``, what ``damper.load`` returns, a Stable-Baselines3 model, the path of a
-            run's folder, a policy file, an SB3 zip or an exported file, or a callable from observations ``[N, d]`` to
-            actions ``[N, A]`` in the environment's units. An unfinished run is evaluated at its newest checkpoint.
-        env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly the environment that
-            the policy was trained in.
+        run_or_policy: a ``Run``, a ``Policy``, what ``damper.load`` returns, a Stable-Baselines3
+            model, the path of a run's folder, a policy file, an SB3 zip or an exported file, or a
+            callable from observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
+            An unfinished run is evaluated at its newest checkpoint.
+        env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly
+            the environment that the policy was trained in.
         episodes: number of episodes, on the protocol's fixed seeds; not used with ``seeds``.
         seeds: the environments' seeds, one per episode, the same for all agents.
-        filter: a filter on the executed action, or its text ("low-pass:0.3"); records then hold raw and executed
-            smoothness.
+        filter: a filter on the executed action, or its text ("low-pass:0.3"); records then hold raw
+            and executed smoothness.
         backend: the library that steps the environments, "gymnasium" or "envpool".
         env_threads: number of EnvPool's threads.
-        vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle: needs ``trust``).
-        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file contains.
+        vecnormalize: for an SB3 model, its ``VecNormalize`` or the file which that saved (a pickle:
+            needs ``trust``).
+        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file
+            contains.
         envs: the old name of ``backend``.
     """
     backend = envs or backend
@@ -140,19 +157,28 @@ def evaluate(
     opened, agents = _open(run_or_policy, env, backend, vecnormalize, trust)
     env = env if env is not None else opened.env
     if env is None:
-        what = run_or_policy if isinstance(run_or_policy, str | Path) else f"a {type(run_or_policy).__name__}"
+        what = (
+            run_or_policy
+            if isinstance(run_or_policy, str | Path)
+            else f"a {type(run_or_policy).__name__}"
+        )
         raise DamperError(
-            f"env must be given, because {what} does not record its environment: give its id or a function that makes "
+            f"env must be given, because {what} does not record its environment: give its id or a "
+            "function that makes "
             "it (env=, --env)."
         )
     seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
     with torch_threads(1):  # one step's matrix products are too small to share
         every = [seed for _ in agents for seed in seeds]
-        recorded, spec = run_episodes(opened.act, env, every, backend, env_threads, chosen, opened.sizes)
+        recorded, spec = run_episodes(
+            opened.act, env, every, backend, env_threads, chosen, opened.sizes
+        )
     compare_ranges((opened.low, opened.high), spec)
     table = [recorded[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
     steps, method = opened.facts.get("steps"), opened.facts.get("method")
-    evaluation = Evaluation(spec.id, agents, table, versions(), to_json(spec.env_spec), steps, method)
+    evaluation = Evaluation(
+        spec.id, agents, table, versions(), to_json(spec.env_spec), steps, method
+    )
     for agent in evaluation.constant_agents():
         warn_of_constant_action(agents[agent], method)
     return evaluation
@@ -163,7 +189,8 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
         return tuple(operator.index(seed) for seed in seeds)
     except TypeError as error:
         raise DamperError(
-            f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: use episodes for a number "
+            f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: use "
+            "episodes for a number "
             "of them."
         ) from error
 
@@ -179,21 +206,26 @@ def _open(
         seed = opened.facts.get("seed")
         return opened, [{"seed": -1 if seed is None else seed}]
     if vecnormalize is not None:
-        raise DamperError("vecnormalize must be left out here: only a Stable-Baselines3 model or zip needs it.")
+        raise DamperError(
+            "vecnormalize must be left out here: only a Stable-Baselines3 model or zip needs it."
+        )
     if isinstance(source, Run):
         return _of_policies(source.policies()), source.agents
     if isinstance(source, Policy):
         return _of_policies([source]), [{"seed": source.info.seed}]
     if isinstance(source, torch.nn.Module):
         raise DamperError(
-            f"run_or_policy must take and return arrays, but {type(source).__name__} is a module and takes tensors: "
-            "wrap it, as in lambda obs: actor(torch.as_tensor(obs)).detach().numpy(), to return actions in the "
+            f"run_or_policy must take and return arrays, but {type(source).__name__} is a module "
+            "and takes tensors: "
+            "wrap it, as in lambda obs: actor(torch.as_tensor(obs)).detach().numpy(), to return "
+            "actions in the "
             "environment's units."
         )
     if callable(source):
         return Source(source, None), [{"seed": 0}]
     raise DamperError(
-        "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a callable, not "
+        "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a "
+        "callable, not "
         f"{type(source).__name__}."
     )
 
@@ -202,7 +234,9 @@ def _of_policies(policies: list[Policy]) -> Source:
     first = policies[0]
     info = first.info
     facts = {"steps": info.steps, "method": info.method}
-    return Source(_stacked(policies), first.env_spec, facts, low=info.low, high=info.high, sizes=first.sizes)
+    return Source(
+        _stacked(policies), first.env_spec, facts, low=info.low, high=info.high, sizes=first.sizes
+    )
 
 
 def _stacked(policies: list[Policy]) -> Act:
@@ -211,17 +245,24 @@ def _stacked(policies: list[Policy]) -> Act:
     if not first.info.squash:  # PPO's, always a single policy: runs hold TD3's and SAC's
         return lambda obs: np.nan_to_num(first(obs))
     flat_params = torch.stack([policy.flat_params for policy in policies])
-    low, high = (torch.tensor(bound, dtype=flat_params.dtype) for bound in (first.info.low, first.info.high))
+    low, high = (
+        torch.tensor(bound, dtype=flat_params.dtype) for bound in (first.info.low, first.info.high)
+    )
     weights = first.layout.unflatten(flat_params)
 
     @torch.no_grad()
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
         stacked = obs.reshape(count, -1, obs.shape[-1])
         if first.normaliser is not None:
-            stacked = np.stack([policy.normalised(own) for policy, own in zip(policies, stacked, strict=True)])
-        # A diverged policy is still evaluated: its NaN actions become zero, the middle of the range.
+            stacked = np.stack(
+                [policy.normalised(own) for policy, own in zip(policies, stacked, strict=True)]
+            )
+        # A diverged policy is still evaluated: its NaN actions become zero, the middle of the
+        # range.
         mu = torch.nan_to_num(
-            StackedActor(weights, first.info.activation)(torch.from_numpy(stacked).to(flat_params.dtype))
+            StackedActor(weights, first.info.activation)(
+                torch.from_numpy(stacked).to(flat_params.dtype)
+            )
         ).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)
         return actions.numpy()

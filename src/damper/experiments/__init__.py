@@ -7,4 +7,14 @@ from damper.experiments.paper_experiments import EXPERIMENTS, Experiment, Reques
 from damper.experiments.reproduce import Outcome, reproduce
 from damper.experiments.store import Record, Store
 
-__all__ = ["EXPERIMENTS", "Comparison", "Experiment", "Outcome", "Record", "Request", "Store", "compare", "reproduce"]
+__all__ = [
+    "EXPERIMENTS",
+    "Comparison",
+    "Experiment",
+    "Outcome",
+    "Record",
+    "Request",
+    "Store",
+    "compare",
+    "reproduce",
+]

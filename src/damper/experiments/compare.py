@@ -59,7 +59,10 @@ class Comparison:
             summaries, constant = evaluation.summary(), evaluation.constant_agents()
             for label, members in group_by_settings(evaluation.agents).items():
                 name = method if label == "all" else f"{method} {label}"
-                cells = [spread_cell(summaries[label][measure], form) for measure, (_, form) in COLUMNS.items()]
+                cells = [
+                    spread_cell(summaries[label][measure], form)
+                    for measure, (_, form) in COLUMNS.items()
+                ]
                 rows.append([name + constant_mark(members, constant), str(len(members)), *cells])
         return header, rows
 
@@ -67,7 +70,9 @@ class Comparison:
 def spread_cell(value: dict[str, float], form: str) -> str:
     """The mean, and below it the spread over seeds and the pooled spread; "–" for NaN, the spread of one value."""
     numbers = (value[name] for name in ("mean", "over_seeds", "pooled"))
-    mean, over_seeds, pooled = ("–" if math.isnan(number) else form.format(number) for number in numbers)
+    mean, over_seeds, pooled = (
+        "–" if math.isnan(number) else form.format(number) for number in numbers
+    )
     return f"{mean}\n({over_seeds}; {pooled})"
 
 
@@ -91,12 +96,14 @@ def compare(
 ) -> Comparison:
     """Train every method under the same settings and evaluate all on the same seeds.
 
-    Settings of single methods (η, weights) go to the methods that have them. Without ``out``, the folder under
-    ``runs/`` is determined by environment and settings: the same call again changes nothing, and a call with more
-    methods trains only the new ones.
+    Settings of single methods (η, weights) go to the methods that have them. Without ``out``, the
+    folder under ``runs/`` is determined by environment and settings: the same call again changes
+    nothing, and a call with more methods trains only the new ones.
     """
     if not methods:
-        raise DamperError(f"methods must name one or more of {', '.join(METHODS)}, but none was given.")
+        raise DamperError(
+            f"methods must name one or more of {', '.join(METHODS)}, but none was given."
+        )
     methods = (methods,) if isinstance(methods, str) else methods
     evaluation_seeds(episodes)  # raises before anything is trained
     read_anew()
@@ -105,7 +112,15 @@ def compare(
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
     runs, evaluations = {}, {}
     resolved = {
-        method: resolve(env, backbone, method, seeds, steps, protocol, **_without_others(settings, method, methods))
+        method: resolve(
+            env,
+            backbone,
+            method,
+            seeds,
+            steps,
+            protocol,
+            **_without_others(settings, method, methods),
+        )
         for method in methods
     }
     for own in resolved.values():
@@ -124,7 +139,9 @@ def compare(
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
     """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods, so that others can be added later."""
     shared = default_name(replace(methods[0], method="plain", method_settings={}))
-    own = {name: value for m in methods for name, value in m.method_settings.items() if name in given}
+    own = {
+        name: value for m in methods for name, value in m.method_settings.items() if name in given
+    }
     name = f"compare-{methods[0].env_id}-{methods[0].backbone}-{digest([shared, own])[:8]}"
     return without_colon(Path("runs") / name.replace("/", "_"))
 

@@ -35,8 +35,8 @@ def _at_published_settings(*methods: str) -> Variants:
 class Experiment:
     """One table or figure: every variant on every task and backbone, with ``seeds`` seeds each.
 
-    ``variants`` maps a method to the settings that are swept; an empty sweep means the published settings.
-    ``trained`` is False for an experiment that ``damper bench`` measures.
+    ``variants`` maps a method to the settings that are swept; an empty sweep means the published
+    settings. ``trained`` is False for an experiment that ``damper bench`` measures.
     """
 
     title: str
@@ -61,7 +61,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         _at_published_settings("damper", "unconditional-projection", "unconditional-sum"),
     ),
     "pegrad": Experiment(
-        "the PEGrad-based baseline", ("td3",), ABLATION_TASKS, _at_published_settings("damper", "pegrad")
+        "the PEGrad-based baseline",
+        ("td3",),
+        ABLATION_TASKS,
+        _at_published_settings("damper", "pegrad"),
     ),
     "scalarization-sweep": Experiment(
         "fixed weights 0.05 to 1 against DAMPER",
@@ -84,7 +87,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         seeds=1,
     ),
     "update-time": Experiment(
-        "time of one update", BACKBONES, ("Hopper",), _at_published_settings(*TABLE_METHODS), seeds=1, trained=False
+        "time of one update",
+        BACKBONES,
+        ("Hopper",),
+        _at_published_settings(*TABLE_METHODS),
+        seeds=1,
+        trained=False,
     ),
 }
 
@@ -101,9 +109,10 @@ def find_experiment(name: str) -> Experiment:
 class Request:
     """Which experiments to reproduce, which part of them, and with which settings.
 
-    Empty ``tasks``, ``methods`` and ``backbones`` mean those of the experiment, and ``seeds=None`` its number of seeds.
-    ``settings`` override the protocol's; such records are marked and kept out of the protocol's tables.
-    ``trained_here`` is False to list agents, or to train them on other machines: this one may lack their device.
+    Empty ``tasks``, ``methods`` and ``backbones`` mean those of the experiment, and ``seeds=None``
+    its number of seeds. ``settings`` override the protocol's; such records are marked and kept out
+    of the protocol's tables. ``trained_here`` is False to list agents, or to train them on other
+    machines: this one may lack their device.
     """
 
     experiments: tuple[str, ...]
@@ -140,14 +149,20 @@ def expand_request(request: Request) -> list[AgentSpec]:
         for backbone in request.backbones or experiment.backbones:
             for task in request.tasks or experiment.tasks:
                 for method, sweep in _variants(experiment, request.methods).items():
-                    for agent in _cell_agents(request, experiment, task, backbone, method, sweep, known):
+                    for agent in _cell_agents(
+                        request, experiment, task, backbone, method, sweep, known
+                    ):
                         found.setdefault(agent.digest, agent)
     return list(found.values())
 
 
 def _variants(experiment: Experiment, methods: Sequence[str]) -> Variants:
     """The experiment's variants of these methods; a method that it lacks runs at its published settings."""
-    return {method: experiment.variants.get(method, {}) for method in methods} if methods else experiment.variants
+    return (
+        {method: experiment.variants.get(method, {}) for method in methods}
+        if methods
+        else experiment.variants
+    )
 
 
 def _cell_agents(
@@ -161,18 +176,28 @@ def _cell_agents(
 ) -> list[AgentSpec]:
     """The agents of one task, backbone and method."""
     env = task_name(task) or task
-    seeds = pick_seeds(experiment.seeds if request.seeds is None else request.seeds, request.protocol)
+    seeds = pick_seeds(
+        experiment.seeds if request.seeds is None else request.seeds, request.protocol
+    )
     steps = find_task(env).steps if request.steps is None else request.steps
     given = {"trained_here": request.trained_here, **current_names(request.settings), **sweep}
     population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
     if lists:
-        raise DamperError(f"{lists[0]} must be one value to reproduce an experiment, but several were given.")
+        raise DamperError(
+            f"{lists[0]} must be one value to reproduce an experiment, but several were given."
+        )
     installed, code = physics(env, population.backend, known), population.custom_code()
     agents = []
     for row in population.agents():
         swept = {name: value for name, value in row.items() if name != "seed"}
-        own = replace(population, seeds=(row["seed"],), method_settings={**population.method_settings, **swept})
+        own = replace(
+            population,
+            seeds=(row["seed"],),
+            method_settings={**population.method_settings, **swept},
+        )
         agent_identity = identity(own.record(), row, installed, request.episodes, code)
-        agents.append(AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"])))
+        agents.append(
+            AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"]))
+        )
     return agents

@@ -54,9 +54,13 @@ def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Jo
 def _family(settings: Settings) -> Hashable:
     """What agents of one population must share: everything but the seed, the method's numbers and, on a GPU, the rule.
 
-    On a CPU each rule has separate populations: plain agents would pay for an auxiliary gradient they do not use.
+    On a CPU each rule has separate populations: plain agents would pay for an auxiliary gradient
+        they do not use.
     """
-    kinds = {name: None if is_number(value) else value for name, value in settings.method_settings.items()}
+    kinds = {
+        name: None if is_number(value) else value
+        for name, value in settings.method_settings.items()
+    }
     record = {**settings.record(), "seeds": None, "method_settings": kinds}
     if settings.device != "cpu" and _rule_may_differ(settings):
         record |= {"method": None, "method_settings": None}
@@ -67,7 +71,10 @@ def _rule_may_differ(settings: Settings) -> bool:
     """Whether agents with these settings can share a batch with agents of other rules on the temporal loss."""
     method = find_method(settings.method)
     defaults = method.settings()
-    usual = all(is_number(value) or value == defaults[name] for name, value in settings.method_settings.items())
+    usual = all(
+        is_number(value) or value == defaults[name]
+        for name, value in settings.method_settings.items()
+    )
     if not method.losses:
         return True
     return (

@@ -30,7 +30,12 @@ TRACE_LEVELS = 65534  # steps of a 16-bit action
 
 
 def make_record(
-    run: Run, evaluation: Evaluation, index: int, identity: Mapping[str, Any], rank: int, command: str
+    run: Run,
+    evaluation: Evaluation,
+    index: int,
+    identity: Mapping[str, Any],
+    rank: int,
+    command: str,
 ) -> Record:
     """Make the record of one agent of a run; ``rank`` is its index among its cell's seeds."""
     manifest, metrics = run.manifest, run.metrics()
@@ -50,16 +55,25 @@ def make_record(
         command=command,
         sources=_sources(manifest),
         origin=manifest.get("origin"),
-        policy=run.policy_path(index).read_bytes() if rank == 0 and in_main_table(identity) else None,
+        policy=run.policy_path(index).read_bytes()
+        if rank == 0 and in_main_table(identity)
+        else None,
     )
 
 
 def in_main_table(identity: Mapping[str, Any]) -> bool:
     """Whether an agent belongs to one of the paper's two main tables, with the paper's budget and settings."""
     method, task = identity["method"], identity["task"]
-    if identity["protocol"] is None or deviations(identity) or task not in PAPER_TASKS or method not in TABLE_METHODS:
+    if (
+        identity["protocol"] is None
+        or deviations(identity)
+        or task not in PAPER_TASKS
+        or method not in TABLE_METHODS
+    ):
         return False
-    return bool(identity["method_settings"] == published_settings(method, task, identity["backbone"]))
+    return bool(
+        identity["method_settings"] == published_settings(method, task, identity["backbone"])
+    )
 
 
 def _sources(manifest: Mapping[str, Any]) -> list[str]:
@@ -92,16 +106,25 @@ def round_digits(value: Any, digits: int) -> Any:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def curve(metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS) -> dict[str, list[Any]]:
+def curve(
+    metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS
+) -> dict[str, list[Any]]:
     """One agent's training curve at no more than ``points`` steps: means of the metrics in between, None if unknown."""
     if not metrics:
         return {"step": []}
-    parts = [part for part in np.array_split(np.arange(len(metrics)), min(points, len(metrics))) if len(part)]
+    parts = [
+        part
+        for part in np.array_split(np.arange(len(metrics)), min(points, len(metrics)))
+        if len(part)
+    ]
     out: dict[str, list[Any]] = {"step": [metrics[part[-1]]["step"] for part in parts]}
     for name in CURVE_COLUMNS:
         values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
         means = [
-            round_digits(np.mean(found), 5) if (found := [v for v in own if v is not None]) else None for own in values
+            round_digits(np.mean(found), 5)
+            if (found := [v for v in own if v is not None])
+            else None
+            for own in values
         ]
         if any(value is not None for value in means):
             out[name] = means
@@ -118,12 +141,22 @@ def pack_trace(episode: Episode) -> dict[str, Any]:
     low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
     levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * TRACE_LEVELS).astype("<i2")
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()
-    return {"seed": episode.seed, "shape": list(levels.shape), "low": low.tolist(), "high": high.tolist(), "data": data}
+    return {
+        "seed": episode.seed,
+        "shape": list(levels.shape),
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "data": data,
+    }
 
 
 def unpack_trace(trace: Mapping[str, Any]) -> NDArray[np.float64]:
     """The actions ``[T, A]`` of a packed trace, exact to half a level."""
     steps, dims = trace["shape"]
-    levels = np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2").reshape(dims, steps).T
+    levels = (
+        np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2")
+        .reshape(dims, steps)
+        .T
+    )
     low, high = np.array(trace["low"]), np.array(trace["high"])
     return low + (levels / TRACE_LEVELS + 0.5) * (high - low)

@@ -15,7 +15,13 @@ from damper.engine.device.precision import check_tf32
 from damper.engine.settings import EXECUTION, find_device
 from damper.errors import DamperError
 from damper.experiments.identity import digest
-from damper.experiments.paper_experiments import EXPERIMENTS, Experiment, Request, expand_request, find_experiment
+from damper.experiments.paper_experiments import (
+    EXPERIMENTS,
+    Experiment,
+    Request,
+    expand_request,
+    find_experiment,
+)
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.runners.in_process import plan, run_here
 from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND, fitting_workers, uses_gpu
@@ -52,7 +58,8 @@ def reproduce(
         out: the folder of the runs; unfinished ones are resumed.
         population: the most agents to train as one batch; no limit by default.
         progress: show a live table.
-        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one by one in this process.
+        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one by one in
+            this process.
     """
     for name in request.experiments:
         if not find_experiment(name).trained:
@@ -70,7 +77,11 @@ def reproduce(
 def on_device(request: Request) -> Request:
     """Resolve the device "auto": it decides what steps the environments, so a record's command must name it."""
     device = request.settings.get("device", "auto")
-    return replace(request, settings={**request.settings, "device": find_device()}) if device == "auto" else request
+    return (
+        replace(request, settings={**request.settings, "device": find_device()})
+        if device == "auto"
+        else request
+    )
 
 
 def command(request: Request) -> str:
@@ -79,7 +90,11 @@ def command(request: Request) -> str:
     for name in ("tasks", "methods", "backbones"):
         parts += [f"--{name}", *getattr(request, name)] if getattr(request, name) else []
     if request.seeds is not None:
-        parts += ["--seeds", request.seeds] if isinstance(request.seeds, int) else ["--seed-list", *request.seeds]
+        parts += (
+            ["--seeds", request.seeds]
+            if isinstance(request.seeds, int)
+            else ["--seed-list", *request.seeds]
+        )
     parts += ["--protocol", request.protocol]
     parts += ["--steps", request.steps] if request.steps is not None else []
     parts += ["--episodes", request.episodes] if request.episodes != 10 else []
@@ -124,7 +139,10 @@ class ExperimentProgress:
 
 
 def overview(
-    request: Request, results: str | Path = "results", population: int | None = None, workers: int | None = None
+    request: Request,
+    results: str | Path = "results",
+    population: int | None = None,
+    workers: int | None = None,
 ) -> list[ExperimentProgress]:
     """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes.
 
@@ -139,7 +157,9 @@ def overview(
     there = {record.digest for record in records}
     known: dict[str, set[str]] = {}
     for record in records:
-        known.setdefault(_digest_on_any_platform(record.identity), set()).add(_platform(record.identity))
+        known.setdefault(_digest_on_any_platform(record.identity), set()).add(
+            _platform(record.identity)
+        )
     rows = []
     for name in request.experiments or tuple(EXPERIMENTS):
         experiment = find_experiment(name)
@@ -184,21 +204,31 @@ def _platform(identity: Mapping[str, Any]) -> str:
 
 def _measured(name: str, experiment: Experiment, results: Path) -> ExperimentProgress:
     """The progress of an experiment that ``damper bench`` measures."""
-    total = {(backbone, method) for backbone in experiment.backbones for method in experiment.variants}
+    total = {
+        (backbone, method) for backbone in experiment.backbones for method in experiment.variants
+    }
     done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
     return ExperimentProgress(name, experiment.title, len(done), len(total))
 
 
 def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
     """The digest of an identity without simulator and number format."""
-    return digest({name: value for name, value in identity.items() if name not in ("envs", "physics", "numerics")})
+    return digest(
+        {
+            name: value
+            for name, value in identity.items()
+            if name not in ("envs", "physics", "numerics")
+        }
+    )
 
 
-def estimate(jobs: Sequence[Job], records: Sequence[Record], workers: int = 1) -> tuple[float, tuple[str, ...]]:
+def estimate(
+    jobs: Sequence[Job], records: Sequence[Record], workers: int = 1
+) -> tuple[float, tuple[str, ...]]:
     """Seconds for the jobs, ``workers`` at once, at speeds on record for this kind of device; and tasks without one.
 
-    For one machine. Never less than the longest job takes, nor, on a GPU, than one H200 needs for all agents' steps at
-    ``AGENT_STEPS_PER_SECOND``.
+    For one machine. Never less than the longest job takes, nor, on a GPU, than one H200 needs for
+    all agents' steps at ``AGENT_STEPS_PER_SECOND``.
     """
     seconds, steps, no_speed = [0.0], 0, dict[str, None]()
     for job in jobs:
@@ -218,7 +248,11 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
     wanted, cpu = job.wanted[0].identity, job.settings.device == "cpu"
     for record in records:
         speed, identity = record.run.get("steps_per_second"), record.identity
-        if not speed or identity["task"] != wanted["task"] or (record.run.get("device", "cpu") == "cpu") != cpu:
+        if (
+            not speed
+            or identity["task"] != wanted["task"]
+            or (record.run.get("device", "cpu") == "cpu") != cpu
+        ):
             continue
         if cpu:  # one agent fills it, so each of five is a fifth as fast
             speed *= record.run["agents"] / len(job.wanted)
@@ -229,4 +263,6 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
             best[1].append(speed)
     if not best[1]:
         return None
-    return median(best[1]) if cpu else min(median(best[1]), AGENT_STEPS_PER_SECOND / len(job.wanted))
+    return (
+        median(best[1]) if cpu else min(median(best[1]), AGENT_STEPS_PER_SECOND / len(job.wanted))
+    )

@@ -1,7 +1,7 @@
 """The results store: one small JSON file per trained agent, named by its identity; there is no index.
 
-Files are written atomically and never changed afterwards, so several processes can fill one store, and two stores are
-merged by copying files.
+Files are written atomically and never changed afterwards, so several processes can fill one store,
+and two stores are merged by copying files.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ class Record:
     Attributes:
         identity: everything that can change its result (``experiments.identity``).
         deviations: training settings that differ from the protocol; empty for a published cell.
-        episodes: the evaluation by column: ``return``, ``length``, ``smoothness``, ...; one entry per episode.
-        curve: training by column at no more than 100 steps: ``step``, ``return``, ``sm``, ``cosine``, ...
+        episodes: the evaluation by column: ``return``, ``length``, ``smoothness``, ...; one entry
+            per episode.
+        curve: training by column at no more than 100 steps: ``step``, ``return``, ``sm``,
+            ``cosine``, ...
         trace: one episode's actions, packed (``records.pack_trace``); None for later seeds.
-        frozen: the update at which the agent's gradient stopped being finite; None for a sound agent.
+        frozen: the update at which the agent's gradient stopped being finite; None for a sound
+            agent.
         run: speed, seconds, size of the population, interruptions, and execution settings.
         versions: of every library.
         hardware: the machine in words.
         commit: of the source tree.
         command: the command that makes this record again.
-        sources: digests of the package's source when the agent was trained, resumed and measured: one, unless the code
-            changed in between. Empty in an old record.
+        sources: digests of the package's source when the agent was trained, resumed and measured:
+            one, unless the code changed in between. Empty in an old record.
         origin: where the package was installed from, if no commit is known.
-        policy: the agent's policy file, which a store keeps beside the record; None where it is not kept.
+        policy: the agent's policy file, which a store keeps beside the record; None where it is not
+            kept.
     """
 
     identity: Mapping[str, Any]
@@ -77,9 +81,16 @@ class Record:
 
     def text(self) -> str:
         """The record as JSON, one line per field, so that git shows which fields differ."""
-        content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
+        content = {
+            name: value
+            for name, value in asdict(self).items()
+            if value or name not in _ADDED_FIELDS
+        }
         del content["policy"]
-        lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}" for k, v in content.items())
+        lines = (
+            f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, allow_nan=False)}"
+            for k, v in content.items()
+        )
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -87,14 +98,22 @@ def read_record(path: Path) -> Record:
     """Read a record; raises for a file that is damaged, misnamed or of another format."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        names = [f.name for f in fields(Record) if f.name in content or f.name not in _OPTIONAL_FIELDS]
+        names = [
+            f.name for f in fields(Record) if f.name in content or f.name not in _OPTIONAL_FIELDS
+        ]
         record = Record(**{name: content[name] for name in names})
         sound = record.format == FORMAT and path.name.endswith(f"-{record.digest}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        cure = "delete it and run the experiment again" if _RECORD_NAME.search(path.name) else "move it elsewhere"
+        cure = (
+            "delete it and run the experiment again"
+            if _RECORD_NAME.search(path.name)
+            else "move it elsewhere"
+        )
         raise DamperError(f"{path} is not a complete record ({error}): {cure}.") from error
     if not sound:
-        raise DamperError(f"{path} does not match its name: delete it and run the experiment again.")
+        raise DamperError(
+            f"{path} does not match its name: delete it and run the experiment again."
+        )
     return record
 
 
@@ -114,11 +133,15 @@ class Store:
         """Open a store; its folder is created at the first write."""
         self.folder = Path(folder)
         if self.folder.is_file():
-            raise DamperError(f"results must be a folder of records, but {self.folder} is a file: choose another.")
+            raise DamperError(
+                f"results must be a folder of records, but {self.folder} is a file: choose another."
+            )
 
     def path(self, identity: Mapping[str, Any]) -> Path:
         """The path of an identity's record: ``protocol/task/backbone-method-seed-digest.json``."""
-        protocol, task, method = (_safe(str(identity[name])) for name in ("protocol", "task", "method"))
+        protocol, task, method = (
+            _safe(str(identity[name])) for name in ("protocol", "task", "method")
+        )
         file = f"{identity['backbone']}-{method}-{identity['seed']}-{digest(identity)}.json"
         return self.folder / protocol / task / file
 
@@ -158,16 +181,23 @@ class Store:
     def merge(self, other: Store) -> Merged:
         """Copy what this store lacks from another: agents' records and policies, and update times."""
         if not other.folder.is_dir():
-            raise DamperError(f"merge must name a folder of results, but {str(other.folder)!r} is not one.")
+            raise DamperError(
+                f"merge must name a folder of results, but {str(other.folder)!r} is not one."
+            )
         added, same, different = 0, 0, []
-        theirs = [(self.path(record.identity), record.text(), self.has(record.identity)) for record in other]
+        theirs = [
+            (self.path(record.identity), record.text(), self.has(record.identity))
+            for record in other
+        ]
         whole = {timing_path(self.folder, timing) for timing in read_timings(self.folder)}
         for timing in read_timings(other.folder):
             path = timing_path(self.folder, timing)
             theirs.append((path, timing.text(), path in whole))
         for path, text, here in theirs:
             if here and path.read_text(encoding="utf-8") != text:
-                different.append(str(path.relative_to(self.folder)))  # its policy is another one too
+                different.append(
+                    str(path.relative_to(self.folder))
+                )  # its policy is another one too
                 continue
             name = (Path("policies") / path.relative_to(self.folder)).with_suffix(".safetensors")
             if (other.folder / name).is_file() and not (here and (self.folder / name).exists()):

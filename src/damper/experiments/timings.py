@@ -26,11 +26,13 @@ class Timing:
         method: its name.
         task: whose observation and action sizes were used.
         milliseconds: mean over the timed iterations.
-        rounds: milliseconds per iteration in each round, in order, if recorded: they show the spread.
+        rounds: milliseconds per iteration in each round, in order, if recorded: they show the
+            spread.
         iterations: number of timed iterations.
         agents: number of agents updated at once.
         batch_size: transitions per agent and update.
-        how: device, compiled or graphed, number format, implementation; only timings with the same are compared.
+        how: device, compiled or graphed, number format, implementation; only timings with the same
+            are compared.
         versions: of every library.
         hardware: the machine in words.
         commit: of the source tree.
@@ -70,7 +72,11 @@ class Timing:
 
     def text(self) -> str:
         """The timing as JSON; fields that an older timing lacks are left out."""
-        content = {name: value for name, value in asdict(self).items() if value or name not in _ADDED_FIELDS}
+        content = {
+            name: value
+            for name, value in asdict(self).items()
+            if value or name not in _ADDED_FIELDS
+        }
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
@@ -98,8 +104,13 @@ def read_timings(results: Path) -> list[Timing]:
     for path in sorted((results / "bench").glob("*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            names = [f.name for f in fields(Timing) if f.name in content or f.name not in _ADDED_FIELDS]
+            names = [
+                f.name for f in fields(Timing) if f.name in content or f.name not in _ADDED_FIELDS
+            ]
             found.append(Timing(**{name: content[name] for name in names}))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            warnings.warn(f"{path} is not a complete timing ({error}): delete it and measure again.", stacklevel=2)
+            warnings.warn(
+                f"{path} is not a complete timing ({error}): delete it and measure again.",
+                stacklevel=2,
+            )
     return found

@@ -33,14 +33,18 @@ def export(
 ) -> dict[str, Any]:
     """Write a policy to ONNX (``.onnx``) or as PyTorch's exported program (``.pt2``), with its contract beside it.
 
-    Tanh, the action's range and VecNormalize's statistics are inside: observations go in as the environment gives
-    them, ``[batch, d]`` in float32, and actions come out in the environment's units, without noise.
+    Tanh, the action's range and VecNormalize's statistics are inside: observations go in as the
+    environment gives them, ``[batch, d]`` in float32, and actions come out in the environment's
+    units, without noise.
 
     Args:
         source: a ``Run``, ``Policy``, SB3 model, or a path to a run, a policy file or an SB3 zip.
-        to: the file to write; the contract's name is the same with ``.json`` behind it: ``policy.onnx.json``.
-        agent: which agent of a run; "best" is the one with the highest mean return in the run's own evaluation.
-        env: the environment to measure the contract's smoothness in; by default the one that the source records.
+        to: the file to write; the contract's name is the same with ``.json`` behind it:
+            ``policy.onnx.json``.
+        agent: which agent of a run; "best" is the one with the highest mean return in the run's own
+            evaluation.
+        env: the environment to measure the contract's smoothness in; by default the one that the
+            source records.
         vecnormalize: SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
         check: run the written file on thousands of observations and compare with the original.
         trust: allow unpickling what cannot be read otherwise.
@@ -54,17 +58,23 @@ def export(
     check_target(path, force)
     opened = open_source(source, agent, env, vecnormalize, trust)
     if opened.network is None:
-        already = DamperError(f"{source} is already an exported file: export the run or model it came from.")
+        already = DamperError(
+            f"{source} is already an exported file: export the run or model it came from."
+        )
         raise opened.refusal or already
     network = opened.network
     check_finite(network)
     check_statistics(opened)
-    measured = opened.smoothness or measure_smoothness(opened.act, opened.env, episodes, (opened.low, opened.high))
+    measured = opened.smoothness or measure_smoothness(
+        opened.act, opened.env, episodes, (opened.low, opened.high)
+    )
     if measured and measured["constant_action"]:
         warn_of_constant_action({"seed": opened.facts.get("seed")}, opened.facts.get("method"))
     contract = make_contract(opened, network, measured)
     # Temporary names until all checks pass, so that a wrong file never replaces a good one.
-    file, beside = (path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json"))
+    file, beside = (
+        path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json")
+    )
     try:
         contract["sha256"] = write(network, file, contract)
         contract |= {"check": check_agreement(opened, network, file, path)} if check else {}

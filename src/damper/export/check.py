@@ -26,9 +26,15 @@ COUNT = 4096
 
 def check_finite(network: Network) -> None:
     """Raise for a policy with weights that are not finite, because its training diverged."""
-    if not all(np.isfinite(c).all() for step in network.steps if step.name == "Gemm" for c in step.constants):
+    if not all(
+        np.isfinite(c).all()
+        for step in network.steps
+        if step.name == "Gemm"
+        for c in step.constants
+    ):
         raise DamperError(
-            "the policy's weights must be finite, but some are not: its training diverged; export another agent, or "
+            "the policy's weights must be finite, but some are not: its training diverged; export "
+            "another agent, or "
             "train it again with a smaller learning_rate."
         )
 
@@ -38,7 +44,8 @@ def check_statistics(source: Source) -> None:
     wrappers = source.env.additional_wrappers if isinstance(source.env, EnvSpec) else ()
     if any(wrapper.name == NormalizeObservation.__name__ for wrapper in wrappers):
         raise DamperError(
-            "the policy was trained on observations that NormalizeObservation normalised, whose statistics are in no "
+            "the policy was trained on observations that NormalizeObservation normalised, whose "
+            "statistics are in no "
             "file: train with SB3's VecNormalize, whose statistics can be exported."
         )
 
@@ -56,8 +63,10 @@ def check_agreement(source: Source, network: Network, path: Path, name: Path) ->
     worst = float(difference.max())
     if not (difference <= limits(source, network, obs)).all():
         raise DamperError(
-            f"{name} must reproduce the original's actions, but differs by {worst:.2g} on {COUNT} observations: "
-            "it was not written, and what was there before is untouched; please report this with the policy."
+            f"{name} must reproduce the original's actions, but differs by {worst:.2g} on {COUNT} "
+            "observations: "
+            "it was not written, and what was there before is untouched; please report this with "
+            "the policy."
         )
     return {"observations": COUNT, "largest_difference": worst}
 
@@ -75,8 +84,9 @@ def limits(source: Source, network: Network, obs: NDArray[np.float32]) -> NDArra
 def rounding_errors(network: Network, obs: NDArray[np.float32]) -> NDArray[np.float64]:
     """How large rounding errors of float32 typically are in the actions, ``[N, A]``, followed step by step.
 
-    A sum has the errors of its terms, taken as independent, and one of its own, relative to its terms' magnitudes. Any
-    other operation passes errors on as it does a shift of its input: tanh and cuts may flatten them.
+    A sum has the errors of its terms, taken as independent, and one of its own, relative to its
+    terms' magnitudes. Any other operation passes errors on as it does a shift of its input: tanh
+    and cuts may flatten them.
     """
     x = torch.as_tensor(obs, dtype=torch.float64)
     error = torch.zeros_like(x)
@@ -103,7 +113,9 @@ def observations(source: Source, dim: int) -> NDArray[np.float32]:
     if ranges is not None:
         low, high = (np.ravel(bound).astype(np.float64) for bound in ranges)
         bounded = np.isfinite(low) & np.isfinite(high)
-        obs[:part, bounded] = generator.uniform(low[bounded], high[bounded], (part, int(bounded.sum())))
+        obs[:part, bounded] = generator.uniform(
+            low[bounded], high[bounded], (part, int(bounded.sum()))
+        )
     if source.normaliser is not None:
         spread = 3.0 * generator.normal(size=(part, dim))
         obs[part : 2 * part] = source.normaliser.mean + spread / source.normaliser.scale

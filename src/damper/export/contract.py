@@ -20,7 +20,9 @@ from damper.tasks import find_task
 FORMAT = "damper-policy-1"
 
 
-def make_contract(source: Source, network: Network, smoothness: dict[str, Any] | None) -> dict[str, Any]:
+def make_contract(
+    source: Source, network: Network, smoothness: dict[str, Any] | None
+) -> dict[str, Any]:
     """The contract as a dictionary: names, shapes, ranges, control period, smoothness and origin."""
     ranges, spec, env = observation_ranges(source), known_spec(source.env), source.env
     if not isinstance(env, EnvSpec):  # in a form that can be saved, to make it again elsewhere

@@ -18,25 +18,33 @@ from damper.export.network import Array, Module, Network, Step
 
 EXPORT_SUFFIXES = (".onnx", ".pt2", ".pt")
 INPUT, OUTPUT, BATCH = "observation", "action", "batch"
-OPSET, IR_VERSION = 17, 8  # old enough for runtimes in the field, new enough for every operation here
+OPSET, IR_VERSION = (
+    17,
+    8,
+)  # old enough for runtimes in the field, new enough for every operation here
 CONTRACT = "damper_contract"
 Runner = Callable[[NDArray[Any]], Array]
 
 
 def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
     """Write the format that the ending names; returns the content's SHA-256."""
-    return write_bytes(path, (_onnx_bytes if path.suffix == ".onnx" else _torch_bytes)(network, contract))
+    return write_bytes(
+        path, (_onnx_bytes if path.suffix == ".onnx" else _torch_bytes)(network, contract)
+    )
 
 
 def check_target(path: Path, force: bool = False) -> None:
     """Raise for an unknown format, a folder that cannot be written, or a file there that no export wrote."""
     if path.suffix not in EXPORT_SUFFIXES:
-        raise DamperError(f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these.")
+        raise DamperError(
+            f"the file must end in .onnx, .pt2 or .pt, but is {str(path)!r}: choose one of these."
+        )
     check_folder("to", path.parent)
     for place in (path, contract_path(path)):
         if place.exists() and not (force or _exported(place)):
             raise DamperError(
-                f"{place} already exists, and damper export did not write it: choose another name, or replace it "
+                f"{place} already exists, and damper export did not write it: choose another name, "
+                "or replace it "
                 "with --force (force=True)."
             )
 
@@ -76,7 +84,9 @@ def _extra(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError as error:
-        raise MissingExtraError(f'ONNX files need {name}: pip install "damper-rl[onnx]".') from error
+        raise MissingExtraError(
+            f'ONNX files need {name}: pip install "damper-rl[onnx]".'
+        ) from error
 
 
 def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
@@ -97,7 +107,9 @@ def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
         [helper.make_tensor_value_info(OUTPUT, tensor, [BATCH, network.outputs])],
         [onnx.numpy_helper.from_array(constant, name) for name, constant in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="damper")
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="damper"
+    )
     model.ir_version = IR_VERSION
     helper.set_model_props(model, {CONTRACT: json.dumps(contract, sort_keys=True)})
     onnx.checker.check_model(model, full_check=True)
@@ -108,7 +120,10 @@ def _nodes(helper: Any, step: Step, value: str, constants: list[str], result: st
     if step.name != "Silu":
         return [helper.make_node(step.name, [value, *constants], [result])]
     gate = f"{result}_gate"
-    return [helper.make_node("Sigmoid", [value], [gate]), helper.make_node("Mul", [value, gate], [result])]
+    return [
+        helper.make_node("Sigmoid", [value], [gate]),
+        helper.make_node("Mul", [value, gate], [result]),
+    ]
 
 
 def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
@@ -122,7 +137,8 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
     def run(obs: NDArray[Any]) -> Array:
         if isinstance(size, int) and np.shape(obs)[-1] != size:
             raise DamperError(
-                f"{path} takes observations of {size} numbers, but the environment gives {np.shape(obs)[-1]}: choose "
+                f"{path} takes observations of {size} numbers, but the environment gives "
+                f"{np.shape(obs)[-1]}: choose "
                 "the one it was trained for."
             )
         rows = np.asarray(obs, np.float32)
@@ -136,10 +152,16 @@ def _onnx_input(session: Any, path: Path) -> tuple[str, Any, Any]:
     """Name, batch size and width of the only input; a file of another exporter may fix the batch at one."""
     inputs = [(one.name, one.type, one.shape) for one in session.get_inputs()]
     name, kind, shape = inputs[0]
-    if len(inputs) > 1 or kind != "tensor(float)" or len(shape) != 2 or (isinstance(shape[0], int) and shape[0] != 1):
+    if (
+        len(inputs) > 1
+        or kind != "tensor(float)"
+        or len(shape) != 2
+        or (isinstance(shape[0], int) and shape[0] != 1)
+    ):
         given = ", ".join(f"{name} {shape} of {kind}" for name, kind, shape in inputs)
         raise DamperError(
-            f"{path} must take observations [batch, d] in float32 and nothing else, but takes {given}: export it that "
+            f"{path} must take observations [batch, d] in float32 and nothing else, but takes "
+            f"{given}: export it that "
             "way, or give damper.evaluate a function that runs it."
         )
     return name, *shape
@@ -162,7 +184,9 @@ def _open_torch(path: Path) -> tuple[Runner, dict[str, Any]]:
     try:
         program = torch.export.load(io.BytesIO(path.read_bytes()), extra_files=extra).module()
     except (RuntimeError, ValueError, KeyError) as error:
-        raise DamperError(f"{path} is damaged or not an exported PyTorch program: {error}") from error
+        raise DamperError(
+            f"{path} is damaged or not an exported PyTorch program: {error}"
+        ) from error
 
     @torch.no_grad()
     def run(obs: NDArray[Any]) -> Array:

@@ -20,16 +20,18 @@ def load(
 ) -> Policy | Source:
     """The policy in a run's folder, a policy file, a Stable-Baselines3 zip or an exported file.
 
-    A run and a policy file give a ``Policy``, a zip and an exported file a ``damper.export.Source``. Both have
-    Stable-Baselines3's ``predict``, and ``damper.evaluate`` takes both.
+    A run and a policy file give a ``Policy``, a zip and an exported file a
+    ``damper.export.Source``. Both have Stable-Baselines3's ``predict``, and ``damper.evaluate``
+    takes both.
 
     Args:
         path: its path; a zip with or without its ending.
-        agent: which agent of a run; "best" is the only one, or of several the one with the highest mean return in the
-            run's own evaluation (``damper evaluate RUN``), which must exist.
+        agent: which agent of a run; "best" is the only one, or of several the one with the highest
+            mean return in the run's own evaluation (``damper evaluate RUN``), which must exist.
         env: the environment, if a zip does not record its action bounds.
         vecnormalize: for a zip, SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
-        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file contains.
+        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file
+            contains.
     """
     found = find_source(path)
     if isinstance(found, Run):

@@ -20,7 +20,9 @@ from damper.engine.envs.run_episodes import Act, evaluation_seeds, run_episodes
 from damper.errors import DamperError
 from damper.metrics import is_constant
 
-EPISODES = 3  # enough to tell a smooth policy from a shaking one; `damper evaluate` has the protocol's ten
+EPISODES = (
+    3  # enough to tell a smooth policy from a shaking one; `damper evaluate` has the protocol's ten
+)
 _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness", "saturation")
 _MEASURES = ("return", "length", "smoothness", *_CHANGES)
 
@@ -48,11 +50,16 @@ def compare_ranges(bounds: tuple[ArrayLike, ArrayLike] | None, spec: Spec) -> No
     """Warn where the policy acts in another range than the environment's: the same number means another force there."""
     if bounds is None:
         return
-    own, its = np.array([np.ravel(bound) for bound in bounds], float), np.array([spec.low, spec.high])
+    own, its = (
+        np.array([np.ravel(bound) for bound in bounds], float),
+        np.array([spec.low, spec.high]),
+    )
     if own.shape == its.shape and np.isfinite(own).all() and not np.allclose(own, its):
         logging.getLogger("damper").warning(
-            "the policy's actions go from %s to %s, but %s takes actions from %s to %s: they were clipped, not "
-            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to take the policy's "
+            "the policy's actions go from %s to %s, but %s takes actions from %s to %s: they were "
+            "clipped, not "
+            "rescaled; evaluate it in the environment that it was trained in, or wrap this one to "
+            "take the policy's "
             "range.",
             *(*own.tolist(), spec.id, *its.tolist()),
         )
@@ -62,14 +69,20 @@ def warn_of_constant_action(agent: Mapping[str, Any], method: str | None) -> Non
     """Warn that a policy holds one constant action, which makes its perfect smoothness meaningless.
 
     Args:
-        agent: its row: seed (None or -1 if unknown), and the settings that tell it from other agents.
+        agent: its row: seed (None or -1 if unknown), and the settings that tell it from other
+            agents.
         method: its method, if the row has none.
     """
     named = {"method": method, **agent}
-    known = {name: value for name, value in named.items() if value is not None and (name, value) != ("seed", -1)}
+    known = {
+        name: value
+        for name, value in named.items()
+        if value is not None and (name, value) != ("seed", -1)
+    }
     words = (str(value) if name == "method" else f"{name} {value}" for name, value in known.items())
     logging.getLogger("damper").warning(
-        "%s holds one action throughout each episode, so its smoothness says nothing: a smaller eta (or weight of the "
+        "%s holds one action throughout each episode, so its smoothness says nothing: a smaller "
+        "eta (or weight of the "
         "smoothing loss) is the usual fix.",
         f"the agent of {', '.join(words)}" if known else "the policy",
     )
@@ -94,7 +107,9 @@ def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any]
     recorded = content.get("env_spec")
     seen = env_spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     # Episodes with a filter do not count: the exported file has none.
-    mine = [row for row in content["episodes"] if row["agent"] == agent and "raw_smoothness" not in row]
+    mine = [
+        row for row in content["episodes"] if row["agent"] == agent and "raw_smoothness" not in row
+    ]
     fits = same_task(seen, env) and content.get("steps", steps) == steps
     return _means(content["env"], mine) if mine and fits else None
 

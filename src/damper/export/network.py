@@ -1,7 +1,7 @@
 """A policy as a short list of operations on one observation: what every file format is written from.
 
-From left to right: the observations' statistics if there are any, linear layers with their activation, tanh, and the
-action's own range. All numbers are float32.
+From left to right: the observations' statistics if there are any, linear layers with their
+activation, tanh, and the action's own range. All numbers are float32.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def build(
     pairs = [(_f32(weight), _f32(bias)) for weight, bias in layers]
     if normaliser and len(normaliser.mean) != len(pairs[0][0]):
         raise DamperError(
-            f"vecnormalize must hold statistics of the policy's {len(pairs[0][0])} observations, but holds "
+            f"vecnormalize must hold statistics of the policy's {len(pairs[0][0])} observations, "
+            "but holds "
             f"{len(normaliser.mean)}: give the file saved with this model."
         )
     steps = normalising_steps(normaliser) if normaliser else []
@@ -89,7 +90,12 @@ def build(
     bottom, top = _f32(low), _f32(high)
     if squash:
         scale = _f32(action_scale(bottom, top))
-        steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), Step("Mul", (scale,)), Step("Add", (bottom,))]
+        steps += [
+            Step("Tanh"),
+            Step("Add", (_f32(1.0),)),
+            Step("Mul", (scale,)),
+            Step("Add", (bottom,)),
+        ]
     elif np.isfinite((bottom, top)).any():
         steps += [Step("Max", (np.atleast_1d(bottom),)), Step("Min", (np.atleast_1d(top),))]
     return Network(pairs[0][0].shape[0], pairs[-1][0].shape[1], tuple(steps))

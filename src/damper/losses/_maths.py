@@ -26,7 +26,8 @@ def unsqueeze_like(setting: S, like: Tensor) -> S:
 def length(x: Tensor) -> Tensor:
     """``‖x‖₂`` over the last axis, with gradient 0 at 0, where that of a square root is NaN.
 
-    Not ``vector_norm``: torch 2.11 differentiates it wrongly inside ``torch.compile`` when that axis has one entry.
+    Not ``vector_norm``: torch 2.11 differentiates it wrongly inside ``torch.compile`` when that
+        axis has one entry.
     """
     squared = x.square().sum(-1)
     moved = squared > 0
@@ -36,7 +37,9 @@ def length(x: Tensor) -> Tensor:
 def squashed_gaussian(mean: Tensor, log_std: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
     """``a = tanh(m + σ ε)``, ``[..., A]``, and ``log π(a)``, ``[...]``; the tanh correction has SB3's 1e-6."""
     action = torch.tanh(mean + log_std.exp() * epsilon)
-    log_prob = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
+    log_prob = (
+        -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
+    )
     return action, log_prob.sum(-1)
 
 

@@ -19,8 +19,8 @@ def _caps(
 ) -> Tensor:
     r"""``λ_T ½ mse(μ(s), μ(s')) + λ_S ½ mse(μ(s), μ(s + σε))``, ``ε ~ N(0, I)``, nothing detached.
 
-    Mysore, Mabsout, Mancuso and Saenko 2021 (arXiv 2012.06644), as in released code: squared, and averaged over batch
-    and action dimensions.
+    Mysore, Mabsout, Mancuso and Saenko 2021 (arXiv 2012.06644), as in released code: squared, and
+    averaged over batch and action dimensions.
 
     Args:
         policy: μ.

@@ -23,12 +23,18 @@ class Neighbour(NamedTuple):
 
 
 def neighbour(
-    batch: Batch, uniform: Tensor, sigma: Setting, lambda_low: Setting, lambda_high: Setting, released_d: bool
+    batch: Batch,
+    uniform: Tensor,
+    sigma: Setting,
+    lambda_low: Setting,
+    lambda_high: Setting,
+    released_d: bool,
 ) -> Neighbour:
     r"""``s̃ = s + u (s' − s)``, ``d = ‖u‖_∞ + ε`` and ``λ_π = ε λ̄ / d``.
 
-    ``ε = σλ_/(λ̄ − σλ_)`` and ``u ~ U(−w, w)`` with ``w = σ + (σ−1) ε`` make λ_π run from λ̄ at ``u = 0`` to λ_ at
-    ``‖u‖_∞ = w``. The released d is ``max |(s̃ − s)/(s' − s + 1e-8)| + ε``, which ignores dimensions that did not move.
+    ``ε = σλ_/(λ̄ − σλ_)`` and ``u ~ U(−w, w)`` with ``w = σ + (σ−1) ε`` make λ_π run from λ̄ at
+    ``u = 0`` to λ_ at ``‖u‖_∞ = w``. The released d is ``max |(s̃ − s)/(s' − s + 1e-8)| + ε``,
+    which ignores dimensions that did not move.
     """
     low = sigma * lambda_low
     epsilon = low / (lambda_high - low)
@@ -46,8 +52,8 @@ def neighbour(
 def hellinger(p: tuple[Tensor, Tensor], q: tuple[Tensor, Tensor]) -> Tensor:
     r"""Squared Hellinger distance of diagonal Gaussians given as (mean, log standard deviation), ``[...]``.
 
-    ``H² = 1 − Π_i cosh(Δℓ_i)^{-1/2} exp(−Δm_i² / (8 σ_i σ̃_i cosh Δℓ_i))``, since ``σ² + σ̃² = 2 σ σ̃ cosh Δℓ``.
-    Bijections such as tanh do not change it.
+    ``H² = 1 − Π_i cosh(Δℓ_i)^{-1/2} exp(−Δm_i² / (8 σ_i σ̃_i cosh Δℓ_i))``, since ``σ² + σ̃² = 2 σ
+    σ̃ cosh Δℓ``. Bijections such as tanh do not change it.
     """
     (m, log_std), (m_q, log_std_q) = p, q
     spreading = torch.cosh(log_std - log_std_q)
@@ -114,7 +120,8 @@ def check_bounds(sigma: Setting, lambda_low: Setting, lambda_high: Setting, **ot
     low = sigma * lambda_low
     if not bool(torch.as_tensor(lambda_high > low).all()):
         raise DamperError(
-            f"lambda_high must be greater than sigma * lambda_low, but {lambda_high} was given with "
+            f"lambda_high must be greater than sigma * lambda_low, but {lambda_high} was given "
+            "with "
             f"sigma={sigma} and lambda_low={lambda_low}: raise lambda_high or lower lambda_low."
         )
 

@@ -32,21 +32,30 @@ def _actor(
 ) -> Tensor:
     r"""SAC: ``mean(λ_π max(0, 1 − ¼ Σ_k exp(½ clip(log π(ã_k|s̃) − log π(a_k|s), ±10))))``; TD3: as ``l2c2``.
 
-    ``a_k ~ π(·|s)`` and ``ã_k ~ π(·|s̃)`` are separate draws, so the ratio does not compare densities at the same action
-    and says almost nothing about the mean.
+    ``a_k ~ π(·|s)`` and ``ã_k ~ π(·|s̃)`` are separate draws, so the ratio does not compare
+    densities at the same action and says almost nothing about the mean.
     """
     if not policy.stochastic:
         bounds = {"sigma": sigma, "lambda_low": lambda_low, "lambda_high": lambda_high}
         return l2c2_actor(policy, batch, noise, **bounds, released_d=released_d)
     near = neighbour(batch, noise["l2c2"], sigma, lambda_low, lambda_high, released_d)
     here, there = policy.distribution(batch.obs), policy.distribution(near.obs)
-    ratios = [log_prob(there, noise[f"l2c2_there_{k}"]) - log_prob(here, noise[f"l2c2_here_{k}"]) for k in range(DRAWS)]
+    ratios = [
+        log_prob(there, noise[f"l2c2_there_{k}"]) - log_prob(here, noise[f"l2c2_here_{k}"])
+        for k in range(DRAWS)
+    ]
     overlap = (0.5 * torch.stack(ratios).clamp(-LOG_RATIO, LOG_RATIO)).exp().mean(0)
     return (near.weight * (1.0 - overlap).clamp(min=0.0)).mean(-1)
 
 
-_draws = {f"l2c2_{where}_{k}": Noise("normal", "action") for where in ("here", "there") for k in range(DRAWS)}
-l2c2_released_actor = Loss(_actor, noise=NOISE | _draws, reads_outputs_only=True, relation=check_bounds)
+_draws = {
+    f"l2c2_{where}_{k}": Noise("normal", "action")
+    for where in ("here", "there")
+    for k in range(DRAWS)
+}
+l2c2_released_actor = Loss(
+    _actor, noise=NOISE | _draws, reads_outputs_only=True, relation=check_bounds
+)
 l2c2_released_critic = Loss(
     functools.partial(l2c2_critic.function, released_d=True),
     noise=NOISE,

@@ -14,7 +14,8 @@ from damper.losses._maths import mean_square, unsqueeze_like
 def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:
     """``∇ₐQ_j(s, a)`` of each critic with respect to its own copy of the action, ``[..., 2, B, A]``.
 
-    Uses ``torch.func``, so that both autograd and ``torch.func`` can differentiate it again, compiled or not.
+    Uses ``torch.func``, so that both autograd and ``torch.func`` can differentiate it again,
+    compiled or not.
     """
     return torch.func.grad(lambda a: critic(obs, a).sum())(action)
 
@@ -35,8 +36,8 @@ def action_gradients(
 ) -> tuple[list[Tensor], Tensor]:
     """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
 
-    A ``CriticWithActionGradients`` provides both, differentiable once; for any other critic they are computed as
-    derivatives of its values.
+    A ``CriticWithActionGradients`` provides both, differentiable once; for any other critic they
+    are computed as derivatives of its values.
     """
     if hasattr(critic, "action_gradients"):  # torch.compile cannot trace isinstance of a protocol
         return critic.action_gradients(observations, action, v)
@@ -75,7 +76,8 @@ def _pave(
         critic: Q₁ and Q₂; they need an activation with a second derivative.
         policy: not used.
         batch: s, a and s'.
-        noise: ``pave_state``: ε ~ N(0, I); ``pave_direction``: v, ±1 per action dimension. Both critics share them.
+        noise: ``pave_state``: ε ~ N(0, I); ``pave_direction``: v, ±1 per action dimension. Both
+            critics share them.
         lambda_1: weight of mixed-partial regularization.
         lambda_2: weight of vector-field consistency.
         lambda_3: weight of curvature preservation.
@@ -84,7 +86,9 @@ def _pave(
     """
     noisy = batch.obs + unsqueeze_like(sigma, batch.obs) * noise["pave_state"]
     observations = (batch.obs, noisy, batch.next_obs)
-    (gradient, *others), vHv = action_gradients(critic, observations, batch.action, noise["pave_direction"])
+    (gradient, *others), vHv = action_gradients(
+        critic, observations, batch.action, noise["pave_direction"]
+    )
     MPR, VFC = (mean_square(other - gradient).sum(-1) for other in others)
     Curv = torch.relu(vHv + unsqueeze_like(delta, vHv)).mean(-1).sum(-1)
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv

@@ -15,23 +15,27 @@ from damper.losses._maths import length
 Units = Literal["policy", "environment"]
 
 
-def temporal_loss(policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask: Tensor | None = None) -> Tensor:
+def temporal_loss(
+    policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask: Tensor | None = None
+) -> Tensor:
     r"""``L_T = mean over the batch of ‖μ(s') − μ(s)‖²`` (sum over action dimensions), over the pairs kept.
 
     Args:
-        policy: μ, a callable from observations to deterministic actions ``[..., B, A]``, in whichever units they are
-            to be compared; its gradient flows through both states.
+        policy: μ, a callable from observations to deterministic actions ``[..., B, A]``, in
+            whichever units they are to be compared; its gradient flows through both states.
         obs: observations s, ``[B, ...]``, or ``[P, B, ...]`` for a population.
         next_obs: their successors s', the true ones: at an episode's end the final observation.
-        mask: True (or 1.0) for the pairs to keep, ``[..., B]`` or ``[..., B, 1]``; leave out terminations with
-            ``mask=~done`` (the authors' code does), or ``done == 0`` where done is not boolean. None keeps all.
+        mask: True (or 1.0) for the pairs to keep, ``[..., B]`` or ``[..., B, 1]``; leave out
+            terminations with ``mask=~done`` (the authors' code does), or ``done == 0`` where done
+            is not boolean. None keeps all.
 
     Returns:
         A scalar, or one value per agent ``[P]``; 0 where no pair is kept.
     """
     if not callable(policy):
         raise DamperError(
-            f"policy must be a function from observations to actions, but a {type(policy).__name__} was given: pass "
+            "policy must be a function from observations to actions, but a "
+            f"{type(policy).__name__} was given: pass "
             "the actor itself, not its actions."
         )
     mu_next, mu = policy(next_obs), policy(obs)
@@ -47,17 +51,22 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
     """Mean over the kept pairs of ``‖μ(s') − μ(s)‖²``."""
     if mu.ndim < 2 or mu.shape != mu_next.shape:
         raise DamperError(
-            "policy must return actions [..., batch, action] of one shape for both states, but returned "
-            f"{tuple(mu.shape)} for obs and {tuple(mu_next.shape)} for next_obs: give both the same batch."
+            "policy must return actions [..., batch, action] of one shape for both states, but "
+            "returned "
+            f"{tuple(mu.shape)} for obs and {tuple(mu_next.shape)} for next_obs: give both the "
+            "same batch."
         )
     if not mu.is_floating_point():
         raise DamperError(
-            f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: the temporal loss is for "
+            f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: the "
+            "temporal loss is for "
             "continuous actions only."
         )
     difference = mu_next - mu
     if difference.dtype in (torch.float16, torch.bfloat16):
-        difference = difference.float()  # sums over a batch exceed float16's range, and the loss would be 0
+        difference = (
+            difference.float()
+        )  # sums over a batch exceed float16's range, and the loss would be 0
     return masked_mean(difference.square().sum(-1), mask)
 
 
@@ -66,11 +75,16 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return values.mean(-1)
     if not isinstance(mask, Tensor):
-        raise DamperError(f"mask must be a tensor, but a {type(mask).__name__} was given: wrap it in torch.as_tensor.")
-    if mask.dtype is not torch.bool and not mask.is_floating_point():
-        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and -1 or -2 flip the loss's sign.
         raise DamperError(
-            f"mask must be boolean or floating-point, but is {mask.dtype}, for which ~ is not a logical not: pass done "
+            f"mask must be a tensor, but a {type(mask).__name__} was given: wrap it in "
+            "torch.as_tensor."
+        )
+    if mask.dtype is not torch.bool and not mask.is_floating_point():
+        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and -1 or -2
+        # flip the loss's sign.
+        raise DamperError(
+            f"mask must be boolean or floating-point, but is {mask.dtype}, for which ~ is not a "
+            "logical not: pass done "
             "== 0."
         )
     keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
@@ -99,8 +113,10 @@ def _temporal(
         batch: s and s'.
         noise: none.
         mask_terminal: leave out pairs that end in a termination.
-        squared: penalise ``‖μ(s') − μ(s)‖²``; otherwise the norm itself, as earlier public code did.
-        units: units of the actions: "policy", scaled to [-1, 1], or "environment", ``(high − low)/2`` times as large.
+        squared: penalise ``‖μ(s') − μ(s)‖²``; otherwise the norm itself, as earlier public code
+            did.
+        units: units of the actions: "policy", scaled to [-1, 1], or "environment",
+            ``(high − low)/2`` times as large.
     """
     mask = 1.0 - batch.terminated if mask_terminal else None
     mu_next, mu = policy(batch.next_obs), policy(batch.obs)

@@ -27,7 +27,11 @@ def _temporal_ramp(
         mask_terminal: leave out pairs that end in a termination.
         units: units of the actions: "policy", scaled to [-1, 1], or "environment".
     """
-    return weight * batch.progress * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
+    return (
+        weight
+        * batch.progress
+        * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
+    )
 
 
 temporal_ramp = Loss(_temporal_ramp, reads_outputs_only=True)

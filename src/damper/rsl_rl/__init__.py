@@ -7,7 +7,9 @@ from damper.errors import MissingExtraError
 try:
     import rsl_rl.algorithms  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError('damper.rsl_rl needs rsl-rl-lib 5: pip install "damper-rl[rsl-rl]".') from error
+    raise MissingExtraError(
+        'damper.rsl_rl needs rsl-rl-lib 5: pip install "damper-rl[rsl-rl]".'
+    ) from error
 
 from damper.rsl_rl.ppo import PPO
 

@@ -26,7 +26,8 @@ class Actor(NamedTuple):
         layers: weights ``[in, out]`` and biases.
         activation: the activation between them.
         actions: dimension of the actions.
-        statistics: mean and scale of the normaliser, which computes ``(s − mean) · scale``; None without.
+        statistics: mean and scale of the normaliser, which computes ``(s − mean) · scale``; None
+            without.
     """
 
     layers: list[tuple[Array, Array]]
@@ -37,10 +38,14 @@ class Actor(NamedTuple):
 
 def read_actor(actor: Any) -> Actor:
     """Read an ``MLPModel`` with a Gaussian of state-independent deviation; raises for others."""
-    if type(actor) is not MLPModel or type(actor.distribution) not in (GaussianDistribution, type(None)):
+    if type(actor) is not MLPModel or type(actor.distribution) not in (
+        GaussianDistribution,
+        type(None),
+    ):
         raise DamperError(
             "the actor must be rsl_rl's MLPModel with a GaussianDistribution, but is "
-            f"{type(actor).__name__} with {type(actor.distribution).__name__}: use rsl_rl's own export for others."
+            f"{type(actor).__name__} with {type(actor.distribution).__name__}: use rsl_rl's own "
+            "export for others."
         )
     linears = [module for module in actor.mlp if isinstance(module, nn.Linear)]
     between = {type(module) for module in actor.mlp} - {nn.Linear}
@@ -48,13 +53,16 @@ def read_actor(actor: Any) -> Actor:
         names = ", ".join(sorted(kind.__name__ for kind in between))
         known = known_modules(EXPORTABLE_NAME_BY_MODULE)
         raise DamperError(f"activation must be {known}, but is {names}: use rsl_rl's own export.")
-    layers = [tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears]
+    layers = [
+        tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears
+    ]
     statistics = None
     if actor.obs_normalization:
         normaliser = actor.obs_normalizer
         mean, std = (tensor.double().cpu().numpy() for tensor in (normaliser.mean, normaliser.std))
         statistics = mean, 1.0 / (std + normaliser.eps)
-    return Actor(layers, EXPORTABLE_NAME_BY_MODULE[between.pop()], linears[-1].out_features, statistics)  # type: ignore[arg-type]
+    activation = EXPORTABLE_NAME_BY_MODULE[between.pop()]
+    return Actor(layers, activation, linears[-1].out_features, statistics)  # type: ignore[arg-type]
 
 
 def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
@@ -76,6 +84,14 @@ def facts(source: Any, actor: Any) -> dict[str, Any]:
     """Facts about the actor's training."""
     algorithm = getattr(source, "alg", source)
     method = getattr(algorithm, "method", None)
-    facts = {"backbone": "ppo", "method": method.name if method else "plain", "obs_groups": list(actor.obs_groups)}
+    facts = {
+        "backbone": "ppo",
+        "method": method.name if method else "plain",
+        "obs_groups": list(actor.obs_groups),
+    }
     settings = dict(getattr(algorithm, "method_settings", {}))
-    return {**facts, "settings": settings, "iterations": getattr(source, "current_learning_iteration", None)}
+    return {
+        **facts,
+        "settings": settings,
+        "iterations": getattr(source, "current_learning_iteration", None),
+    }

@@ -1,7 +1,7 @@
 """The rows of a rollout that a minibatch came from, and which of them are consecutive steps of one environment.
 
-rsl_rl counts rows step by step, ``num_envs`` each: the observation after row ``r`` is row ``r + num_envs``, unless the
-episode or the rollout ended between them; such a row is in no pair.
+rsl_rl counts rows step by step, ``num_envs`` each: the observation after row ``r`` is row
+``r + num_envs``, unless the episode or the rollout ended between them; such a row is in no pair.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class Pairs:
         self.storage, self.envs = storage, storage.num_envs
         ended = storage.dones[..., 0] > 0
         none = torch.zeros_like(ended[:1])
-        self._leads = torch.cat([~ended[:-1], none]).flatten()  # rows whose successor is one step later
+        self._leads = torch.cat(
+            [~ended[:-1], none]
+        ).flatten()  # rows whose successor is one step later
         self._follows = torch.cat([none, ~ended[:-1]]).flatten()
         self._starts = torch.cat([none, ended[:-1]]).flatten()
         self._obs = storage.observations.flatten(0, 1)
@@ -64,7 +66,9 @@ def indexed(storage: Any) -> Iterator[Pairs]:
         del storage.observations[ROWS], storage.mini_batch_generator
 
 
-def _recording_rows(original: Callable[..., Iterator[Any]], pairs: Pairs) -> Callable[..., Iterator[Any]]:
+def _recording_rows(
+    original: Callable[..., Iterator[Any]], pairs: Pairs
+) -> Callable[..., Iterator[Any]]:
     def minibatches(*arguments: Any, **keywords: Any) -> Iterator[Any]:
         for batch in original(*arguments, **keywords):
             pairs.rows = batch.observations.pop(ROWS)

@@ -1,8 +1,8 @@
 """Gradient-combination rules: ``(primary, auxiliary, **settings) -> combined``, one small file each.
 
-Every rule is batched over leading axes (``[..., n]``), pure, and free of branches on tensor values. A rule with memory
-takes ``state=None`` and returns ``(combined, state)``. Where the auxiliary gradient is zero or not finite, every rule
-returns the primary, bit for bit.
+Every rule is batched over leading axes (``[..., n]``), pure, and free of branches on tensor values.
+A rule with memory takes ``state=None`` and returns ``(combined, state)``. Where the auxiliary
+gradient is zero or not finite, every rule returns the primary, bit for bit.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def find(rule: str | Rule) -> Rule:
         return _merged(rule)
     if not isinstance(rule, str) or rule not in RULES:
         hint = did_you_mean(str(rule), RULES, f"choose one of {', '.join(sorted(RULES))}.")
-        raise DamperError(f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}")
+        raise DamperError(
+            f"rule must name one of damper.rules.RULES, but {rule!r} was given: {hint}"
+        )
     return RULES[rule]
 
 
@@ -105,7 +107,9 @@ def has_memory(rule: str | Rule) -> bool:
 def settings_of(rule: str | Rule) -> dict[str, Any]:
     """The rule's settings with their defaults, ``inspect.Parameter.empty`` where there is none."""
     parameters = list(_parameters(find(rule)).values())[2:]
-    return {p.name: p.default for p in parameters if p.name != "state" and p.kind is not p.VAR_KEYWORD}
+    return {
+        p.name: p.default for p in parameters if p.name != "state" and p.kind is not p.VAR_KEYWORD
+    }
 
 
 def combine_reported(
@@ -118,11 +122,16 @@ def combine_reported(
 
 
 def combine_single(
-    rule: str | Rule, primary: Sequence[Tensor], auxiliary: Sequence[Tensor], state: Any = None, **settings: Any
+    rule: str | Rule,
+    primary: Sequence[Tensor],
+    auxiliary: Sequence[Tensor],
+    state: Any = None,
+    **settings: Any,
 ) -> tuple[list[Tensor], GradientReport]:
     """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal up to float32's rounding.
 
-    For eager code: on a CPU it reads the gradients' norms, which is a graph break under ``torch.compile``.
+    For eager code: on a CPU it reads the gradients' norms, which is a graph break under
+        ``torch.compile``.
     """
     rule = find(rule)
     _check_settings(rule, state, settings)
@@ -130,11 +139,16 @@ def combine_single(
     if quick is not None:
         return quick
     # torch.cat promotes to the widest dtype among the parameters.
-    g_R, g_T = (torch.cat([gradient.reshape(-1) for gradient in gradients]) for gradients in (primary, auxiliary))
+    g_R, g_T = (
+        torch.cat([gradient.reshape(-1) for gradient in gradients])
+        for gradients in (primary, auxiliary)
+    )
     combined, report = apply_reported(rule, g_R, g_T, state, has_memory(rule), **settings)
     parts = combined.split([gradient.numel() for gradient in primary])
     # Copies, because a user's rule may keep the tensor it returned.
-    return [part.view_as(g).to(g.dtype, copy=True) for part, g in zip(parts, primary, strict=True)], report
+    return [
+        part.view_as(g).to(g.dtype, copy=True) for part, g in zip(parts, primary, strict=True)
+    ], report
 
 
 def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
@@ -150,10 +164,17 @@ def state_tensors(state: Any) -> tuple[Tensor, ...]:
     """The tensors of a rule's state, which is a tensor, a tuple, named tuple or list of tensors, or None."""
     if state is None:
         return ()
-    tensors = (state,) if isinstance(state, Tensor) else tuple(state) if isinstance(state, tuple | list) else None
+    tensors = (
+        (state,)
+        if isinstance(state, Tensor)
+        else tuple(state)
+        if isinstance(state, tuple | list)
+        else None
+    )
     if tensors is None or not all(isinstance(tensor, Tensor) for tensor in tensors):
         raise DamperError(
-            f"a rule's state must be a tensor or a tuple of tensors, but {type(state).__name__} was returned: keep "
+            f"a rule's state must be a tensor or a tuple of tensors, but {type(state).__name__} "
+            "was returned: keep "
             "what it remembers in tensors, so that it can be saved."
         )
     return tensors
@@ -165,7 +186,9 @@ def rebuild_state(kind: type, tensors: Sequence[Tensor]) -> Any:
         return None
     if issubclass(kind, Tensor):
         return tensors[0]
-    return kind(tensors) if kind in (tuple, list) else kind(*tensors)  # a named tuple takes its fields one by one
+    return (
+        kind(tensors) if kind in (tuple, list) else kind(*tensors)
+    )  # a named tuple takes its fields one by one
 
 
 def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
@@ -173,7 +196,9 @@ def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
     title = getattr(rule, "__name__", "the rule")
     if state is not None and not has_memory(rule):
         given = type(state).__name__
-        raise DamperError(f"state must be left out for {title}, which has no memory, but a {given} was given.")
+        raise DamperError(
+            f"state must be left out for {title}, which has no memory, but a {given} was given."
+        )
     if any(p.kind is p.VAR_KEYWORD for p in _parameters(rule).values()):
         return
     known = settings_of(rule)

@@ -1,9 +1,10 @@
 """A two-vector rule on one agent's gradients on a CPU, parameter by parameter, with few passes over memory.
 
-The allocator returns large temporaries to the system after every call, and mapping their pages again takes longer than
-the arithmetic. So nothing is flattened, and sums run over float64 copies of small pieces. Use it only in code that
-always runs eagerly: ``backward``, which has one agent, and the engine's uncompiled update. It agrees with the rules
-themselves up to rounding; they give an agent the same result in a batch as alone, bit for bit.
+The allocator returns large temporaries to the system after every call, and mapping their pages
+again takes longer than the arithmetic. So nothing is flattened, and sums run over float64 copies of
+small pieces. Use it only in code that always runs eagerly: ``backward``, which has one agent, and
+the engine's uncompiled update. It agrees with the rules themselves up to rounding; they give an
+agent the same result in a batch as alone, bit for bit.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def apply_single(
 ) -> tuple[list[Tensor], GradientReport] | None:
     """Apply a two-vector rule to one agent's float32 CPU gradients and report.
 
-    Returns None where it does not apply: other rules, dtypes, layouts or devices, per-agent settings, norms outside
-    1e-15 to 1e15, or gradients inside a ``torch.func`` transform.
+    Returns None where it does not apply: other rules, dtypes, layouts or devices, per-agent
+    settings, norms outside 1e-15 to 1e15, or gradients inside a ``torch.func`` transform.
 
     Args:
         rule: any rule.
@@ -44,8 +45,9 @@ def apply_single(
     return _apply_ordinary(rule, coefficients, primary, auxiliary, settings)
 
 
-# torch.compile would recompile it for every norm. torch.compiler.disable would import Dynamo with this module, which
-# takes a second; this decorator imports it at the first call, by when an optimiser has already done so.
+# torch.compile would recompile it for every norm. torch.compiler.disable would import Dynamo with
+# this module, which takes a second; this decorator imports it at the first call, by when an
+# optimiser has already done so.
 @_disable_dynamo
 def _apply_ordinary(
     rule: Rule,
@@ -55,7 +57,10 @@ def _apply_ordinary(
     settings: Mapping[str, Any],
 ) -> tuple[list[Tensor], GradientReport] | None:
     """Compute ``apply_single``; None where a norm is out of range or hidden by a ``torch.func`` transform."""
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(gradient) for gradient in (*primary, *auxiliary)):
+    if any(
+        torch._C._functorch.is_functorch_wrapped_tensor(gradient)
+        for gradient in (*primary, *auxiliary)
+    ):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / SAFE_NORM < n_R < SAFE_NORM and 1.0 / SAFE_NORM < n_T < SAFE_NORM):
@@ -67,19 +72,27 @@ def _apply_ordinary(
     combined = list(torch._foreach_add(scaled, list(auxiliary), alpha=f_T))
     cosine, norm_ratio, weight = _tensors(torch.float32, c, n_T / n_R, s / n_R)
     conflict, guard = _tensors(torch.bool, c < 0, False)
-    return combined, GradientReport(cosine=cosine, norm_ratio=norm_ratio, conflict=conflict, weight=weight, guard=guard)
+    return combined, GradientReport(
+        cosine=cosine, norm_ratio=norm_ratio, conflict=conflict, weight=weight, guard=guard
+    )
 
 
-def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, GradientReport] | None:
+def apply_rows(
+    rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any
+) -> tuple[Tensor, GradientReport] | None:
     """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are out of its range.
 
-    Returns None for other rules, dtypes and devices. Settings are floats or ``[P]``. Rows are independent.
+    Returns None for other rules, dtypes and devices. Settings are floats or ``[P]``. Rows are
+    independent.
     """
     if not hasattr(rule, "coefficients") or not _are_simple([primary]):
         return None
     combined, reports = torch.empty_like(primary), []
     for i, (g_R, g_T) in enumerate(zip(primary.unbind(), auxiliary.unbind(), strict=True)):
-        own = {name: value[i] if isinstance(value, Tensor) else value for name, value in settings.items()}
+        own = {
+            name: value[i] if isinstance(value, Tensor) else value
+            for name, value in settings.items()
+        }
         row, report = apply_single(rule, [g_R], [g_T], **own) or apply_reported(
             rule, g_R[None], g_T[None], None, False, **own
         )
@@ -87,12 +100,17 @@ def apply_rows(rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any) 
         reports.append(report)
     fields = (name for name in GradientReport._fields if name != "state")
     return combined, GradientReport(
-        **{name: torch.stack([getattr(report, name).reshape(()) for report in reports]) for name in fields}
+        **{
+            name: torch.stack([getattr(report, name).reshape(()) for report in reports])
+            for name in fields
+        }
     )
 
 
 def _are_simple(gradients: Sequence[Tensor]) -> bool:
-    return all(g.is_cpu and g.dtype is torch.float32 and g.layout is torch.strided for g in gradients)
+    return all(
+        g.is_cpu and g.dtype is torch.float32 and g.layout is torch.strided for g in gradients
+    )
 
 
 def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[float, float, float]:

@@ -1,7 +1,7 @@
 """One rule per agent: agents of a population that share their losses may still combine gradients differently.
 
-A two-vector rule is two numbers per agent (``_two_vector``), so several rules in one batch cost a few operations on
-``[P]`` tensors, while forward passes, gradients and optimiser steps are shared.
+A two-vector rule is two numbers per agent (``_two_vector``), so several rules in one batch cost a
+few operations on ``[P]`` tensors, while forward passes, gradients and optimiser steps are shared.
 """
 
 from __future__ import annotations
@@ -27,16 +27,21 @@ def can_share_population(rule: Rule | None) -> bool:
 def merge_rules(name: str, rules: Mapping[str, Rule]) -> Rule:
     """Make one rule from a comma-separated list: agent i gets the rule at index ``choice[i]``.
 
-    ``name`` lists names in ``rules``, or "plain" for the primary gradient alone. The rule takes the settings of all of
-    them, and ``choice``, a number or a ``[P]`` tensor.
+    ``name`` lists names in ``rules``, or "plain" for the primary gradient alone. The rule takes the
+    settings of all of them, and ``choice``, a number or a ``[P]`` tensor.
     """
     names = name.split(",")  # may contain a name twice
     chosen = {one: None if one == NO_RULE else rules.get(one) for one in names}
     for one, rule in chosen.items():
         if one != NO_RULE and not can_share_population(rule):
             able = ", ".join(known for known, other in rules.items() if can_share_population(other))
-            raise DamperError(f"rules of one population must be among {NO_RULE}, {able}, but {one!r} was given.")
-    own = {one: list(inspect.signature(rule).parameters.values())[2:] if rule else [] for one, rule in chosen.items()}
+            raise DamperError(
+                f"rules of one population must be among {NO_RULE}, {able}, but {one!r} was given."
+            )
+    own = {
+        one: list(inspect.signature(rule).parameters.values())[2:] if rule else []
+        for one, rule in chosen.items()
+    }
 
     def choose(stats: PairStats, choice: Setting = 0, **settings: Setting) -> tuple[Tensor, Tensor]:
         check_range("choice", choice, 0, len(names) - 1)

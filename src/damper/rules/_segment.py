@@ -18,7 +18,8 @@ class Segment(NamedTuple):
         a: ``n_R / n``.
         b: ``n_T / n``.
         d: ``‖g_R − g_T‖ / n``.
-        p: position of ``g_T`` on the line through both, from the line's point nearest to the origin towards ``g_R``.
+        p: position of ``g_T`` on the line through both, from the line's point nearest to the origin
+            towards ``g_R``.
         q: position of ``g_R``, likewise.
     """
 
@@ -33,7 +34,8 @@ class Segment(NamedTuple):
         """``x`` and ``x̄`` at position ``y``, clamped to the segment; ½ each where both gradients are the same."""
         d = torch.where(self.d > 0, self.d, 1.0)
         x, rest = ((y - self.p) / d).clamp(0.0, 1.0), ((self.q - y) / d).clamp(0.0, 1.0)
-        # The smaller weight may be sixty orders of magnitude below the other and still matter; they must sum to one.
+        # The smaller weight may be sixty orders of magnitude below the other and still matter; they
+        # must sum to one.
         x, rest = torch.where(x < rest, x, 1 - rest), torch.where(x < rest, 1 - x, rest)
         return torch.where(self.d > 0, x, 0.5), torch.where(self.d > 0, rest, 0.5)
 

@@ -13,32 +13,45 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
     """Raise unless both are dense floating-point tensors ``[..., n]`` of one shape, dtype and device."""
     for name, gradient in (("primary", primary), ("auxiliary", auxiliary)):
         if not isinstance(gradient, Tensor):
-            raise DamperError(f"{name} must be a tensor, not {type(gradient).__name__}: wrap it in torch.as_tensor.")
+            raise DamperError(
+                f"{name} must be a tensor, not {type(gradient).__name__}: wrap it in "
+                "torch.as_tensor."
+            )
         if not gradient.is_floating_point():
-            raise DamperError(f"{name} must have a floating-point dtype, but has {gradient.dtype}: cast it first.")
+            raise DamperError(
+                f"{name} must have a floating-point dtype, but has {gradient.dtype}: cast it first."
+            )
         if gradient.layout is not torch.strided:
-            raise DamperError(f"{name} must be dense, but its layout is {gradient.layout}: use to_dense() first.")
+            raise DamperError(
+                f"{name} must be dense, but its layout is {gradient.layout}: use to_dense() first."
+            )
         if gradient.ndim == 0 or gradient.shape[-1] == 0:
             raise DamperError(
-                f"{name} must have shape [..., n] with n at least 1, but has {tuple(gradient.shape)}: "
+                f"{name} must have shape [..., n] with n at least 1, but has "
+                f"{tuple(gradient.shape)}: "
                 "flatten the gradient over its parameters."
             )
     if primary.shape != auxiliary.shape:
         raise DamperError(
-            f"auxiliary must have primary's shape {tuple(primary.shape)}, but has {tuple(auxiliary.shape)}: "
+            f"auxiliary must have primary's shape {tuple(primary.shape)}, but has "
+            f"{tuple(auxiliary.shape)}: "
             "flatten both gradients over the same parameters."
         )
     if primary.dtype != auxiliary.dtype:
         raise DamperError(
-            f"auxiliary must have primary's dtype {primary.dtype}, but has {auxiliary.dtype}: cast one of them."
+            f"auxiliary must have primary's dtype {primary.dtype}, but has {auxiliary.dtype}: cast "
+            "one of them."
         )
     if primary.device != auxiliary.device:
         raise DamperError(
-            f"auxiliary must be on primary's device {primary.device}, but is on {auxiliary.device}: move one of them."
+            f"auxiliary must be on primary's device {primary.device}, but is on "
+            f"{auxiliary.device}: move one of them."
         )
 
 
-def broadcastable(name: str, value: Setting, like: Tensor, low: float = 0.0, high: float = float("inf")) -> Setting:
+def broadcastable(
+    name: str, value: Setting, like: Tensor, low: float = 0.0, high: float = float("inf")
+) -> Setting:
     """A float within bounds as it is; a tensor on the device and in the dtype of ``like``, ``[...]``, if it fits."""
     check_range(name, value, low, high)
     if not isinstance(value, Tensor):
@@ -49,7 +62,8 @@ def broadcastable(name: str, value: Setting, like: Tensor, low: float = 0.0, hig
         fits = False
     if not fits:
         raise DamperError(
-            f"{name} must broadcast over the leading axes {tuple(like.shape)}, but has shape {tuple(value.shape)}: "
+            f"{name} must broadcast over the leading axes {tuple(like.shape)}, but has shape "
+            f"{tuple(value.shape)}: "
             "give one value per agent."
         )
     # Without non_blocking a setting left on the CPU would make every call wait for the device.

@@ -1,9 +1,10 @@
 """Rules as two coefficients: a rule in the span of the two gradients is ``g = g_R + r û_R + s û_T``.
 
-Such a rule reads three numbers per agent (two norms and a cosine) and returns two, whatever the number of parameters:
-the lengths it adds along the unit vectors ``û_R`` and ``û_T``. Lengths, unlike factors of the raw gradients, stay
-within range at any scale. This module measures the three, applies the two, and falls back to ``g_R`` where there is
-nothing to combine. No branch reads a tensor's value: rules run in CUDA graphs, ``torch.compile`` and ``vmap``.
+Such a rule reads three numbers per agent (two norms and a cosine) and returns two, whatever the
+number of parameters: the lengths it adds along the unit vectors ``û_R`` and ``û_T``. Lengths,
+unlike factors of the raw gradients, stay within range at any scale. This module measures the three,
+applies the two, and falls back to ``g_R`` where there is nothing to combine. No branch reads a
+tensor's value: rules run in CUDA graphs, ``torch.compile`` and ``vmap``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction
 class PairStats(NamedTuple):
     """What a rule reads of the pair: norms and cosine, one number per agent, in float64 where the device has it.
 
-    An unusable norm (zero, below float32's smallest normal number, or not finite) is 0 here, and so is the cosine.
+    An unusable norm (zero, below float32's smallest normal number, or not finite) is 0 here, and so
+    is the cosine.
     """
 
     n_R: Tensor
@@ -36,8 +38,8 @@ class PairStats(NamedTuple):
 class Unit(NamedTuple):
     """A gradient as ``g = m x`` with ``k = ‖x‖``: its direction is ``û = x / k``, its norm ``n = m k``, no overflow.
 
-    ``x`` is in the dtype ``wide``, where any float32 can be squared, and m is 1; a gradient already in that dtype is
-    divided by its largest entry, m.
+    ``x`` is in the dtype ``wide``, where any float32 can be squared, and m is 1; a gradient already
+    in that dtype is divided by its largest entry, m.
     """
 
     x: Tensor
@@ -81,7 +83,8 @@ def measure(primary: Tensor, auxiliary: Tensor) -> Measured:
     R, T = unit(primary), unit(auxiliary)
     n_R, n_T = R.m * R.k, T.m * T.k
     usable_R, usable_T = (n_R >= TINY) & (n_R <= largest), (n_T >= TINY) & (n_T <= largest)
-    # Products in float64: near |c| = 1 a rounding error of ε in the cosine is one of √ε in the angle.
+    # Products in float64: near |c| = 1 a rounding error of ε in the cosine is one of √ε in the
+    # angle.
     cosine = (R.x * T.x).sum(-1) / (R.k * T.k)
     stats = PairStats(
         torch.where(usable_R, n_R, 0.0),
@@ -95,7 +98,9 @@ def along(direction: Unit, length: Setting, dtype: torch.dtype) -> Tensor:
     """``length · û``, clamped to the range of the gradient's dtype."""
     largest, widest = torch.finfo(dtype).max, torch.finfo(direction.x.dtype).max
     # The factor must be finite: infinity times an entry of 0 would be NaN.
-    factor: Tensor = (length / torch.where(direction.k > 0, direction.k, 1.0)).clamp(-widest, widest)
+    factor: Tensor = (length / torch.where(direction.k > 0, direction.k, 1.0)).clamp(
+        -widest, widest
+    )
     entries = factor.unsqueeze(-1) * direction.x
     return (entries if direction.x.dtype == dtype else entries.clamp(-largest, largest)).to(dtype)
 
@@ -108,12 +113,14 @@ def working(gradient: Tensor) -> Tensor:
 def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], Rule]:
     """Turn ``(stats, **settings) -> (r, s)`` into ``(primary, auxiliary, **settings) -> [g_R] + r û_R + s û_T``.
 
-    A rule that keeps the primary leaves it unchanged, bit for bit, where ``r`` and ``s`` are zero; for one that
-    rescales it (``keeps_primary=False``), ``r`` is the whole length along ``û_R``.
+    A rule that keeps the primary leaves it unchanged, bit for bit, where ``r`` and ``s`` are zero;
+    for one that rescales it (``keeps_primary=False``), ``r`` is the whole length along ``û_R``.
     """
 
     def decorate(coefficients: Coefficients) -> Rule:
-        def explained(primary: Tensor, auxiliary: Tensor, **settings: Any) -> tuple[Tensor, PairStats, Setting]:
+        def explained(
+            primary: Tensor, auxiliary: Tensor, **settings: Any
+        ) -> tuple[Tensor, PairStats, Setting]:
             check_pair(primary, auxiliary)
             g_R = working(primary)
             measured = measure(g_R, working(auxiliary))
@@ -132,7 +139,10 @@ def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], R
             function.__code__ = function.__code__.replace()
         functools.update_wrapper(rule, coefficients)
         own = list(inspect.signature(coefficients).parameters.values())[1:]
-        pair = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("primary", "auxiliary")]
+        pair = [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for name in ("primary", "auxiliary")
+        ]
         rule.__signature__ = inspect.Signature(pair + [p.replace(kind=p.KEYWORD_ONLY) for p in own])  # type: ignore[attr-defined]
         rule.explained = explained  # type: ignore[attr-defined]
         rule.coefficients, rule.keeps_primary = coefficients, keeps_primary  # type: ignore[attr-defined]

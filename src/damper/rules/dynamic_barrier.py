@@ -10,12 +10,15 @@ from damper.rules._two_vector import PairStats, two_vector_rule
 
 
 @two_vector_rule(keeps_primary=False)
-def dynamic_barrier(stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0) -> tuple[Tensor, Tensor]:
+def dynamic_barrier(
+    stats: PairStats, weight: Setting = 1.0, beta: Setting = 1.0
+) -> tuple[Tensor, Tensor]:
     """``d = w g_T + max(β − wρ, 0) g_R`` with ``ρ = ⟨g_R, g_T⟩/n_R²``.
 
-    Gong, Liu and Liu, "Automatic and Harmless Regularization with Constrained and Lexicographic Optimization: A Dynamic
-    Barrier Approach", NeurIPS 2021, with the barrier ``φ = β n_R²``: the shortest correction of ``w g_T`` that keeps
-    ``⟨d, g_R⟩ ≥ β n_R²``. Where ``w g_T`` alone satisfies that, no primary is added.
+    Gong, Liu and Liu, "Automatic and Harmless Regularization with Constrained and Lexicographic
+    Optimization: A Dynamic Barrier Approach", NeurIPS 2021, with the barrier ``φ = β n_R²``: the
+    shortest correction of ``w g_T`` that keeps ``⟨d, g_R⟩ ≥ β n_R²``. Where ``w g_T`` alone
+    satisfies that, no primary is added.
 
     Settings:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.

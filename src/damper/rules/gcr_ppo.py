@@ -13,9 +13,9 @@ from damper.rules._two_vector import PairStats, two_vector_rule
 def gcr_ppo(stats: PairStats, weight: Setting = 1.0) -> tuple[Tensor, Tensor]:
     """``g = g_R + w (g_T − min(ρ, 0) g_R)`` with ``ρ = ⟨g_R, g_T⟩/n_R²`` and ``w = 1``.
 
-    Munn et al., "Scalable Multi-Objective Robot Reinforcement Learning through Gradient Conflict Resolution", 2025: on
-    conflict the lower-priority gradient gives way. This is only the rule, for one auxiliary, without the paper's
-    multi-head critic.
+    Munn et al., "Scalable Multi-Objective Robot Reinforcement Learning through Gradient Conflict
+    Resolution", 2025: on conflict the lower-priority gradient gives way. This is only the rule, for
+    one auxiliary, without the paper's multi-head critic.
 
     Settings:
         weight: w ≥ 0, a float or a tensor that broadcasts over the leading axes.

@@ -33,31 +33,40 @@ def metabalance(
 ) -> tuple[Tensor, NormAverages]:
     """``g = g_R + r (m_R/m_T) g_T + (1 − r) g_T`` with ``m ← β m + (1 − β) n`` for both norms.
 
-    He et al., "MetaBalance: Improving Multi-Task Recommendations via Adapting Gradient Magnitudes of Auxiliary Tasks",
+    He et al., "MetaBalance: Improving Multi-Task Recommendations via Adapting Gradient Magnitudes
+        of Auxiliary Tasks",
     WWW 2022. Averages start at 0, which cancels in their ratio: the first step takes ``n_R/n_T``.
 
     Args:
         primary: ``g_R``, [..., n].
         auxiliary: ``g_T``, likewise.
-        state: the state that the previous step returned, or that pair of tensors loaded from a file; None at the first.
-        r: relaxation in [0, 1]: 0 leaves the auxiliary as it is, 1 gives it the primary's norm. A float, or a tensor
-            that broadcasts over the leading axes.
+        state: the state that the previous step returned, or that pair of tensors loaded from a
+            file; None at the first.
+        r: relaxation in [0, 1]: 0 leaves the auxiliary as it is, 1 gives it the primary's norm. A
+            float, or a tensor that broadcasts over the leading axes.
         beta: β of the moving averages, in [0, 1], likewise.
-        sizes: lengths of consecutive parts to balance separately, such as the parameter tensors (as the released code
-            does); None balances the gradient as a whole.
+        sizes: lengths of consecutive parts to balance separately, such as the parameter tensors (as
+            the released code does); None balances the gradient as a whole.
 
     Returns:
-        The combined gradient and the new averages. A part that cannot be combined keeps its averages.
+        The combined gradient and the new averages. A part that cannot be combined keeps its
+        averages.
     """
     check_pair(primary, auxiliary)
     parts = _check_sizes(sizes, primary.shape[-1])
     shape = (*primary.shape[:-1], len(parts))
     state = _averages(state, shape, primary)
-    gradients = zip(working(primary).split(parts, -1), working(auxiliary).split(parts, -1), strict=True)
+    gradients = zip(
+        working(primary).split(parts, -1), working(auxiliary).split(parts, -1), strict=True
+    )
     averages = zip(state.m_R.unbind(-1), state.m_T.unbind(-1), strict=True)
-    balanced = [_balance(*pair, *old, r, beta) for pair, old in zip(gradients, averages, strict=True)]
+    balanced = [
+        _balance(*pair, *old, r, beta) for pair, old in zip(gradients, averages, strict=True)
+    ]
     combined, m_R, m_T = zip(*balanced, strict=True)
-    return torch.cat(combined, -1).to(primary.dtype), NormAverages(torch.stack(m_R, -1), torch.stack(m_T, -1))
+    return torch.cat(combined, -1).to(primary.dtype), NormAverages(
+        torch.stack(m_R, -1), torch.stack(m_T, -1)
+    )
 
 
 def _balance(
@@ -66,7 +75,9 @@ def _balance(
     """One part's combined gradient and new averages."""
     measured = measure(g_R, g_T)
     n_R, n_T, _ = measured.stats
-    r, beta = (broadcastable(name, value, n_R, high=1.0) for name, value in (("r", r), ("beta", beta)))
+    r, beta = (
+        broadcastable(name, value, n_R, high=1.0) for name, value in (("r", r), ("beta", beta))
+    )
     m_R = torch.where(measured.usable, beta * m_R + (1 - beta) * n_R, m_R)
     m_T = torch.where(measured.usable, beta * m_T + (1 - beta) * n_T, m_T)
     # n_T/m_T is bounded by 1/(1 − β), while m_R/m_T may leave any dtype's range.
@@ -75,13 +86,23 @@ def _balance(
     return torch.where(measured.usable.unsqueeze(-1), g, g_R), m_R, m_T
 
 
-def _averages(state: Sequence[Tensor] | None, shape: tuple[int, ...], primary: Tensor) -> NormAverages:
+def _averages(
+    state: Sequence[Tensor] | None, shape: tuple[int, ...], primary: Tensor
+) -> NormAverages:
     if state is None:
         zeros = torch.zeros(shape, dtype=wide(primary), device=primary.device)
         return NormAverages(zeros, zeros)
-    pair = isinstance(state, tuple | list) and len(state) == 2 and all(isinstance(m, Tensor) for m in state)
+    pair = (
+        isinstance(state, tuple | list)
+        and len(state) == 2
+        and all(isinstance(m, Tensor) for m in state)
+    )
     if not pair or any(m.shape != shape for m in state):
-        given = f"holds {' and '.join(str(tuple(m.shape)) for m in state)}" if pair else f"is a {type(state).__name__}"
+        given = (
+            f"holds {' and '.join(str(tuple(m.shape)) for m in state)}"
+            if pair
+            else f"is a {type(state).__name__}"
+        )
         raise DamperError(
             f"state must hold two averages of shape {shape}, but {given}: "
             "pass what the previous call returned, or None to start afresh."
@@ -100,7 +121,8 @@ def _check_sizes(sizes: Sequence[int] | None, n: int) -> list[int]:
         ) from None
     if min(parts, default=0) < 1 or sum(parts) != n:
         raise DamperError(
-            f"sizes must be positive and add up to the gradient's length {n}, but {parts} was given: "
+            f"sizes must be positive and add up to the gradient's length {n}, but {parts} was "
+            "given: "
             "use [p.numel() for p in parameters]."
         )
     return parts

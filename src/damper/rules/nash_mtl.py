@@ -14,8 +14,9 @@ OPPOSITE = 1e-12  # where 1 + c is below it, the sum of the unit vectors is only
 def nash_mtl(stats: PairStats) -> tuple[Tensor, Tensor]:
     """``d = (û_R + û_T)/√(1 + c)``, the two-task solution of ``GᵀG α = 1/α`` with ``d = G α``; ``‖d‖ = √2``.
 
-    Navon et al., "Multi-Task Learning as a Bargaining Game", ICML 2022, with α in closed form. Opposite gradients
-    (1 + c below 1e-12) or a zero primary leave nothing to agree on: d is 0, the disagreement point.
+    Navon et al., "Multi-Task Learning as a Bargaining Game", ICML 2022, with α in closed form.
+    Opposite gradients (1 + c below 1e-12) or a zero primary leave nothing to agree on: d is 0, the
+    disagreement point.
     """
     agrees = (stats.n_R > 0) & (1 + stats.c > OPPOSITE)
     length = torch.where(agrees, torch.where(agrees, 1 + stats.c, 1.0).rsqrt(), 0.0)

@@ -11,8 +11,9 @@ from damper.rules._two_vector import PairStats, two_vector_rule
 def pcgrad(stats: PairStats) -> tuple[Tensor, Tensor]:
     """``g = g_R + g_T``; on conflict ``g = (g_R − b/n_T² g_T) + (g_T − b/n_R² g_R)`` with ``b = ⟨g_R, g_T⟩``.
 
-    Yu et al., "Gradient Surgery for Multi-Task Learning", NeurIPS 2020, Algorithm 1. With two gradients the order of
-    projections that the paper draws at random does not matter: each is projected onto the other's original.
+    Yu et al., "Gradient Surgery for Multi-Task Learning", NeurIPS 2020, Algorithm 1. With two
+    gradients the order of projections that the paper draws at random does not matter: each is
+    projected onto the other's original.
     """
     opposed = stats.c.clamp(max=0.0)
     return -opposed * stats.n_T, stats.n_T - opposed * stats.n_R

@@ -8,19 +8,22 @@ from torch import Tensor
 from damper._checks import check_choice
 from damper.rules._two_vector import PairStats, two_vector_rule
 
-PARALLEL = 1e-6  # where the sine is below it, the projection leaves only rounding error of float32 entries
+PARALLEL = (
+    1e-6  # where the sine is below it, the projection leaves only rounding error of float32 entries
+)
 
 
 @two_vector_rule()
 def pegrad(stats: PairStats, cap: str = "projected") -> tuple[Tensor, Tensor]:
     """``g = g_R + min(1, n_R/‖g_T⊥‖) g_T⊥`` with ``g_T⊥ = g_T − ρ g_R`` and ``ρ = ⟨g_R, g_T⟩/n_R²``.
 
-    Peri, Perincherry, Pandit and Lee, "Non-conflicting Energy Minimization in Reinforcement Learning based Robot
-    Control", CoRL 2025. The paper can be read as capping either norm, so both are offered. Where the two gradients are
-    parallel (sine below 1e-6) nothing is added.
+    Peri, Perincherry, Pandit and Lee, "Non-conflicting Energy Minimization in Reinforcement
+    Learning based Robot Control", CoRL 2025. The paper can be read as capping either norm, so both
+    are offered. Where the two gradients are parallel (sine below 1e-6) nothing is added.
 
     Settings:
-        cap: "projected" caps by ``‖g_T⊥‖``, "original" by ``n_T``, which shortens a nearly parallel auxiliary twice.
+        cap: "projected" caps by ``‖g_T⊥‖``, "original" by ``n_T``, which shortens a nearly parallel
+            auxiliary twice.
     """
     check_choice("cap", cap, ("projected", "original"))
     n_R, n_T, c = stats

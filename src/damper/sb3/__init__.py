@@ -11,7 +11,9 @@ from damper.errors import DamperError, MissingExtraError
 try:
     import stable_baselines3  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError('damper.sb3 needs Stable-Baselines3: pip install "damper-rl[sb3]".') from error
+    raise MissingExtraError(
+        'damper.sb3 needs Stable-Baselines3: pip install "damper-rl[sb3]".'
+    ) from error
 
 from damper.sb3.buffers import IndexedReplayBuffer, IndexedRolloutBuffer
 from damper.sb3.convert import from_sb3, to_sb3
@@ -52,7 +54,8 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise _MissingNameError(
-        f"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}{_REASONS.get(name, '')}: import it from "
+        f"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}{_REASONS.get(name, '')}: "
+        "import it from "
         "stable_baselines3 or sb3_contrib, or train with one of these."
     )
 

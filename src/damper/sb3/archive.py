@@ -1,8 +1,8 @@
 """SB3's zip files without unpickling: the actor's weights, and what is written about them in plain text.
 
-A zip's ``data`` holds pickled objects, and unpickling runs whatever code they carry. Each has a description in plain
-text, and torch reads the file of weights without running anything (``weights_only=True``): for the usual policies that
-is enough to act.
+A zip's ``data`` holds pickled objects, and unpickling runs whatever code they carry. Each has a
+description in plain text, and torch reads the file of weights without running anything
+(``weights_only=True``): for the usual policies that is enough to act.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
 
     Args:
         path: the zip.
-        bounds: the action space's low and high, used if the zip's text does not give its own exactly.
+        bounds: the action space's low and high, used if the zip's text does not give its own
+            exactly.
     """
     archive = _open(path)
     data = json.loads(archive.read("data"))
@@ -45,7 +46,9 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     recorded = _plain(data.get("env_spec"), None)
     facts = {
         "backbone": algorithm.lower(),
-        "env": EnvSpec.from_json(recorded).id if recorded else str(_plain(data.get("env_id"), UNKNOWN)),
+        "env": EnvSpec.from_json(recorded).id
+        if recorded
+        else str(_plain(data.get("env_id"), UNKNOWN)),
         "env_spec": recorded,
         "method": _method(data.get("method", "plain")),
         "seed": int(_plain(data.get("seed"), -1)),
@@ -60,17 +63,25 @@ def saved_norm_obs(path: Path | str) -> bool | None:
     return _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
 
 
-_SAVED = {"Python": "python", "Stable-Baselines3": "stable-baselines3", "PyTorch": "torch", "Numpy": "numpy"}
+_SAVED = {
+    "Python": "python",
+    "Stable-Baselines3": "stable-baselines3",
+    "PyTorch": "torch",
+    "Numpy": "numpy",
+}
 _SAVED |= {"Gymnasium": "gymnasium", "Cloudpickle": "cloudpickle"}
 
 
 def saved_versions(path: Path | str) -> dict[str, str]:
     """Versions of the libraries with which a zip was saved, as far as its plain text has them.
 
-    SB3 writes ``system_info.txt`` (lines like ``- PyTorch: 2.8.0``) and its own version in a separate file.
+    SB3 writes ``system_info.txt`` (lines like ``- PyTorch: 2.8.0``) and its own version in a
+    separate file.
     """
     archive = _open(path)
-    lines = re.findall(r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", _text(archive, "system_info.txt"), re.MULTILINE)
+    lines = re.findall(
+        r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", _text(archive, "system_info.txt"), re.MULTILINE
+    )
     found = {_SAVED[name]: version for name, version in lines if name in _SAVED}
     own = re.fullmatch(r"[\w.+-]{1,40}", _text(archive, "_stable_baselines3_version").strip())
     return found | ({"stable-baselines3": own[0]} if own else {})
@@ -90,7 +101,9 @@ def load_zip(path: Path | str) -> Any:
     # SB3's own classes cannot load the state of ASAP, Bloop or MetaBalance.
     name = _algorithm(path, data)
     theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
-    ours = importlib.import_module(f"damper.sb3.{name.lower()}")  # also for SB3's: its error says what to install
+    ours = importlib.import_module(
+        f"damper.sb3.{name.lower()}"
+    )  # also for SB3's: its error says what to install
     kind = getattr(ours if "method" in data else importlib.import_module(theirs), name)
     return kind.load(path, device="cpu")
 
@@ -98,23 +111,35 @@ def load_zip(path: Path | str) -> Any:
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     """The class that saved the zip, told by entries that only it has; raises for others and for unusable spaces."""
     seen = _described(data.get("observation_space"))
-    # SB3 divides images by 255 and may move their channels first, which the layers alone do not show.
+    # SB3 divides images by 255 and may move their channels first, which the layers alone do not
+    # show.
     image = seen.get("dtype") == "uint8" and len(seen.get("_shape", ())) == 3
     if image or "Dict" in str(seen.get(":type:")):
         kind = "images" if image else "Dict observations"
-        raise DamperError(f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}")
-    other = _module(data).startswith("sb3_contrib.") and _module(data) not in ACTOR_MODULES  # as CrossQ, like SAC
+        raise DamperError(
+            f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}"
+        )
+    other = (
+        _module(data).startswith("sb3_contrib.") and _module(data) not in ACTOR_MODULES
+    )  # as CrossQ, like SAC
     if "clip_range" in data and "gae_lambda" in data and not other:
         if "Box" not in str(_described(data.get("action_space")).get(":type:")):
-            raise DamperError(f"{path} has discrete actions: only policies of a Box can be evaluated or exported.")
+            raise DamperError(
+                f"{path} has discrete actions: only policies of a Box can be evaluated or exported."
+            )
         return "PPO"
     if "ent_coef" in data and "target_entropy" in data and not other:
         return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
     if "target_policy_noise" in data:
         # SB3's DDPG is TD3 with these two numbers.
-        return "DDPG" if data.get("policy_delay") == 1 and data.get("target_noise_clip") == 0.0 else "TD3"
+        return (
+            "DDPG"
+            if data.get("policy_delay") == 1 and data.get("target_noise_clip") == 0.0
+            else "TD3"
+        )
     raise DamperError(
-        f"{path} must hold a TD3, SAC, PPO, DDPG or TQC model, but holds another algorithm's: load it and pass the "
+        f"{path} must hold a TD3, SAC, PPO, DDPG or TQC model, but holds another algorithm's: load "
+        "it and pass the "
         "model to damper.evaluate."
     )
 
@@ -125,15 +150,20 @@ def _open(path: Path | str) -> zipfile.ZipFile:
     except FileNotFoundError as error:
         raise DamperError(f"{path} does not exist: give a zip that model.save() wrote.") from error
     except zipfile.BadZipFile as error:
-        raise DamperError(f"{path} is damaged or not a zip file: give a zip that model.save() wrote.") from error
+        raise DamperError(
+            f"{path} is damaged or not a zip file: give a zip that model.save() wrote."
+        ) from error
     if not {"data", "policy.pth"} <= set(archive.namelist()):
-        raise DamperError(f"{path} is not a Stable-Baselines3 model: give a zip that model.save() wrote.")
+        raise DamperError(
+            f"{path} is not a Stable-Baselines3 model: give a zip that model.save() wrote."
+        )
     return archive
 
 
 def _needs_trust(path: Path | str, why: str) -> MissingOptionError:
     return MissingOptionError(
-        f"{path} {why}, so it can only be loaded by unpickling, which runs whatever code the file carries: if you "
+        f"{path} {why}, so it can only be loaded by unpickling, which runs whatever code the file "
+        "carries: if you "
         "trust its author, add --trust (trust=True)."
     )
 
@@ -152,7 +182,9 @@ def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) ->
     if _plain(data.get("use_sde"), False) and "gae_lambda" not in data:  # PPO's has no such bound
         raise _needs_trust(path, "uses gSDE, whose bound on the mean is not written in plain text")
     try:
-        state = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
+        state = torch.load(
+            io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True
+        )
     except (RuntimeError, ValueError, EOFError, OSError) as error:
         raise DamperError(f"{path} holds damaged weights: save the model again.") from error
     except Exception as error:  # the safe loader's refusal, whose class only pickle names
@@ -172,14 +204,17 @@ def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
     raise _needs_trust(path, f"has another activation than {known_modules()} ({text})")
 
 
-def _bounds(path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] | None) -> tuple[Any, Any]:
+def _bounds(
+    path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] | None
+) -> tuple[Any, Any]:
     """The action space's low and high from its text, if exact: another environment's may differ; else those given."""
     low, high = _bound(data, "low"), _bound(data, "high")
     if low is not None and high is not None:
         return low, high
     if otherwise is None:
         raise DamperError(
-            f"{path} does not record the exact bounds of the action space: name its environment with --env."
+            f"{path} does not record the exact bounds of the action space: name its environment "
+            "with --env."
         )
     return otherwise
 
@@ -205,4 +240,6 @@ def _method(entry: Any) -> str:
 
 def _plain(entry: Any, default: Any) -> Any:
     """A plain JSON value; the default if it is missing or pickled."""
-    return default if entry is None or (isinstance(entry, dict) and ":serialized:" in entry) else entry
+    return (
+        default if entry is None or (isinstance(entry, dict) and ":serialized:" in entry) else entry
+    )

@@ -1,13 +1,15 @@
 """A sample's neighbours in SB3's buffers: the step before, and the step after where the sample does not contain it.
 
-SB3's replay buffers keep an environment's steps in order: the observation before ``s_t`` is one row above, if that row
-led to ``s_t``. It must not have ended its episode, its successor must be ``s_t`` itself (``learn`` called again starts
-a new episode without ending the old one), and it must not be the newest row of a full ring buffer. Otherwise ``s_t``
-takes its place, as at an episode's first step.
+SB3's replay buffers keep an environment's steps in order: the observation before ``s_t`` is one row
+above, if that row led to ``s_t``. It must not have ended its episode, its successor must be ``s_t``
+itself (``learn`` called again starts a new episode without ending the old one), and it must not be
+the newest row of a full ring buffer. Otherwise ``s_t`` takes its place, as at an episode's first
+step.
 
-Rollout buffers keep neither successors nor ends, only where each episode starts: two adjacent rows are consecutive
-observations of one environment unless the second starts an episode. An episode's last row is in no pair. The successor
-of a rollout's last row is set when the rollout is done (``finish``).
+Rollout buffers keep neither successors nor ends, only where each episode starts: two adjacent rows
+are consecutive observations of one environment unless the second starts an episode. An episode's
+last row is in no pair. The successor of a rollout's last row is set when the rollout is done
+(``finish``).
 """
 
 from __future__ import annotations
@@ -133,7 +135,9 @@ class IndexedRolloutBuffer(RolloutBuffer):
         """Observations of these rows as tensors, ``[len(rows), ...]``."""
         if isinstance(self.observations, dict):
             last = self._last_obs or dict.fromkeys(self.observations)
-            return {key: self._take(array, last[key], rows) for key, array in self.observations.items()}
+            return {
+                key: self._take(array, last[key], rows) for key, array in self.observations.items()
+            }
         return self._take(self.observations, self._last_obs, rows)
 
     def _take(self, array: NDArray[Any], last: Any, rows: NDArray[np.int64]) -> Tensor:
@@ -141,7 +145,9 @@ class IndexedRolloutBuffer(RolloutBuffer):
         if not beyond.any():
             return self.to_torch(array[rows], copy=False)
         found = array[np.where(beyond, 0, rows)]
-        found[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[rows[beyond] - len(array)]
+        found[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[
+            rows[beyond] - len(array)
+        ]
         return self.to_torch(found, copy=False)
 
     def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -182,8 +188,10 @@ def indexed_class(buffer: Any, method: str) -> type:
             else ("replay", "IndexedReplayBuffer")
         )
         raise DamperError(
-            f"method {method!r} needs each sample's neighbours in the {name} buffer, which SB3's own buffers provide "
-            f"but {kind.__name__} does not: use one of them, or let it also inherit from damper.sb3.{base}."
+            f"method {method!r} needs each sample's neighbours in the {name} buffer, which SB3's "
+            "own buffers provide "
+            f"but {kind.__name__} does not: use one of them, or let it also inherit from "
+            f"damper.sb3.{base}."
         )
     return _INDEXED[kind]
 
@@ -204,7 +212,11 @@ def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbour
     rows, envs = buffer.rows
     before = _before(buffer, rows, envs) if previous else None
     # A hindsight sample's goal was replaced: give the previous observation the same goal.
-    goal = {"desired_goal": samples.observations["desired_goal"]} if isinstance(buffer, HerReplayBuffer) else {}
+    goal = (
+        {"desired_goal": samples.observations["desired_goal"]}
+        if isinstance(buffer, HerReplayBuffer)
+        else {}
+    )
     if samples.discounts is None:
         after, terminated = samples.next_observations, samples.dones
     else:
@@ -217,7 +229,10 @@ def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbour
 def _before(buffer: Any, rows: NDArray[np.int64], envs: NDArray[np.int64]) -> Any:
     """``s_{t−1}``, or ``s_t`` where the row above did not lead to it."""
     above = (rows - 1) % buffer.buffer_size
-    obs, led_to = _take(buffer.observations, rows, envs), _take(buffer.next_observations, above, envs)
+    obs, led_to = (
+        _take(buffer.observations, rows, envs),
+        _take(buffer.next_observations, above, envs),
+    )
     oldest = buffer.pos if buffer.full else 0
     follows = (rows != oldest) & (buffer.dones[above, envs] == 0) & _same(obs, led_to)
     before = _take(buffer.observations, above, envs)
@@ -227,7 +242,11 @@ def _before(buffer: Any, rows: NDArray[np.int64], envs: NDArray[np.int64]) -> An
 
 
 def _take(arrays: Any, rows: NDArray[np.int64], envs: NDArray[np.int64]) -> Any:
-    return {key: array[rows, envs] for key, array in arrays.items()} if isinstance(arrays, dict) else arrays[rows, envs]
+    return (
+        {key: array[rows, envs] for key, array in arrays.items()}
+        if isinstance(arrays, dict)
+        else arrays[rows, envs]
+    )
 
 
 def _same(a: Any, b: Any) -> NDArray[np.bool_]:

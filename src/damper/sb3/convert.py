@@ -27,21 +27,34 @@ from torch import Tensor, nn
 from damper.activations import NAME_BY_MODULE, known_modules
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.device.precision import device_context
-from damper.engine.envs.env_spec_json import UNKNOWN, env_spec_from_id, to_json, with_unknown_wrapper
+from damper.engine.envs.env_spec_json import (
+    UNKNOWN,
+    env_spec_from_id,
+    to_json,
+    with_unknown_wrapper,
+)
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.run.provenance import versions
 from damper.errors import DamperError
 
 # By name, because sb3-contrib, which the last is of, need not be installed.
-ACTOR_MODULES = ("stable_baselines3.td3.policies", "stable_baselines3.sac.policies", "sb3_contrib.tqc.policies")
-FLATTEN = "train it in gymnasium.wrappers.FlattenObservation(env), or evaluate it with SB3's evaluate_policy."
+ACTOR_MODULES = (
+    "stable_baselines3.td3.policies",
+    "stable_baselines3.sac.policies",
+    "sb3_contrib.tqc.policies",
+)
+FLATTEN = (
+    "train it in gymnasium.wrappers.FlattenObservation(env), or evaluate it with SB3's "
+    "evaluate_policy."
+)
 
 
 class Actor(NamedTuple):
     """An SB3 actor made of linear layers: their names and tensors, the activation, and gSDE's bound on the mean.
 
-    With ``squash`` tanh bounds the action, as in TD3 and SAC; without, it is the mean cut to its range, as in PPO.
+    With ``squash`` tanh bounds the action, as in TD3 and SAC; without, it is the mean cut to its
+    range, as in PPO.
     """
 
     layers: dict[str, tuple[Tensor, Tensor]]
@@ -53,47 +66,68 @@ class Actor(NamedTuple):
 def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     """Weights ``[out, in]`` and biases of an SB3 actor by the engine's names, from its policy's state dict.
 
-    TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and ``log_std``; PPO
-    keeps the trunk in ``mlp_extractor.policy_net``, and the mean in ``action_net``.
+    TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and
+    ``log_std``; PPO keeps the trunk in ``mlp_extractor.policy_net``, and the mean in
+    ``action_net``.
     """
     on_policy = any(key.startswith("action_net.") for key in state)
     layers = (_read_on_policy_layers if on_policy else _read_off_policy_layers)(state)
     if any(weight.ndim != 2 for weight, _ in layers.values()):
         raise DamperError(
-            "the actor must be made of SB3's linear layers alone, but has others between them: a custom network "
+            "the actor must be made of SB3's linear layers alone, but has others between them: a "
+            "custom network "
             "cannot be converted."
         )
     return layers
 
 
 def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-    names = [key.removesuffix(".weight") for key in state if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)]
+    names = [
+        key.removesuffix(".weight")
+        for key in state
+        if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)
+    ]
     names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
     # Without hidden layers SAC has no latent_pi either, but still two heads.
-    stochastic = "actor.log_std.weight" in state or any(name.startswith("actor.latent_pi") for name in names)
+    stochastic = "actor.log_std.weight" in state or any(
+        name.startswith("actor.latent_pi") for name in names
+    )
     known = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {"actor.log_std"}
     if unknown := [key for key in state if key.startswith("actor.") and key not in known]:
         raise DamperError(
-            f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a features extractor or a "
+            f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a "
+            "features extractor or a "
             "custom network cannot be converted."
         )
-    trunk = [name for name in names if name.startswith("actor.latent_pi")] if stochastic else names[:-1]
+    trunk = (
+        [name for name in names if name.startswith("actor.latent_pi")] if stochastic else names[:-1]
+    )
     titles = [f"trunk.{i}" for i in range(len(trunk))]
     titles += ["mu", "log_std"][: len(names) - len(trunk)]
-    return {title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in zip(titles, names, strict=True)}
+    return {
+        title: (state[f"{name}.weight"], state[f"{name}.bias"])
+        for title, name in zip(titles, names, strict=True)
+    }
 
 
 def _read_on_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     values = ("value_net.", "mlp_extractor.value_net.", "vf_features_extractor.", "log_std")
     acting = [key for key in state if not key.startswith(values)]
-    trunk = [key.removesuffix(".weight") for key in acting if re.fullmatch(_TRUNK + r"\.weight", key)]
-    if unknown := [key for key in acting if not re.fullmatch(rf"(?:{_TRUNK}|action_net)\.(?:weight|bias)", key)]:
+    trunk = [
+        key.removesuffix(".weight") for key in acting if re.fullmatch(_TRUNK + r"\.weight", key)
+    ]
+    if unknown := [
+        key for key in acting if not re.fullmatch(rf"(?:{_TRUNK}|action_net)\.(?:weight|bias)", key)
+    ]:
         raise DamperError(
-            f"the policy must be made of SB3's linear layers alone, but has {unknown[0]!r}: a features extractor or a "
+            f"the policy must be made of SB3's linear layers alone, but has {unknown[0]!r}: a "
+            "features extractor or a "
             "custom network cannot be converted."
         )
     names = {f"trunk.{i}": name for i, name in enumerate(trunk)} | {"mu": "action_net"}
-    return {title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in names.items()}
+    return {
+        title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in names.items()
+    }
 
 
 _TRUNK = r"mlp_extractor\.policy_net\.\d+"
@@ -102,37 +136,52 @@ _TRUNK = r"mlp_extractor\.policy_net\.\d+"
 def backbone(model: Any) -> str:
     """A model's algorithm, by its class or its base classes."""
     names = [kind.__name__ for kind in type(model).__mro__]
-    return next((name.lower() for name in ("PPO", "TQC", "SAC", "DDPG", "TD3") if name in names), "unknown")
+    return next(
+        (name.lower() for name in ("PPO", "TQC", "SAC", "DDPG", "TD3") if name in names), "unknown"
+    )
 
 
 def read_actor(model: Any) -> Actor:
     """A model's actor as layers; raises for an actor that is more than linear layers."""
-    on_policy = type(model.policy) is ActorCriticPolicy and type(model.policy.mlp_extractor) is MlpExtractor
+    on_policy = (
+        type(model.policy) is ActorCriticPolicy and type(model.policy.mlp_extractor) is MlpExtractor
+    )
     actor: Any = model.policy if on_policy else getattr(model.policy, "actor", None)
     space = model.observation_space
-    known = on_policy or (type(actor).__name__ == "Actor" and type(actor).__module__ in ACTOR_MODULES)
+    known = on_policy or (
+        type(actor).__name__ == "Actor" and type(actor).__module__ in ACTOR_MODULES
+    )
     if not known or not isinstance(actor.features_extractor, FlattenExtractor):
         raise DamperError(
             "the actor must be SB3's own, without a features extractor, but is "
-            f"{type(actor).__name__} on {type(getattr(actor, 'features_extractor', None)).__name__}: others cannot be "
+            f"{type(actor).__name__} on "
+            f"{type(getattr(actor, 'features_extractor', None)).__name__}: others cannot be "
             "converted."
         )
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
         raise DamperError(
-            f"the observation space must be a Box of shape (n,), but is {space}: only such policies can be converted."
+            f"the observation space must be a Box of shape (n,), but is {space}: only such "
+            "policies can be converted."
         )
     activation = NAME_BY_MODULE.get(getattr(actor, "activation_fn", nn.Identity))
     if activation is None:
         raise DamperError(
-            f"activation_fn must be {known_modules()}, but is {getattr(actor, 'activation_fn', None)}: others cannot "
+            f"activation_fn must be {known_modules()}, but is "
+            f"{getattr(actor, 'activation_fn', None)}: others cannot "
             "be converted."
         )
     clip = getattr(actor, "clip_mean", 0.0) if getattr(actor, "use_sde", False) else 0.0
     state = {name: tensor.detach().to("cpu") for name, tensor in model.policy.state_dict().items()}
-    return Actor(read_layers(state), activation, clip if clip > 0 else None, not on_policy or actor.squash_output)
+    return Actor(
+        read_layers(state),
+        activation,
+        clip if clip > 0 else None,
+        not on_policy or actor.squash_output,
+    )
 
 
-# Vectorised wrappers that do not change the environment for the policy; VecNormalize's statistics are read separately.
+# Vectorised wrappers that do not change the environment for the policy; VecNormalize's statistics
+# are read separately.
 _TRANSPARENT = (VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
 
 
@@ -141,10 +190,17 @@ def env_spec(model: Any) -> EnvSpec:
     env = model.get_env()
     if env is None:
         recorded = getattr(model, "env_spec", None)
-        return EnvSpec.from_json(recorded) if recorded else env_spec_from_id(getattr(model, "env_id", UNKNOWN))
+        return (
+            EnvSpec.from_json(recorded)
+            if recorded
+            else env_spec_from_id(getattr(model, "env_id", UNKNOWN))
+        )
     specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
-    # Compared as JSON: copies of a lambda are different objects, and comparing arrays gives no single truth value.
-    spec = specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)  # several environments at once
+    # Compared as JSON: copies of a lambda are different objects, and comparing arrays gives no
+    # single truth value.
+    spec = (
+        specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)
+    )  # several environments at once
     while isinstance(env, VecEnvWrapper):
         if type(env) not in _TRANSPARENT:
             spec = with_unknown_wrapper(spec, env)
@@ -162,7 +218,8 @@ def _specs(env: VecEnv) -> list[EnvSpec | None]:
 class _UnpicklableSpec:
     """In place of a class in ``env_is_wrapped``: asks each environment whether its spec cannot be pickled.
 
-    A lambda in it, for example, would end the environment's process in ``SubprocVecEnv``, and the training with it.
+    A lambda in it, for example, would end the environment's process in ``SubprocVecEnv``, and the
+    training with it.
     """
 
     def __instancecheck__(self, env: Any) -> bool:
@@ -176,7 +233,8 @@ class _UnpicklableSpec:
 def norm_obs(model: Any) -> bool:
     """Whether the model learned from VecNormalize's observations; for SB3's own classes, whether it sees such now.
 
-    Our models record it when they learn: one loaded into another environment still needs those statistics.
+    Our models record it when they learn: one loaded into another environment still needs those
+        statistics.
     """
     noted = getattr(model, "norm_obs", None)
     return sees_normalised(model) if noted is None else bool(noted)
@@ -194,8 +252,10 @@ def statistics(model: Any) -> Normaliser | None:
         return None
     if not sees_normalised(model):
         raise DamperError(
-            "the model was trained on observations that VecNormalize normalised, but comes without their statistics: "
-            "give them with --vecnormalize (vecnormalize=), or give it that environment with set_env."
+            "the model was trained on observations that VecNormalize normalised, but comes without "
+            "their statistics: "
+            "give them with --vecnormalize (vecnormalize=), or give it that environment with "
+            "set_env."
         )
     return Normaliser.from_vecnormalize(model.get_vec_normalize_env())
 
@@ -206,7 +266,9 @@ def check_boxes(model: Any) -> None:
     for name, fix in fixes.items():
         space = getattr(model, f"{name}_space")
         if not isinstance(space, gymnasium.spaces.Box):
-            raise DamperError(f"the model's {name} space must be a Box, but is {type(space).__name__}: {fix}")
+            raise DamperError(
+                f"the model's {name} space must be a Box, but is {type(space).__name__}: {fix}"
+            )
 
 
 def method_name(model: Any) -> str:
@@ -218,20 +280,25 @@ def method_name(model: Any) -> str:
 def method_settings(model: Any) -> dict[str, Any]:
     """The method's settings as plain JSON values."""
     settings = getattr(model, "method_settings", {})
-    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in settings.items()}
+    return {
+        name: value.tolist() if hasattr(value, "tolist") else value
+        for name, value in settings.items()
+    }
 
 
 def from_sb3(model: Any) -> Policy:
     """Convert an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or SB3's) to the engine's deterministic ``Policy``.
 
-    It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small file without
-    pickle, and evaluated by ``damper.evaluate``. It includes VecNormalize's statistics, so it takes observations as
-    the environment returns them.
+    It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small
+    file without pickle, and evaluated by ``damper.evaluate``. It includes VecNormalize's
+    statistics, so it takes observations as the environment returns them.
     """
     normaliser = statistics(model)
     actor = read_actor(model)
     if actor.clip_mean is not None:
-        raise DamperError("use_sde bounds the mean, which a policy file does not hold: use damper.export instead.")
+        raise DamperError(
+            "use_sde bounds the mean, which a policy file does not hold: use damper.export instead."
+        )
     spec = env_spec(model)
     facts = {
         "backbone": backbone(model),
@@ -245,12 +312,19 @@ def from_sb3(model: Any) -> Policy:
     }
     policy = make_policy(actor, model.action_space.low, model.action_space.high, facts)
     obs = np.random.default_rng(0).normal(size=(64, policy.sizes[0]))
-    with device_context(str(model.device), tf32=False):  # whose rounding would look like another network
-        expected, _ = model.predict(obs if normaliser is None else normaliser(obs), deterministic=True)
+    with device_context(
+        str(model.device), tf32=False
+    ):  # whose rounding would look like another network
+        expected, _ = model.predict(
+            obs if normaliser is None else normaliser(obs), deterministic=True
+        )
     scale = 1.0 + np.abs(expected).max()
-    if not np.allclose(policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True):
+    if not np.allclose(
+        policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True
+    ):
         raise DamperError(
-            "the model must act as its layers and activation_fn say, but does not: modules that were replaced after it "
+            "the model must act as its layers and activation_fn say, but does not: modules that "
+            "were replaced after it "
             "was made cannot be converted."
         )
     return policy
@@ -258,8 +332,12 @@ def from_sb3(model: Any) -> Policy:
 
 def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> Policy:
     """An engine policy with these layers."""
-    shapes = tuple((name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items())
-    flat_params = Layout(shapes).flatten([t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])])[0]
+    shapes = tuple(
+        (name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items()
+    )
+    flat_params = Layout(shapes).flatten(
+        [t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])]
+    )[0]
     info = PolicyInfo(
         activation=actor.activation,
         squash=actor.squash,
@@ -276,35 +354,49 @@ def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> 
 def to_sb3(policy: Policy, model: Any) -> None:
     """Put an engine policy's weights into an SB3 model's actor (and TD3's target actor), in place.
 
-    The model must have the policy's layers, activation and action bounds; its critics stay as they are.
+    The model must have the policy's layers, activation and action bounds; its critics stay as they
+    are.
     """
     if policy.normaliser is not None:
         raise DamperError(
-            "the policy must not normalise observations itself, which an SB3 model leaves to VecNormalize, but does: "
+            "the policy must not normalise observations itself, which an SB3 model leaves to "
+            "VecNormalize, but does: "
             "use policy.predict."
         )
     actor = read_actor(model)
     own = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
-    given = {name: (a, b) for name, a, b in policy.layout.layers if name in own or name != "prediction"}
+    given = {
+        name: (a, b) for name, a, b in policy.layout.layers if name in own or name != "prediction"
+    }
     if actor.squash != policy.info.squash:
         raise DamperError(
-            f"the model must bound its actions as the policy does, but {backbone(model)} and {policy.info.backbone} "
+            f"the model must bound its actions as the policy does, but {backbone(model)} and "
+            f"{policy.info.backbone} "
             "differ: one has a tanh, the other clips."
         )
     if own != given or actor.activation != policy.info.activation:
         raise DamperError(
-            f"the model must have the policy's layers {given} and activation {policy.info.activation!r}, but has {own} "
+            f"the model must have the policy's layers {given} and activation "
+            f"{policy.info.activation!r}, but has {own} "
             f"and {actor.activation!r}: set net_arch and activation_fn in policy_kwargs."
         )
     space = model.action_space
     bounds = np.array([policy.info.low, policy.info.high], np.float32)
-    if not (np.array_equal(np.ravel(space.low), bounds[0]) and np.array_equal(np.ravel(space.high), bounds[1])):
+    if not (
+        np.array_equal(np.ravel(space.low), bounds[0])
+        and np.array_equal(np.ravel(space.high), bounds[1])
+    ):
         raise DamperError(
-            f"the model's action bounds must be the policy's, {policy.info.low} to {policy.info.high}, but are "
+            f"the model's action bounds must be the policy's, {policy.info.low} to "
+            f"{policy.info.high}, but are "
             f"{space.low.tolist()} to {space.high.tolist()}: make it for {policy.info.env}."
         )
     state = model.policy.state_dict()
-    target = {f"actor.{name[13:]}": tensor for name, tensor in state.items() if name.startswith("actor_target.")}
+    target = {
+        f"actor.{name[13:]}": tensor
+        for name, tensor in state.items()
+        if name.startswith("actor_target.")
+    }
     for tensors in filter(None, (state, target)):
         for name, (weight, bias) in read_layers(tensors).items():
             w, b = policy.weights[name]

@@ -22,16 +22,19 @@ class DDPG(TD3Base, stable_baselines3.DDPG):
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
-        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
+            ``Method``.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for
+            ``learning_rate``.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
+            callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         critic: an additional loss on the critic: "pave" or "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
-        >>> from damper.sb3 import DDPG
-        >>> model = DDPG("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+        >>> from damper.sb3 import DDPG >>> model = DDPG("MlpPolicy", "Pendulum-v1", eta=1.0,
+        learning_starts=50, buffer_size=1000).learn(60)
     """
 
     def __init__(

@@ -29,16 +29,18 @@ from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
 class PPO(SmoothMixin, stable_baselines3.PPO):
     """``stable_baselines3.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
 
-    SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one compares the mean actions at
-    consecutive observations of an environment. They are combined on the parameters that the action distribution depends
-    on, with norms over those that the value function does not share; then SB3 clips and steps.
+    SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one compares the
+    mean actions at consecutive observations of an environment. They are combined on the parameters
+    that the action distribution depends on, with norms over those that the value function does not
+    share; then SB3 clips and steps.
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
-        eta: DAMPER's η in [0, 1]: 0 is the least smoothing; at 1, the most, PPO may learn nothing. Or a schedule, as
-            for ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        eta: DAMPER's η in [0, 1]: 0 is the least smoothing; at 1, the most, PPO may learn nothing.
+            Or a schedule, as for ``learning_rate``.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
+            callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
@@ -92,13 +94,15 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             return
         if not isinstance(self.action_space, gymnasium.spaces.Box):
             raise DamperError(
-                f"the action space must be a Box for method {method.name!r}, which compares mean actions, but is "
+                f"the action space must be a Box for method {method.name!r}, which compares mean "
+                "actions, but is "
                 f"{self.action_space}: only method='plain' takes others."
             )
         check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
         if method.prediction:
             raise DamperError(
-                f"method {method.name!r} needs a second head on the actor and its Polyak average, which PPO's policy "
+                f"method {method.name!r} needs a second head on the actor and its Polyak average, "
+                "which PPO's policy "
                 "does not have: choose another, such as 'grad-caps'."
             )
 
@@ -106,7 +110,9 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         super()._setup_model()
         if self.policy.squash_output:
             space = self.action_space
-            self._action_scale = torch.as_tensor(action_scale(space.low, space.high), device=self.device).reshape(-1)
+            self._action_scale = torch.as_tensor(
+                action_scale(space.low, space.high), device=self.device
+            ).reshape(-1)
 
     def _check_buffer(self) -> None:
         if self._method.actor:
@@ -133,7 +139,9 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             super().train()
             return
         log, (own, shared) = Log(), actor_parameters(self.policy)
-        add_auxiliary = after_backward([*own, *shared], lambda: self._add_auxiliary(own, shared, log))
+        add_auxiliary = after_backward(
+            [*own, *shared], lambda: self._add_auxiliary(own, shared, log)
+        )
         with indexed(self.rollout_buffer, self._method.name), add_auxiliary:
             super().train()
         log.write(self.logger)
@@ -141,7 +149,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     def _add_auxiliary(self, own: list[nn.Parameter], shared: list[nn.Parameter], log: Log) -> None:
         """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
         method, state = self._method, self.method_state
-        # With dropout or batch normalisation, the policy in eval mode is the one that must be smooth.
+        # With dropout or batch normalisation, the policy in eval mode is the one that must be
+        # smooth.
         policy = OnPolicyActor(self.policy, state, eval_mode=self._has_modes)
         batch = self._pairs(policy)
         if method.actor is None or batch is None:
@@ -153,7 +162,9 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
             auxiliary.backward(inputs=[*own, *shared])
             return
         settings = self._settings["rule"]
-        report = backward_auxiliary(auxiliary, own, method.rule, state.rule_state, shared=shared, **settings)
+        report = backward_auxiliary(
+            auxiliary, own, method.rule, state.rule_state, shared=shared, **settings
+        )
         state.set_rule_state(report.state)
         log.add_report(report)
 

@@ -54,7 +54,10 @@ class SACMixin(OffPolicyMixin):
             if self.use_sde:
                 self.actor.reset_noise()
             policy = GaussianPolicy(self.actor, self.method_state)
-            hparams: dict[str, Any] = {"gamma": inputs.gamma, "ent_coef": self._temperature(policy, inputs, log)}
+            hparams: dict[str, Any] = {
+                "gamma": inputs.gamma,
+                "ent_coef": self._temperature(policy, inputs, log),
+            }
             self._update_critic(self._target(policy, inputs, hparams), policy, inputs, log)
             self._update_actor(self._actor_loss(policy, inputs, hparams), policy, inputs, log)
             if step % self.target_update_interval == 0:
@@ -72,24 +75,42 @@ class SACMixin(OffPolicyMixin):
             log.add(ent_coef=self.ent_coef_tensor)
             return self.ent_coef_tensor
         ent_coef: Tensor = self.log_ent_coef.detach().exp()
-        loss = -(self.log_ent_coef * (log_prob.reshape(-1, 1) + float(self.target_entropy)).detach()).mean()
+        loss = -(
+            self.log_ent_coef * (log_prob.reshape(-1, 1) + float(self.target_entropy)).detach()
+        ).mean()
         log.add(ent_coef=ent_coef, ent_coef_loss=loss)
         self.ent_coef_optimizer.zero_grad()
         loss.backward()
         self.ent_coef_optimizer.step()
         return ent_coef
 
-    def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        if self._method.actor and inputs.smoothness_batch.next_obs is inputs.sb3_batch.next_obs and not self._has_modes:
-            policy.parameters(inputs.sb3_batch.next_obs)  # cached with its graph: the smoothness loss reads s' too
+    def _target(
+        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
+    ) -> Tensor:
+        if (
+            self._method.actor
+            and inputs.smoothness_batch.next_obs is inputs.sb3_batch.next_obs
+            and not self._has_modes
+        ):
+            policy.parameters(
+                inputs.sb3_batch.next_obs
+            )  # cached with its graph: the smoothness loss reads s' too
         with torch.no_grad():
             return self._bellman(policy, inputs, hparams)
 
-    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.target(policy, SB3Critic(self.critic_target), inputs.sb3_batch, _NO_NOISE, hparams, _sampler)
+    def _bellman(
+        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
+    ) -> Tensor:
+        return sac.target(
+            policy, SB3Critic(self.critic_target), inputs.sb3_batch, _NO_NOISE, hparams, _sampler
+        )
 
-    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
-        return sac.actor_loss(policy, SB3Critic(self.critic), inputs.sb3_batch, _NO_NOISE, hparams, _sampler)[0]
+    def _actor_loss(
+        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
+    ) -> Tensor:
+        return sac.actor_loss(
+            policy, SB3Critic(self.critic), inputs.sb3_batch, _NO_NOISE, hparams, _sampler
+        )[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,16 +123,19 @@ class SAC(SACMixin, stable_baselines3.SAC):
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
-        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
+            ``Method``.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for
+            ``learning_rate``.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
+            callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         critic: an additional loss on the critic: "pave" or "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
-        >>> from damper.sb3 import SAC
-        >>> model = SAC("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+        >>> from damper.sb3 import SAC >>> model = SAC("MlpPolicy", "Pendulum-v1", eta=1.0,
+        learning_starts=50, buffer_size=1000).learn(60)
     """
 
     def __init__(

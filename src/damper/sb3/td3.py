@@ -38,11 +38,15 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
             policy = SB3Policy(self.actor, self.method_state)
             self._update_critic(self._target(inputs), policy, inputs, log)
             if self._n_updates % self.policy_delay == 0:
-                loss, _ = td3.actor_loss(policy, SB3Critic(self.critic), inputs.sb3_batch, inputs.noise, {})
+                loss, _ = td3.actor_loss(
+                    policy, SB3Critic(self.critic), inputs.sb3_batch, inputs.noise, {}
+                )
                 self._update_actor(loss, policy, inputs, log)
                 polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
                 polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
-                polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
+                polyak_update(
+                    self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0
+                )
                 polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
             self.method_state.update_average(self.actor)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -50,11 +54,21 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
 
     @torch.no_grad()
     def _target(self, inputs: UpdateInputs) -> Tensor:
-        # Drawn with its standard deviation, as in SB3: scaling a standard normal may round differently.
+        # Drawn with its standard deviation, as in SB3: scaling a standard normal may round
+        # differently.
         noise = {"target": inputs.sb3_batch.action.clone().normal_(0, self.target_policy_noise)}
-        hparams: dict[str, Any] = {"target_policy_noise": 1.0, "target_noise_clip": self.target_noise_clip}
+        hparams: dict[str, Any] = {
+            "target_policy_noise": 1.0,
+            "target_noise_clip": self.target_noise_clip,
+        }
         hparams["gamma"] = inputs.gamma
-        return td3.target(SB3Policy(self.actor_target), SB3Critic(self.critic_target), inputs.sb3_batch, noise, hparams)
+        return td3.target(
+            SB3Policy(self.actor_target),
+            SB3Critic(self.critic_target),
+            inputs.sb3_batch,
+            noise,
+            hparams,
+        )
 
 
 class TD3(TD3Base):
@@ -62,16 +76,19 @@ class TD3(TD3Base):
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
-        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
+            ``Method``.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for
+            ``learning_rate``.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
+            callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         critic: an additional loss on the critic: "pave" or "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
-        >>> from damper.sb3 import TD3
-        >>> model = TD3("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+        >>> from damper.sb3 import TD3 >>> model = TD3("MlpPolicy", "Pendulum-v1", eta=1.0,
+        learning_starts=50, buffer_size=1000).learn(60)
     """
 
     def __init__(

@@ -24,7 +24,9 @@ try:
     from sb3_contrib.common.utils import quantile_huber_loss
     from sb3_contrib.tqc.policies import TQCPolicy
 except ImportError as error:
-    raise MissingExtraError('damper.sb3.TQC needs sb3-contrib: pip install "damper-rl[sb3-contrib]".') from error
+    raise MissingExtraError(
+        'damper.sb3.TQC needs sb3-contrib: pip install "damper-rl[sb3-contrib]".'
+    ) from error
 
 
 class TQC(SACMixin, sb3_contrib.TQC):
@@ -33,14 +35,16 @@ class TQC(SACMixin, sb3_contrib.TQC):
     Args:
         policy: as in sb3-contrib, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, a composed one, or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for
+            ``learning_rate``.
+        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
+            callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
-        >>> from damper.sb3 import TQC
-        >>> model = TQC("MlpPolicy", "Pendulum-v1", eta=1.0, learning_starts=50, buffer_size=1000).learn(60)
+        >>> from damper.sb3 import TQC >>> model = TQC("MlpPolicy", "Pendulum-v1", eta=1.0,
+        learning_starts=50, buffer_size=1000).learn(60)
     """
 
     def __init__(
@@ -86,11 +90,15 @@ class TQC(SACMixin, sb3_contrib.TQC):
     def _check_method(self) -> None:
         check_no_critic_loss(self._method, "values Q(s, a), while TQC's critics predict quantiles")
 
-    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
+    def _bellman(
+        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
+    ) -> Tensor:
         """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
         batch = inputs.sb3_batch
         action, log_prob = policy.sample(batch.next_obs)
-        kept = self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
+        kept = (
+            self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
+        )
         quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
         quantiles = quantiles - hparams["ent_coef"] * log_prob.reshape(-1, 1)
         discount = ((1 - batch.terminated) * hparams["gamma"]).reshape(-1, 1)
@@ -100,7 +108,9 @@ class TQC(SACMixin, sb3_contrib.TQC):
         quantiles = self.critic(inputs.sb3_batch.obs, inputs.sb3_batch.action)
         return quantile_huber_loss(quantiles, target.unsqueeze(1), sum_over_quantiles=False)
 
-    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]) -> Tensor:
+    def _actor_loss(
+        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
+    ) -> Tensor:
         action, log_prob = policy.sample(inputs.sb3_batch.obs)
         value = self.critic(inputs.sb3_batch.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
         return (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()

@@ -18,8 +18,9 @@ from damper.engine.envs.pool import INT32_MAX
 class EnvPoolVecEnv(VecEnv):
     """``n_envs`` environments of EnvPool, stepped together, as a VecEnv of Stable-Baselines3.
 
-    Where an episode ends, the observation is the first of the next, and ``infos`` hold ``terminal_observation`` and
-    ``TimeLimit.truncated``. ``seed``, which a model calls with its own, sets the seeds; otherwise they are drawn.
+    Where an episode ends, the observation is the first of the next, and ``infos`` hold
+    ``terminal_observation`` and ``TimeLimit.truncated``. ``seed``, which a model calls with its
+    own, sets the seeds; otherwise they are drawn.
 
     Args:
         env: one of EnvPool's ids, such as "Hopper-v5".
@@ -28,18 +29,25 @@ class EnvPoolVecEnv(VecEnv):
         **env_kwargs: EnvPool's settings of that environment.
 
     Example:
-        >>> from stable_baselines3.common.vec_env import VecMonitor
-        >>> from damper.sb3 import PPO
-        >>> model = PPO("MlpPolicy", VecMonitor(EnvPoolVecEnv("Pendulum-v1", 2)), n_steps=32).learn(64)
+        >>> from stable_baselines3.common.vec_env import VecMonitor >>> from damper.sb3 import PPO
+        >>> model = PPO("MlpPolicy", VecMonitor(EnvPoolVecEnv("Pendulum-v1", 2)),
+        n_steps=32).learn(64)
     """
 
-    def __init__(self, env: str, n_envs: int = 1, threads: int | None = None, **env_kwargs: Any) -> None:
+    def __init__(
+        self, env: str, n_envs: int = 1, threads: int | None = None, **env_kwargs: Any
+    ) -> None:
         spec = read_spec(env, **env_kwargs)
         self._make = partial(EnvPoolPool, env, threads=threads, **env_kwargs)
         self._pool: EnvPoolPool | None = None
-        self._shared = {"spec": spec.env_spec, "render_mode": None}  # attributes of every environment
+        self._shared = {
+            "spec": spec.env_spec,
+            "render_mode": None,
+        }  # attributes of every environment
         boxes = ((spec.obs_low, spec.obs_high), (spec.low, spec.high))
-        super().__init__(n_envs, *(gymnasium.spaces.Box(low, high, dtype=np.float32) for low, high in boxes))
+        super().__init__(
+            n_envs, *(gymnasium.spaces.Box(low, high, dtype=np.float32) for low, high in boxes)
+        )
 
     def reset(self) -> NDArray[np.float32]:
         """Start new episodes, from the seeds given since the last call or from new ones."""
@@ -50,7 +58,9 @@ class EnvPoolVecEnv(VecEnv):
             return pool.restore(pool.state())  # EnvPool cannot be seeded again
         self.close()
         drawn = np.random.SeedSequence().generate_state(self.num_envs) & INT32_MAX
-        own = [int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)]
+        own = [
+            int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)
+        ]
         self._pool = self._make(seeds=own)
         return self._pool.reset()
 
@@ -59,7 +69,9 @@ class EnvPoolVecEnv(VecEnv):
         assert self._pool is not None, "reset comes before the first step"
         self._pool.send(actions)
 
-    def step_wait(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+    def step_wait(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Observations to act on, rewards, ends of episodes, infos."""
         assert self._pool is not None, "reset comes before the first step"
         found = self._pool.receive()
@@ -67,7 +79,10 @@ class EnvPoolVecEnv(VecEnv):
         done = found.terminated | found.truncated
         for i in np.flatnonzero(done):
             out_of_time = bool(found.truncated[i] and not found.terminated[i])
-            infos[i] = {"terminal_observation": found.next_obs[i], "TimeLimit.truncated": out_of_time}
+            infos[i] = {
+                "terminal_observation": found.next_obs[i],
+                "TimeLimit.truncated": out_of_time,
+            }
         return found.obs, found.reward, done, infos
 
     def close(self) -> None:
@@ -86,7 +101,9 @@ class EnvPoolVecEnv(VecEnv):
         """Raise: EnvPool's environments are not Python objects."""
         raise AttributeError(f"{attr_name!r} of EnvPool's environments cannot be set")
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
         """Raise: EnvPool's environments are not Python objects."""
         raise AttributeError(f"EnvPool's environments have no method {method_name!r}")
 

@@ -35,7 +35,9 @@ def expected(made: list[tuple[Any, Any, Any]]) -> list[EpisodeStats]:
             trace = LOW + (means + 1.0) * 0.5 * (HIGH - LOW)
             total = sum(float(reward[agent]) for _, reward, _ in part)
             change = mean_change(means, -1.0, 1.0)
-            assert change == pytest.approx(mean_change(trace, LOW, HIGH), rel=1e-6), "whatever the unit"
+            assert change == pytest.approx(mean_change(trace, LOW, HIGH), rel=1e-6), (
+                "whatever the unit"
+            )
             found.append(EpisodeStats(int(agent), total, len(part), smoothness(trace), change))
             began[agent] = t + 1
     return found

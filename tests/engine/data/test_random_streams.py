@@ -53,7 +53,9 @@ def test_bits_equal_an_independent_implementation(counter: int) -> None:
     bits = Streams(seeds).bits("target", counter, shape)
     assert bits.shape == (4, 3, 2)
     for row, seed in zip(bits, seeds, strict=True):
-        key = int.from_bytes(hashlib.blake2b(f"target:{seed}".encode(), digest_size=8).digest(), "little")
+        key = int.from_bytes(
+            hashlib.blake2b(f"target:{seed}".encode(), digest_size=8).digest(), "little"
+        )
         assert unsigned(row) == [splitmix64(key, counter * 6 + i) for i in range(6)]
 
 
@@ -88,7 +90,11 @@ def test_blocks_follow_each_other_without_overlap() -> None:
 
 def test_no_two_draws_are_the_same() -> None:
     streams = Streams(range(20))
-    drawn = [streams.bits(purpose, counter, (50,)) for purpose in ("a", "b", "c") for counter in range(30)]
+    drawn = [
+        streams.bits(purpose, counter, (50,))
+        for purpose in ("a", "b", "c")
+        for counter in range(30)
+    ]
     assert torch.cat(drawn, 1).unique().numel() == 20 * 3 * 30 * 50
 
 

@@ -38,7 +38,16 @@ def history(steps: int) -> list[Step]:
         ended = torch.rand(P, generator=generator) < 0.3
         fell = ended & (torch.rand(P, generator=generator) < 0.5)
         current = torch.stack((obs, -obs), -1)
-        made.append(Step(current, torch.full((P, ACT), k / 100), current + 1, torch.arange(P) + 10.0 * k, fell, first))
+        made.append(
+            Step(
+                current,
+                torch.full((P, ACT), k / 100),
+                current + 1,
+                torch.arange(P) + 10.0 * k,
+                fell,
+                first,
+            )
+        )
         obs, first = torch.where(ended, obs + 50, obs + 1), ended
     return made
 
@@ -50,7 +59,9 @@ def filled(made: list[Step], capacity: int = CAPACITY, device: str = "cpu") -> R
     return replay
 
 
-def tried(function: Callable[[], None], changed: Callable[[], Mapping[str, Tensor]]) -> Callable[[], None]:
+def tried(
+    function: Callable[[], None], changed: Callable[[], Mapping[str, Tensor]]
+) -> Callable[[], None]:
     """As a recording is made: the function runs a few times first, and what it changed is put back."""
     begun: list[bool] = []
 
@@ -101,7 +112,9 @@ def check_row(batch: Batch, j: int, b: int, made: list[Step], k: int, oldest: in
     assert batch.previous_obs is not None
     assert torch.equal(batch.previous_obs[j, b], step.obs[j] if lost else made[k - 1].obs[j])
     if not lost:
-        assert torch.equal(batch.previous_obs[j, b] + torch.tensor([1.0, -1.0]), step.obs[j]), "one step apart"
+        assert torch.equal(batch.previous_obs[j, b] + torch.tensor([1.0, -1.0]), step.obs[j]), (
+            "one step apart"
+        )
 
 
 @pytest.mark.parametrize("stored", [1, 3, CAPACITY - 1, CAPACITY, CAPACITY + 1, 3 * CAPACITY + 2])
@@ -155,14 +168,20 @@ def test_samples_are_uniform_over_what_is_there(stored: int) -> None:
 
 def test_samples_differ_between_agents_and_counters() -> None:
     replay, streams = filled(history(CAPACITY)), Streams(range(P))
-    steps = [(replay.sample(streams, counter, 64).reward - torch.arange(P)[:, None]) for counter in range(3)]
+    steps = [
+        (replay.sample(streams, counter, 64).reward - torch.arange(P)[:, None])
+        for counter in range(3)
+    ]
     rows = [row.tolist() for batch in steps for row in batch]
     assert all(rows[i] != rows[j] for i in range(len(rows)) for j in range(i))
 
 
 def test_rows_are_allocated_once() -> None:
     replay = Replay(CAPACITY, P, OBS, ACT, torch.device("cpu"), torch.float64)
-    assert replay.rows.shape == (CAPACITY, P, Replay.width(OBS, ACT)) and replay.rows.dtype == torch.float64
+    assert (
+        replay.rows.shape == (CAPACITY, P, Replay.width(OBS, ACT))
+        and replay.rows.dtype == torch.float64
+    )
     where = replay.rows.data_ptr()
     for step in history(2 * CAPACITY):
         replay.add(Replay.pack(*step))
@@ -174,5 +193,7 @@ def test_what_is_not_finite_is_named_for_each_agent() -> None:
     for step in range(6):  # the ring is full
         obs, reward = np.zeros((3, 2), np.float32), np.zeros(3, np.float32)
         obs[1, 1], reward[2] = (np.inf, np.nan) if step == 5 else (0, 0)
-        replay.add(Replay.pack(obs, np.zeros((3, 1)), np.zeros((3, 2)), reward, np.zeros(3), np.zeros(3)))
+        replay.add(
+            Replay.pack(obs, np.zeros((3, 1)), np.zeros((3, 2)), reward, np.zeros(3), np.zeros(3))
+        )
     assert [replay.not_finite(agent) for agent in range(3)] == [[], ["observations"], ["rewards"]]

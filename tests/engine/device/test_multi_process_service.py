@@ -25,7 +25,9 @@ fi
 """
 
 
-def install(folder: Path, monkeypatch: pytest.MonkeyPatch, start: str = 'touch "$pipes/control"') -> Path:
+def install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, start: str = 'touch "$pipes/control"'
+) -> Path:
     control = folder / "bin" / "nvidia-cuda-mps-control"
     control.parent.mkdir()
     control.write_text(CONTROL.format(folder=folder, start=start))
@@ -35,7 +37,9 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, start: str = 'touch "
     return folder / "log"
 
 
-def test_one_is_started_for_the_children_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_is_started_for_the_children_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = install(tmp_path, monkeypatch)
     with suppress(ZeroDivisionError), multi_process_service() as shared:
         pipes = Path(os.environ[PIPES])

@@ -23,7 +23,10 @@ def test_what_is_sent_arrives_and_may_be_written_over() -> None:
 
 
 def test_what_was_fetched_stays() -> None:
-    download, source = Download((2,), torch.device("cpu"), torch.float64), torch.ones(2, dtype=torch.float64)
+    download, source = (
+        Download((2,), torch.device("cpu"), torch.float64),
+        torch.ones(2, dtype=torch.float64),
+    )
     download.start(source)
     download.record_event()
     first = download.wait()
@@ -31,7 +34,9 @@ def test_what_was_fetched_stays() -> None:
     assert download.wait().tolist() == [1.0, 1.0], "as it was when the copy began"
     download.start(source)
     download.record_event()
-    assert download.wait().tolist() == [0.0, 0.0] and first.tolist() == [1.0, 1.0], "an array of its own"
+    assert download.wait().tolist() == [0.0, 0.0] and first.tolist() == [1.0, 1.0], (
+        "an array of its own"
+    )
 
 
 @pytest.mark.gpu
@@ -62,7 +67,9 @@ def test_a_busy_device_neither_holds_up_the_host_nor_gets_the_wrong_numbers() ->
 
 
 @pytest.mark.gpu
-def test_a_host_that_shares_its_cores_sleeps_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_shares_its_cores_sleeps_while_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(transfers, "_blocking_events", False)
     device = torch.device("cuda")
     work = torch.randn(8192, 8192, device=device)

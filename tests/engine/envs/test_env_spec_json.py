@@ -22,7 +22,13 @@ from damper.errors import DamperError
 from damper.tasks import TASKS
 from tests.wrappers import Flip, Silent
 
-SMALL: dict[str, Any] = {"steps": 60, "net_arch": (8, 8), "batch_size": 8, "learning_starts": 50, "progress": False}
+SMALL: dict[str, Any] = {
+    "steps": 60,
+    "net_arch": (8, 8),
+    "batch_size": 8,
+    "learning_starts": 50,
+    "progress": False,
+}
 MODULE = """
 import gymnasium
 import numpy as np
@@ -82,14 +88,21 @@ def test_exactly_that_environment_is_made_again(env: gymnasium.Env[Any, Any]) ->
     ("env", "missing"),
     [
         (Silent(pendulum()), "Silent"),
-        (NormalizeObservation(pendulum()), "NormalizeObservation"),  # its statistics are no argument
+        (
+            NormalizeObservation(pendulum()),
+            "NormalizeObservation",
+        ),  # its statistics are no argument
         (TransformReward(pendulum(), lambda reward: reward), "TransformReward"),
         (Flip(Silent(pendulum())), "Silent"),
     ],
 )
-def test_what_a_spec_cannot_describe_is_recorded_as_such(env: gymnasium.Env[Any, Any], missing: str) -> None:
+def test_what_a_spec_cannot_describe_is_recorded_as_such(
+    env: gymnasium.Env[Any, Any], missing: str
+) -> None:
     assert missing in str(missing_part(again(env)))
-    with pytest.raises(DamperError, match=f"env must be given, because .*'Pendulum-v1' does not say what {missing}"):
+    with pytest.raises(
+        DamperError, match=f"env must be given, because .*'Pendulum-v1' does not say what {missing}"
+    ):
         make_pool(again(env), [0])
 
 
@@ -99,7 +112,10 @@ def test_arguments_that_json_cannot_hold_are_recorded_as_such() -> None:
 
 def test_a_class_of_the_running_program_is_not_found_by_another() -> None:
     for entry in ("__main__:Mass", lambda: Silent(pendulum())):
-        assert missing_part(EnvSpec.from_json(to_json(EnvSpec("Mass-v0", entry_point=entry)))) == "how it was made"
+        assert (
+            missing_part(EnvSpec.from_json(to_json(EnvSpec("Mass-v0", entry_point=entry))))
+            == "how it was made"
+        )
 
 
 # --- the engine -----------------------------------------------------------------------------------------------------
@@ -118,15 +134,25 @@ def test_an_envpool_task_is_the_gymnasium_task_and_is_not_made_to_tell(
     pytest.importorskip("envpool")
     monkeypatch.setattr(gymnasium, "make", None)
     spec = EnvSpec.from_json(to_json(spec_of(name, "envpool").env_spec))
-    assert spec.id == TASKS[name].gymnasium_id and spec.kwargs == TASKS[name].kwargs and missing_part(spec) is None
+    assert (
+        spec.id == TASKS[name].gymnasium_id
+        and spec.kwargs == TASKS[name].kwargs
+        and missing_part(spec) is None
+    )
     assert spec.max_episode_steps == make_pool(spec, [0], "envpool").spec.max_episode_steps
 
 
 def test_envpool_makes_only_what_an_id_names() -> None:
     pytest.importorskip("envpool")
-    for env in (pendulum(g=1.0), pendulum(max_episode_steps=50), Flip(pendulum()), pendulum(g=np.float32(1.0))):
+    for env in (
+        pendulum(g=1.0),
+        pendulum(max_episode_steps=50),
+        Flip(pendulum()),
+        pendulum(g=np.float32(1.0)),
+    ):
         with pytest.raises(
-            DamperError, match="other arguments, another time limit or wrappers; use backend='gymnasium'"
+            DamperError,
+            match="other arguments, another time limit or wrappers; use backend='gymnasium'",
         ):
             make_pool(again(env), [0], "envpool")
 
@@ -153,22 +179,39 @@ def test_an_environment_of_a_module_is_trained_and_then_evaluated(
         gymnasium.registry.pop("Class-v0", None)
     assert f"envs_of_a_user:{name}" in capsys.readouterr().out
     evaluation = json.loads((tmp_path / "run/evaluation/episodes.json").read_text())
-    assert evaluation["env"] == f"envs_of_a_user:{name}" and evaluation["episodes"][0]["length"] == 7
+    assert (
+        evaluation["env"] == f"envs_of_a_user:{name}" and evaluation["episodes"][0]["length"] == 7
+    )
 
 
 @pytest.mark.parametrize(
-    "command", [["train", "--method", "of-a-user"], ["compare", "--methods", "plain", "of-a-user", "--episodes", "1"]]
+    "command",
+    [
+        ["train", "--method", "of-a-user"],
+        ["compare", "--methods", "plain", "of-a-user", "--episodes", "1"],
+    ],
 )
 def test_the_module_of_an_environment_may_register_its_methods(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = (
-        "import damper\n\ndamper.rules.RULES['of-a-user'] = lambda primary, auxiliary: primary - 0.1 * auxiliary\n"
+    register = "import damper\n\ndamper.rules.RULES['of-a-user'] = lambda primary, auxiliary: primary - 0.1 * auxiliary\n"
+    (tmp_path / "envs_and_rules.py").write_text(
+        MODULE.replace("envs_of_a_user", "envs_and_rules") + register
     )
-    (tmp_path / "envs_and_rules.py").write_text(MODULE.replace("envs_of_a_user", "envs_and_rules") + register)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", ".")])
-    tiny = ["--steps", "55", "--net-arch", "8", "--learning-starts", "50", "--batch-size", "8", "--seeds", "1"]
+    tiny = [
+        "--steps",
+        "55",
+        "--net-arch",
+        "8",
+        "--learning-starts",
+        "50",
+        "--batch-size",
+        "8",
+        "--seeds",
+        "1",
+    ]
 
     def forget() -> None:
         sys.modules.pop("envs_and_rules", None)
@@ -184,7 +227,19 @@ def test_the_module_of_an_environment_may_register_its_methods(
         damper.train("envs_and_rules:Text-v0", rule="of-a-user", out="python", **SMALL)
         forget()
         request = ["td3-table", "--tasks", "envs_and_rules:Text-v0", "--methods", "of-a-user"]
-        main(["reproduce", *request, *tiny, "--episodes", "1", "--results", "records", "--out", "runs"])
+        main(
+            [
+                "reproduce",
+                *request,
+                *tiny,
+                "--episodes",
+                "1",
+                "--results",
+                "records",
+                "--out",
+                "runs",
+            ]
+        )
         assert len(list(Path("records").glob("*/*/*.json"))) == 1
     finally:
         forget()
@@ -201,7 +256,9 @@ class Pendulum(gymnasium.Wrapper[Any, Any, Any, Any]):
 def test_a_callable_is_recorded_as_such(env: Any, tmp_path: Path) -> None:
     run = damper.train(env, out=tmp_path / "run", **SMALL)
     for source in (run, run.policy(), run.policy_path(0)):
-        with pytest.raises(DamperError, match=r"env must be given, .*does not say what .* did to it"):
+        with pytest.raises(
+            DamperError, match=r"env must be given, .*does not say what .* did to it"
+        ):
             damper.evaluate(source, episodes=1)
         with pytest.raises(DamperError, match="env must be exactly as registered"):
             damper.evaluate(source, episodes=1, envs="envpool")
@@ -215,7 +272,11 @@ def test_files_from_before_name_their_environment_by_its_id(tmp_path: Path) -> N
     Policy(type(policy.info)(**info), policy.flat_params).save(run.policy_path(0))
     manifest = {name: value for name, value in run.manifest.items() if name != "env_spec"}
     (run.path / "manifest.json").write_text(json.dumps(manifest))
-    assert damper.evaluate(run, episodes=1).env == damper.evaluate(run.policy_path(0), episodes=1).env == "Pendulum-v1"
+    assert (
+        damper.evaluate(run, episodes=1).env
+        == damper.evaluate(run.policy_path(0), episodes=1).env
+        == "Pendulum-v1"
+    )
     manifest["settings"]["env"] = "a_function"
     (run.path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DamperError, match=r"env must be given, .*does not say how it was made"):

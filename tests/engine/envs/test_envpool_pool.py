@@ -25,16 +25,24 @@ def test_hopper_s_pairs_are_what_the_simulator_makes() -> None:
     for _ in range(250):
         actions = random_actions(pool, rng)
         next_obs, _, terminated, truncated, obs = pool.step(actions)
-        for j in np.flatnonzero((abs(s[:, 5:]) < 9.99).all(axis=1)):  # observed speeds are clipped at 10
+        for j in np.flatnonzero(
+            (abs(s[:, 5:]) < 9.99).all(axis=1)
+        ):  # observed speeds are clipped at 10
             simulator.set_state(np.append(0, s[j, :5]), s[j, 5:])
             made, _, fell, _, _ = simulator.step(actions[j])
             np.testing.assert_allclose(next_obs[j], made, atol=1e-4)
             assert fell == terminated[j]
             checked += 1
         ended = terminated | truncated
-        assert (abs(obs[ended, 5:]) <= 0.0051).all(), "a new episode starts at rest, up to its noise"
+        assert (abs(obs[ended, 5:]) <= 0.0051).all(), (
+            "a new episode starts at rest, up to its noise"
+        )
         np.testing.assert_array_equal(obs[~ended], next_obs[~ended])
-        s, falls, timeouts = obs, falls + terminated.sum(), timeouts + (truncated & ~terminated).sum()
+        s, falls, timeouts = (
+            obs,
+            falls + terminated.sum(),
+            timeouts + (truncated & ~terminated).sum(),
+        )
     assert checked > 9_000 and falls > 200 and timeouts > 0
 
 
@@ -54,16 +62,23 @@ def test_a_fall_at_the_time_limit_is_still_a_fall() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered")
-@pytest.mark.parametrize(("name", "id"), [("Pendulum", "Pendulum-v1"), ("Hopper", "Hopper-v5"), ("Ant", "Ant-v5")])
+@pytest.mark.parametrize(
+    ("name", "id"), [("Pendulum", "Pendulum-v1"), ("Hopper", "Hopper-v5"), ("Ant", "Ant-v5")]
+)
 def test_its_lowest_level_says_what_its_own_step_says(name: str, id: str) -> None:
     seeds = [3, 1, 4]
-    ours, theirs = make_pool(name, seeds, "envpool"), envpool.make_gymnasium(task_id=id, num_envs=3, seed=seeds)
+    ours, theirs = (
+        make_pool(name, seeds, "envpool"),
+        envpool.make_gymnasium(task_id=id, num_envs=3, seed=seeds),
+    )
     np.testing.assert_array_equal(ours.reset(), theirs.reset()[0].astype(np.float32))
     ended = 0
     for actions in np.random.default_rng(0).uniform(-1, 1, (40, 3, ours.spec.act_dim)):
         ours.send(actions.astype(np.float32))
         mine = ours.receive()
-        raw, reward, terminated, _, _ = theirs.step(actions.astype(np.float32).astype(theirs.action_space.dtype))
+        raw, reward, terminated, _, _ = theirs.step(
+            actions.astype(np.float32).astype(theirs.action_space.dtype)
+        )
         np.testing.assert_array_equal(mine.next_obs, raw.astype(np.float32))
         np.testing.assert_array_equal(mine.reward, reward)
         np.testing.assert_array_equal(mine.terminated, terminated)
@@ -83,7 +98,9 @@ def test_it_resumes_with_fresh_episodes_and_says_so() -> None:
         play(pool, 10)
         resumed = make_pool("Pendulum", [1, 2], "envpool")
         starts.append(resumed.restore(through_a_file(pool.state())))
-        np.testing.assert_array_equal(starts[-1], make_pool("Pendulum", [1, 2], "envpool").restore(pool.state()))
+        np.testing.assert_array_equal(
+            starts[-1], make_pool("Pendulum", [1, 2], "envpool").restore(pool.state())
+        )
         pool = resumed
     assert len({row.tobytes() for row in np.concatenate(starts)}) == 8
 

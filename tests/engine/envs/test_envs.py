@@ -91,7 +91,9 @@ def test_a_step_is_sent_once_and_received_once(backend: str) -> None:
         with pytest.raises(DamperError, match="actions must be finite"):
             pool.send(actions * np.nan)
         pool.send(actions)
-        with pytest.raises(DamperError, match=r"but one is still pending; call pool\.receive first"):
+        with pytest.raises(
+            DamperError, match=r"but one is still pending; call pool\.receive first"
+        ):
             pool.send(actions)
         assert pool.receive().reward.shape == (2,)
         pool.send(actions)  # and start over with a step still out
@@ -181,7 +183,9 @@ def test_reset_starts_over(backend: str) -> None:
     ],
 )
 @pytest.mark.parametrize("first_episode", [True, False], ids=["first episode", "later"])
-def test_gymnasium_resumes_bit_for_bit(env: Any, limit: int | None, steps: int, first_episode: bool) -> None:
+def test_gymnasium_resumes_bit_for_bit(
+    env: Any, limit: int | None, steps: int, first_episode: bool
+) -> None:
     kwargs: dict[str, Any] = {"max_episode_steps": limit} if limit else {}
     pool, resumed = make_pool(env, [1, 2], **kwargs), make_pool(env, [1, 2], **kwargs)
     pool.reset()
@@ -217,7 +221,9 @@ def test_an_inexact_replay_is_refused() -> None:
     pool, resumed = make_pool(Diary, [1, 2]), make_pool(Diary, [1, 2])
     pool.reset()
     play(pool, 20)
-    with pytest.raises(InexactReplayError, match="'Diary' must draw all its randomness from np_random"):
+    with pytest.raises(
+        InexactReplayError, match="'Diary' must draw all its randomness from np_random"
+    ):
         resumed.restore(pool.state())  # the diary counts its episodes on, whatever the seed
 
 
@@ -293,12 +299,24 @@ class Unseeded(PendulumEnv):
 @pytest.mark.parametrize(
     ("env", "told"),
     [
-        (GymReset, r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API"),
-        (GymStep, r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values"),
+        (
+            GymReset,
+            r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API",
+        ),
+        (
+            GymStep,
+            r"must return \(obs, reward, terminated, .* from step, .*, but returned 4 values",
+        ),
         (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
-        (ArrayReward, r"must return one number as reward from step, but returned array\(\[-.*, return reward.item\(\)"),
+        (
+            ArrayReward,
+            r"must return one number as reward from step, but returned array\(\[-.*, return reward.item\(\)",
+        ),
         (NoReward, r"must return one number as reward from step, but returned None"),
-        (ArrayEnd, r"must return one number as terminated from step, but returned array\(\[False\]\): "),
+        (
+            ArrayEnd,
+            r"must return one number as terminated from step, but returned array\(\[False\]\): ",
+        ),
         (Unseeded, r"must accept reset\(seed=...\), .*, but its reset takes no seed"),
     ],
 )

@@ -78,31 +78,51 @@ def test_spec_of_a_callable() -> None:
         ("hopper", "got 'hopper'; did you mean 'Hopper'"),
         ("Hopper-v99", "got 'Hopper-v99'; did you mean 'Hopper-v"),
         ("zzzzzz", "got 'zzzzzz'; choose one of LunarLander, Pendulum"),
-        ("Arm-v0", "got 'Arm-v0'; .* For your own environment, name the module that registers it: my_module:Arm-v0"),
+        (
+            "Arm-v0",
+            "got 'Arm-v0'; .* For your own environment, name the module that registers it: "
+            "my_module:Arm-v0",
+        ),
         ("json:Arm-v0", "env must be an id that Gymnasium has registered, got 'json:Arm-v0'; "),
         (
             "no_module:Env-v0",
-            "no module named 'no_module' was found: install it, run this in its folder, or add that folder to",
+            "no module named 'no_module' was found: install it, run this in its folder, or add "
+            "that folder to",
         ),
         ("", "env must be an id that Gymnasium has registered, got ''"),
         ("Pendulum v1", "got 'Pendulum v1'; did you mean 'Pendulum-v1'"),
         (5, "env must be an id, or a callable that returns a new gymnasium.Env, but 5 was given"),
         (Blank(), "but a Blank was given: pass its class, or a function that makes it"),
-        (lambda: 3, "env must be an id, or a callable that returns a new gymnasium.Env, but <function"),
-        ("CartPole-v1", r"'CartPole-v1' must have a continuous Box action of shape \(n,\), got Discrete\(2\)"),
+        (
+            lambda: 3,
+            "env must be an id, or a callable that returns a new gymnasium.Env, but <function",
+        ),
+        (
+            "CartPole-v1",
+            r"'CartPole-v1' must have a continuous Box action of shape \(n,\), got Discrete\(2\)",
+        ),
         (with_spaces(BOX, Discrete(3)), "must have a continuous Box action"),
         (with_spaces(BOX, Box(0, 3, (2,), np.int32)), "must have a continuous Box action"),
         (
             with_spaces(BOX, Box(-np.inf, 1, (2,))),
             "must have a bounded action space.*with gymnasium.wrappers.TransformAction",
         ),
-        (with_spaces(BOX, Box(-1, 1, (2, 1))), r"action of shape \(n,\), got Box.*; flatten it, for instance with"),
+        (
+            with_spaces(BOX, Box(-1, 1, (2, 1))),
+            r"action of shape \(n,\), got Box.*; flatten it, for instance with",
+        ),
         (
             with_spaces(BOX, Box(np.array([-1, 0.5], np.float32), np.array([1, 0.5], np.float32))),
             r"must have an action space with low < high, got Box.* at \[1\]; leave",
         ),
-        (with_spaces(Dict(a=BOX), BOX), r"Box observation of shape \(n,\), got Dict.*FlattenObservation"),
-        (with_spaces(Box(0, 255, (8, 8, 3), np.uint8), BOX), r"Box observation of shape \(n,\), got Box"),
+        (
+            with_spaces(Dict(a=BOX), BOX),
+            r"Box observation of shape \(n,\), got Dict.*FlattenObservation",
+        ),
+        (
+            with_spaces(Box(0, 255, (8, 8, 3), np.uint8), BOX),
+            r"Box observation of shape \(n,\), got Box",
+        ),
     ],
 )
 def test_unusable_environments_are_explained(env: Any, message: str) -> None:
@@ -117,11 +137,17 @@ def test_unusable_environments_are_explained(env: Any, message: str) -> None:
         (Blank, {}, "a name or id for backend='envpool'.*use backend='gymnasium'"),
         ("Hoper-v5", {}, "EnvPool has registered, got 'Hoper-v5'; did you mean 'Hopper-v5'"),
         ("CartPole-v1", {}, "must have a continuous Box action"),
-        ("Pendulum", {"gravity": 1.0}, "env_kwargs must be EnvPool settings of 'Pendulum'.*gravity"),
+        (
+            "Pendulum",
+            {"gravity": 1.0},
+            "env_kwargs must be EnvPool settings of 'Pendulum'.*gravity",
+        ),
         ("Pendulum", {"threads": 0}, "threads must be at least 1, got 0"),
     ],
 )
-def test_unusable_envpool_environments_are_explained(env: Any, kwargs: dict[str, Any], message: str) -> None:
+def test_unusable_envpool_environments_are_explained(
+    env: Any, kwargs: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DamperError, match=message):
         make_pool(env, [0], "envpool", **kwargs)
 
@@ -138,7 +164,11 @@ def test_unusable_envpool_environments_are_explained(env: Any, kwargs: dict[str,
 def test_a_missing_package_names_its_extra(
     monkeypatch: pytest.MonkeyPatch, module: str, env: str, backend: str, extra: str
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.mujoco", "gymnasium.envs.box2d"))]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith(("gymnasium.envs.mujoco", "gymnasium.envs.box2d"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(DamperError, match=rf'pip install "damper-rl\[{extra}\]"'):
@@ -174,9 +204,18 @@ def test_a_foreign_state_is_refused(backend: str) -> None:
 
 def test_actions_are_stretched_by_the_action_scale() -> None:
     low, high = np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32)
-    one, other = (unscale_action(np.array(action, np.float32), low, high) for action in ([-0.5, 0.5], [0.5, 0.5]))
-    assert action_scale(low, high).tolist() == [2.0, 0.5] and action_scale(low, high).dtype == np.float32
-    assert np.abs(other - one).tolist() == [2.0, 0.0] and unscale_action(1.0, low, high).tolist() == high.tolist()
+    one, other = (
+        unscale_action(np.array(action, np.float32), low, high)
+        for action in ([-0.5, 0.5], [0.5, 0.5])
+    )
+    assert (
+        action_scale(low, high).tolist() == [2.0, 0.5]
+        and action_scale(low, high).dtype == np.float32
+    )
+    assert (
+        np.abs(other - one).tolist() == [2.0, 0.0]
+        and unscale_action(1.0, low, high).tolist() == high.tolist()
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

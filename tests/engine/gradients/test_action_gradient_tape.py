@@ -33,7 +33,10 @@ class Case:
         self.layout = layers.layout(OBS + self.A, self.hidden, ("q",), 1)
         self.rows = layers.rows(self.layout, self.networks)
         inputs, R = self.networks // (2 if self.shared else 1), self.observations * B + self.more
-        self.x, self.v = layers.draw("x", inputs, R, OBS + self.A), layers.draw("v", inputs, B, self.A)
+        self.x, self.v = (
+            layers.draw("x", inputs, R, OBS + self.A),
+            layers.draw("v", inputs, B, self.A),
+        )
         self.g_bar = layers.draw("gradient", self.networks, R, self.A)
         self.c_bar = layers.draw("curvature", self.networks, B)
 
@@ -45,7 +48,9 @@ class Case:
         rows = self.rows.clone().requires_grad_()
         each = self.networks // len(self.x)
         x, v = (part.repeat_interleave(each, 0) for part in (self.x, self.v))
-        gradient, curvature = action_gradients(list(self.layout.unflatten(rows).values()), self.activation, x, v)
+        gradient, curvature = action_gradients(
+            list(self.layout.unflatten(rows).values()), self.activation, x, v
+        )
         total = (gradient * self.g_bar).sum() + (curvature * self.c_bar).sum()
         return gradient.detach(), curvature.detach(), torch.autograd.grad(total, rows)[0]
 
@@ -56,7 +61,9 @@ class Case:
         found = tape.gradients(self.g_bar, self.c_bar)
         assert found.shape == self.rows.shape
         for ours, theirs in zip(
-            self.layout.unflatten(found).values(), self.layout.unflatten(expected).values(), strict=True
+            self.layout.unflatten(found).values(),
+            self.layout.unflatten(expected).values(),
+            strict=True,
         ):
             for a, b in zip(ours, theirs, strict=True):
                 assert (a - b).norm() <= TOLERANCE * b.norm()
@@ -70,13 +77,17 @@ def test_it_is_autograd_s(activation: str, hidden: tuple[int, ...], networks: in
     Case(activation, hidden, networks).check()
 
 
-@pytest.mark.parametrize("case", [Case(A=1), Case(A=5), Case(shared=False), Case(observations=1)], ids=str)
+@pytest.mark.parametrize(
+    "case", [Case(A=1), Case(A=5), Case(shared=False), Case(observations=1)], ids=str
+)
 def test_other_shapes(case: Case) -> None:
     case.check()
 
 
 @pytest.mark.parametrize("hidden", HIDDEN, ids=len)
-def test_rows_may_be_summed_in_groups(hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_may_be_summed_in_groups(
+    hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(action_gradient_tape, "in_groups", lambda *given: True)
     Case(hidden=hidden).check()
     Case(hidden=hidden, more=2).check()  # no whole number of groups: then in one piece

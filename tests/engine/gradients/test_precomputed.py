@@ -42,7 +42,9 @@ def asking(inputs: list[tuple[Tensor, ...]], width: int = 2) -> InputCollector:
 
 
 def are(inputs: list[tuple[Tensor, ...]], *tensors: Tensor) -> bool:
-    return len(inputs) == len(tensors) and all(key[0] is x for key, x in zip(inputs, tensors, strict=True))
+    return len(inputs) == len(tensors) and all(
+        key[0] is x for key, x in zip(inputs, tensors, strict=True)
+    )
 
 
 def test_different_inputs_are_noted_once_each_by_identity() -> None:
@@ -68,11 +70,17 @@ def test_losses_that_share_a_list_each_keep_their_own_order() -> None:
     assert (first.order, second.order) == ([0, 1], [2, 1, 0])
     outputs = [layers.draw(f"output {i}", P, B, 2) for i in range(3)]
     answer = PrecomputedOutputs([outputs[i] for i in second.order])
-    assert [answer(x) is outputs[i] for x, i in ((before, 2), (after, 1), (s, 0), (before, 2))] == [True] * 4
+    assert [answer(x) is outputs[i] for x, i in ((before, 2), (after, 1), (s, 0), (before, 2))] == [
+        True
+    ] * 4
 
 
 def test_an_input_is_all_its_tensors() -> None:
-    obs, a, b = layers.draw("obs", P, B, OBS), layers.draw("a", P, B, ACT), layers.draw("b", P, B, ACT)
+    obs, a, b = (
+        layers.draw("obs", P, B, OBS),
+        layers.draw("a", P, B, ACT),
+        layers.draw("b", P, B, ACT),
+    )
     inputs: list[tuple[Tensor, ...]] = []
     ask = asking(inputs)
     for pair in ((obs, a), (obs, b), (obs, a)):
@@ -83,7 +91,9 @@ def test_an_input_is_all_its_tensors() -> None:
 def made_inside(read: Callable[[Tensor], Tensor], obs: Tensor) -> tuple[Tensor, Tensor]:
     """A loss that makes its own observations, anew at every call; the last is made twice."""
     near, far = obs + 0.1, 2.0 * obs
-    return (read(obs) * read(near)).sum((1, 2)), (read(far) - read(2.0 * obs)).square().sum((1, 2)) + read(near).sum()
+    return (read(obs) * read(near)).sum((1, 2)), (read(far) - read(2.0 * obs)).square().sum(
+        (1, 2)
+    ) + read(near).sum()
 
 
 def test_observations_made_inside_a_loss_are_answered_in_their_order() -> None:
@@ -95,7 +105,9 @@ def test_observations_made_inside_a_loss_are_answered_in_their_order() -> None:
     inputs: list[tuple[Tensor, ...]] = []
     ask = asking(inputs)
     made_inside(ask, obs)
-    assert len(inputs) == 4, "equal numbers made twice are two inputs: only the same tensor is the same"
+    assert len(inputs) == 4, (
+        "equal numbers made twice are two inputs: only the same tensor is the same"
+    )
     outputs = network(torch.cat([x for (x,) in inputs], 1)).split(B, 1)
     answered = made_inside(PrecomputedOutputs([outputs[i] for i in ask.order]), obs)
     for ours, theirs in zip(answered, made_inside(network, obs), strict=True):
@@ -168,7 +180,9 @@ def test_linear_critics_can_be_repeated_any_number_of_times() -> None:
     obs, action = layers.draw("obs", P, B, OBS), layers.draw("action", P, B, ACT)
     linear = LinearizedCritic(read_first)
     value = linear(obs, action)
-    assert torch.equal(linear.linearized()(obs, action), value) and torch.equal(linear.linearized()(obs, action), value)
+    assert torch.equal(linear.linearized()(obs, action), value) and torch.equal(
+        linear.linearized()(obs, action), value
+    )
     answer = linear.linearized()
     answer(obs, action)
     with pytest.raises(StopIteration):
@@ -186,8 +200,12 @@ def pair(backbone: str) -> tuple[PolicyFromOutputs, StackedActor]:
     if "log_std" in HEADS[backbone]:
         layout.unflatten(rows)["log_std"][1].copy_(torch.tensor([2.0, -20.0]))
     average = -0.5 * rows
-    read, behind = (lambda obs, own=own: Tape(layout, own, "silu", obs).output for own in (rows, average))
-    stacked = StackedActor(layout.unflatten(rows), "silu", StackedActor(layout.unflatten(average), "silu"))
+    read, behind = (
+        lambda obs, own=own: Tape(layout, own, "silu", obs).output for own in (rows, average)
+    )
+    stacked = StackedActor(
+        layout.unflatten(rows), "silu", StackedActor(layout.unflatten(average), "silu")
+    )
     return PolicyFromOutputs(HEADS[backbone], read, behind), stacked
 
 
@@ -212,6 +230,9 @@ def test_a_head_that_is_not_there_is_named() -> None:
     policy = PolicyFromOutputs(("mu",), lambda obs: obs, lambda obs: obs)
     obs = torch.zeros(1, 4, 2)
     assert policy(obs).shape == obs.shape
-    for ask, words in ((policy.distribution, "needs a stochastic actor"), (policy.prediction, "prediction=True")):
+    for ask, words in (
+        (policy.distribution, "needs a stochastic actor"),
+        (policy.prediction, "prediction=True"),
+    ):
         with pytest.raises(DamperError, match=words):
             ask(obs)

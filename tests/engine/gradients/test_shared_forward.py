@@ -39,7 +39,9 @@ def build(backbone: str, method: str | Method) -> tuple[Population, Objectives]:
         if name in made.state():
             made.state()[name] *= 1.0 + 0.1 * factor
     batch, noise = small.inputs(made, SEEDS, 0)
-    return made, Objectives(made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams)
+    return made, Objectives(
+        made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams
+    )
 
 
 def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
@@ -47,9 +49,13 @@ def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
     assert len(gradients) == len(expected) and set(seen) == set(known)
     for a, b in zip(gradients, expected, strict=True):
         assert a.shape == b.shape and b.norm() > 0
-        tensors = zip(*(weight_list(layout.unflatten(rows.reshape(-1, layout.size))) for rows in (a, b)), strict=True)
+        tensors = zip(
+            *(weight_list(layout.unflatten(rows.reshape(-1, layout.size))) for rows in (a, b)),
+            strict=True,
+        )
         for part, other in tensors:
-            # A bias that a loss of differences does not feel has a gradient of nothing but rounding errors.
+            # A bias that a loss of differences does not feel has a gradient of nothing but rounding
+            # errors.
             assert (part - other).norm() <= TOLERANCE * other.norm() + ROUNDING * b.norm()
     for name in seen:
         assert seen[name].shape == known[name].shape
@@ -63,7 +69,10 @@ def as_gradients(found: CriticGradient) -> Gradients:
 def check_backends(made: Population, objectives: Objectives) -> None:
     networks = made.networks
     shared, reference = SharedForwardBackend(networks), AutogradBackend(networks)
-    whole, found = as_gradients(reference.critic_gradient(objectives)), shared.critic_gradient(objectives)
+    whole, found = (
+        as_gradients(reference.critic_gradient(objectives)),
+        shared.critic_gradient(objectives),
+    )
     check_same(networks.critic_layout, as_gradients(found), whole)
     if made.method.separate_critic_pass:
         other = shared.critic_smoothness_gradient(objectives)
@@ -88,7 +97,9 @@ def test_shared_forward_passes_give_autograd_s_gradients(backbone: str, method: 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize(("backbone", "method"), [("td3", "damper"), ("sac", "damper+asap")])
-def test_other_activations(backbone: str, method: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_activations(
+    backbone: str, method: str, activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(small, "SHAPE", NetworkSizes(small.OBS, small.ACT, (10, 8), activation))
     check_backends(*build(backbone, method))
 
@@ -107,12 +118,16 @@ def test_values_per_agent_reach_their_agent() -> None:
     own = {"lambda_T": [0.0, 0.5, 2.0], "sigma": [0.1, 0.0, 0.4]}
     made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
     batch, noise = small.inputs(made, SEEDS, 0)
-    check_backends(made, Objectives(made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams))
+    check_backends(
+        made, Objectives(made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams)
+    )
 
 
 def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
     """Asks for some of the rows only, and first for those that the primary loss does not."""
-    return policy(batch.next_obs[:, 3:]).square().sum((1, 2)) - policy(batch.obs[:, :2]).mean((1, 2))
+    return policy(batch.next_obs[:, 3:]).square().sum((1, 2)) - policy(batch.obs[:, :2]).mean(
+        (1, 2)
+    )
 
 
 def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
@@ -123,8 +138,12 @@ def _after(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
 @pytest.mark.parametrize("function", [_part, _after])
 @pytest.mark.parametrize("rule", ["damper", None])
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_a_loss_may_ask_for_what_it_likes(backbone: str, rule: str | None, function: Callable[..., Tensor]) -> None:
-    check_backends(*build(backbone, Method("own", actor=Loss(function, reads_outputs_only=True), rule=rule)))
+def test_a_loss_may_ask_for_what_it_likes(
+    backbone: str, rule: str | None, function: Callable[..., Tensor]
+) -> None:
+    check_backends(
+        *build(backbone, Method("own", actor=Loss(function, reads_outputs_only=True), rule=rule))
+    )
 
 
 def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
@@ -143,7 +162,9 @@ def _repeated(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
     """Asks for what it asked for before: the batch's, its own, and the average's."""
     near = batch.obs + 0.1
     change = policy(near) - policy(batch.obs) * policy(near)
-    pull = policy.averaged_prediction(near) - policy.averaged_prediction(batch.obs) * policy.prediction(batch.obs)
+    pull = policy.averaged_prediction(near) - policy.averaged_prediction(
+        batch.obs
+    ) * policy.prediction(batch.obs)
     return mean_square(change) + mean_square(pull) + mean_square(policy(batch.obs + 0.1))
 
 
@@ -151,7 +172,12 @@ def _repeated(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_loss_may_ask_twice(backbone: str, rule: str | None) -> None:
     check_backends(
-        *build(backbone, Method("own", actor=Loss(_repeated, prediction=True, reads_outputs_only=True), rule=rule))
+        *build(
+            backbone,
+            Method(
+                "own", actor=Loss(_repeated, prediction=True, reads_outputs_only=True), rule=rule
+            ),
+        )
     )
 
 
@@ -181,7 +207,8 @@ def runs(monkeypatch: pytest.MonkeyPatch, made: Population, objectives: Objectiv
         ("td3", "plain", [1, 1, 1, 1, 1]),
         # Actor at s and s' for both losses.
         ("td3", "damper", [1, 1, 1, 2, 1]),
-        # Actor at s for the update and at s' for the target and the smoothness, once for both functions.
+        # Actor at s for the update and at s' for the target and the smoothness, once for both
+        # functions.
         ("sac", "damper", [2, 1, 1, 1]),
         # A neighbour more, for the critics and for the actor.
         ("td3", "l2c2", [1, 1, 2, 2, 1]),
@@ -217,7 +244,10 @@ def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
         made.state()[name][MEMBER, 4] = float("nan")
         spoiled = outcome(made, objectives)
         assert any(tensor[MEMBER].isnan().any() for tensor in spoiled), f"{name} is used"
-        assert all(torch.equal(ours[others], theirs[others]) for ours, theirs in zip(spoiled, clean, strict=True)), name
+        assert all(
+            torch.equal(ours[others], theirs[others])
+            for ours, theirs in zip(spoiled, clean, strict=True)
+        ), name
         made.state()[name].copy_(good)
 
 
@@ -235,8 +265,12 @@ STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
 
 def _flat(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
     """A loss of one's own that reads what PAVE reads, at its own inputs and twice."""
-    (here, there), vHv = action_gradients(critic, (batch.obs, batch.next_obs), batch.action, noise["pave_direction"])
-    (near, _), _ = action_gradients(critic, (batch.obs, batch.obs), 0.5 * batch.action, noise["pave_direction"])
+    (here, there), vHv = action_gradients(
+        critic, (batch.obs, batch.next_obs), batch.action, noise["pave_direction"]
+    )
+    (near, _), _ = action_gradients(
+        critic, (batch.obs, batch.obs), 0.5 * batch.action, noise["pave_direction"]
+    )
     return (mean_square(here - there) + mean_square(near)).sum(-1) + vHv.square().mean((-2, -1))
 
 

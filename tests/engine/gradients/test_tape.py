@@ -49,7 +49,9 @@ class Case:
 
     def cotangents(self, sizes: Sequence[int]) -> list[Tensor]:
         outputs = self.layout.layer_slices[-1].outputs
-        return [layers.draw(f"loss {i}", self.networks, size, outputs) for i, size in enumerate(sizes)]
+        return [
+            layers.draw(f"loss {i}", self.networks, size, outputs) for i, size in enumerate(sizes)
+        ]
 
 
 CASES = [
@@ -71,7 +73,9 @@ def test_it_runs_the_networks(case: Case) -> None:
     assert layers.apart(case.tape().output, expected) <= TOLERANCE
     forward_only = case.tape(for_backward=False)
     assert torch.equal(forward_only.output, case.tape().output)
-    assert forward_only.activation_grads == [None] * (len(case.hidden) + 2), "nothing is kept to go back"
+    assert forward_only.activation_grads == [None] * (len(case.hidden) + 2), (
+        "nothing is kept to go back"
+    )
 
 
 # Both on all rows, on fewer, and the second on more than the first.
@@ -88,7 +92,9 @@ def test_gradients_of_one_or_two_losses(case: Case, sizes: tuple[int, ...]) -> N
 
 def test_two_losses_do_not_touch_each_other(case: Case) -> None:
     first, second = case.cotangents((R, 8))
-    spoiled = case.tape().gradients([first, torch.full_like(second, float("nan"))], rows_per_group=4)
+    spoiled = case.tape().gradients(
+        [first, torch.full_like(second, float("nan"))], rows_per_group=4
+    )
     assert torch.equal(spoiled[0], case.tape().gradients([first, second], rows_per_group=4)[0])
     assert spoiled[1].isnan().any()
 
@@ -102,8 +108,12 @@ def test_input_slopes(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.stride == 1], ids=str)
 def test_again_is_the_same_tape(case: Case) -> None:
     tape, cotangents = case.tape(), case.cotangents((R, 8))
-    again = Tape.from_saved(case.layout, case.rows, [kept.clone() for kept in tape.saved_activations])
+    again = Tape.from_saved(
+        case.layout, case.rows, [kept.clone() for kept in tape.saved_activations]
+    )
     assert torch.equal(again.output, tape.output)
     assert torch.equal(again.input_gradients(), tape.input_gradients())
-    for ours, theirs in zip(again.gradients(cotangents, 4), tape.gradients(cotangents, 4), strict=True):
+    for ours, theirs in zip(
+        again.gradients(cotangents, 4), tape.gradients(cotangents, 4), strict=True
+    ):
         assert torch.equal(ours, theirs)

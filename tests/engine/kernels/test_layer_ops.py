@@ -16,8 +16,11 @@ from tests.engine import layers
 M, R, INPUTS, TOLERANCE = 4, 9, 5, 1e-12
 HEADS = layers.layout(INPUTS, (7,), ("mu", "log_std", "prediction"), 3)
 VALUE = layers.layout(INPUTS, (20,), ("q",), 1)
-# Few outputs (a product per network on a CPU), several heads, many outputs (one product for all), a single one.
-LAYERS = dict(zip(("few", "heads", "many", "one"), (*HEADS.layer_slices, *VALUE.layer_slices), strict=True))
+# Few outputs (a product per network on a CPU), several heads, many outputs (one product for all), a
+# single one.
+LAYERS = dict(
+    zip(("few", "heads", "many", "one"), (*HEADS.layer_slices, *VALUE.layer_slices), strict=True)
+)
 SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALUE.size}
 
 
@@ -26,7 +29,9 @@ SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALU
 
 def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
     row = torch.arange(40.0)[None]
-    layer = LayerSlice(inputs=3, outputs=4, weight_offset=2, bias_offset=9, outputs_per_head=2, head_stride=20)
+    layer = LayerSlice(
+        inputs=3, outputs=4, weight_offset=2, bias_offset=9, outputs_per_head=2, head_stride=20
+    )
     assert layer.heads == 2
     assert layer.weights(row).tolist() == [[[2, 3, 22, 23], [4, 5, 24, 25], [6, 7, 26, 27]]]
     assert layer.biases(row).tolist() == [[[9, 10, 29, 30]]]
@@ -36,7 +41,9 @@ def test_views_are_the_layout_s_layers_side_by_side() -> None:
     rows = layers.rows(HEADS, M)
     split = list(HEADS.unflatten(rows).values())
     hidden, heads = HEADS.layer_slices
-    assert torch.equal(hidden.weights(rows), split[0][0]) and torch.equal(hidden.biases(rows), split[0][1])
+    assert torch.equal(hidden.weights(rows), split[0][0]) and torch.equal(
+        hidden.biases(rows), split[0][1]
+    )
     assert torch.equal(heads.weights(rows), torch.cat([weight for weight, _ in split[1:]], -1))
     assert torch.equal(heads.biases(rows), torch.cat([bias for _, bias in split[1:]], -1))
     assert hidden.weights(rows).data_ptr() == rows.data_ptr(), "one layer is not copied"
@@ -82,9 +89,13 @@ class Case:
         self.rows = layers.draw("rows", M, SIZES[self.name])
         self.networks = M // self.stride
         # Shared inputs come from outside: no activation_grads stand behind them.
-        self.before = layers.draw("before", M // 2 if self.shared else self.networks, R, self.layer.inputs)
+        self.before = layers.draw(
+            "before", M // 2 if self.shared else self.networks, R, self.layer.inputs
+        )
         self.x, self.activation_grad = (
-            (self.before, None) if self.shared else ACTIVATIONS[self.activation].with_grad(self.before)
+            (self.before, None)
+            if self.shared
+            else ACTIVATIONS[self.activation].with_grad(self.before)
         )
 
     def z(self, rows: Tensor, before: Tensor) -> Tensor:
@@ -95,12 +106,18 @@ class Case:
     def reference(self, part: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
         """Gradients of ``Σ part · z`` by rows ``[M', n]`` and by what stands before the layer ``[M', R', inputs]``."""
         rows = self.rows.clone().requires_grad_()
-        before = self.before.repeat_interleave(self.networks // len(self.before), 0).requires_grad_()
+        before = self.before.repeat_interleave(
+            self.networks // len(self.before), 0
+        ).requires_grad_()
         span = slice(start, start + part.shape[1])
-        by_rows, by_x = torch.autograd.grad((self.z(rows, before)[:, span] * part).sum(), (rows, before))
+        by_rows, by_x = torch.autograd.grad(
+            (self.z(rows, before)[:, span] * part).sum(), (rows, before)
+        )
         return by_rows[:: self.stride], by_x[:, span]
 
-    def forward(self, activation: str | None = None, **options: int) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, activation: str | None = None, **options: int
+    ) -> tuple[Tensor, Tensor | None]:
         given = {"stride": self.stride, **options}
         return layer_ops.forward(self.rows, self.layer, self.x, activation, **given)
 
@@ -120,14 +137,17 @@ class Case:
         assert torch.equal(ours != 0, theirs != 0), "nothing outside the layer is written"
 
 
-# One test per case: what else differs goes round inside, so that a failure names the case and its place.
+# One test per case: what else differs goes round inside, so that a failure names the case and its
+# place.
 KINDS = [Case(name) for name in LAYERS] + [
     *(Case("few", activation) for activation in ("relu", "tanh")),
     *(Case(name, shared=True) for name in LAYERS),
     *(Case(name, stride=2) for name in LAYERS),
 ]
 each_case = pytest.mark.parametrize("case", KINDS, ids=str)
-each_forward_case = pytest.mark.parametrize("case", [case for case in KINDS if case.activation == "silu"], ids=str)
+each_forward_case = pytest.mark.parametrize(
+    "case", [case for case in KINDS if case.activation == "silu"], ids=str
+)
 
 
 @each_forward_case
@@ -201,7 +221,9 @@ def test_gradient_rows_are_zero_where_no_layer_lies() -> None:
     h, activation_grad = layer_ops.forward(rows, hidden, x, "silu")
     found = layer_ops.alloc_grads(rows, 1)
     whole, d = BackwardRows.whole(R, [R]), layers.draw("d", M, R, 9)
-    back = layer_ops.backward(rows, heads, h, d, whole, activation_grad=activation_grad, gradients=found)
+    back = layer_ops.backward(
+        rows, heads, h, d, whole, activation_grad=activation_grad, gradients=found
+    )
     assert back is not None
     layer_ops.backward(rows, hidden, x, back, replace(whole, input_grad_rows=0), gradients=found)
     (gradient,) = layer_ops.collect_grads(found, HEADS.size)
@@ -213,14 +235,19 @@ def test_backward_is_the_limit_of_differences() -> None:
     case, h = Case("heads"), 1e-5
     c = layers.draw("d", M, R, case.layer.outputs)
     found, dx = case.backward(c, R, [R])
-    way, way_x = layers.draw("way", M, SIZES["heads"]), layers.draw("way x", M, R, case.layer.inputs)
+    way, way_x = (
+        layers.draw("way", M, SIZES["heads"]),
+        layers.draw("way x", M, R, case.layer.inputs),
+    )
 
     def loss(step: float) -> Tensor:
         return (case.z(case.rows + step * way, case.before + step * way_x) * c).sum((1, 2))
 
     assert dx is not None
     activation_grads = (found[0] * way).sum(1) + (dx * way_x).sum((1, 2))
-    torch.testing.assert_close(activation_grads, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0)
+    torch.testing.assert_close(
+        activation_grads, (loss(h) - loss(-h)) / (2 * h), rtol=1e-8, atol=0.0
+    )
 
 
 # --- rows without bias, and rows nobody goes on from ---------------------------------------------------------------
@@ -231,7 +258,9 @@ def test_forward_may_leave_the_bias_out(case: Case) -> None:
     used = case.rows[:: case.stride]
     for biased in (0, 4, R):
         h, _ = case.forward(biased=biased)
-        expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(used)
+        expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(
+            used
+        )
         expected[:, :biased] += case.layer.biases(used)
         assert layers.apart(h, expected) <= TOLERANCE, biased
         if biased == R:
@@ -246,9 +275,14 @@ def test_backward_may_leave_the_bias_out(case: Case) -> None:
         for biased in (0, 4, R):
             found, same = case.backward(d, R, groups, biased_rows=biased)
             assert dx is not None and same is not None and torch.equal(dx, same)
-            weights = [[case.layer.weights(rows) for rows in gradients] for gradients in (found, plain)]
+            weights = [
+                [case.layer.weights(rows) for rows in gradients] for gradients in (found, plain)
+            ]
             assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True)), (groups, biased)
-            biases, exact = case.layer.biases(torch.stack(found).sum(0)), d[:, :biased].sum(1, keepdim=True)
+            biases, exact = (
+                case.layer.biases(torch.stack(found).sum(0)),
+                d[:, :biased].sum(1, keepdim=True),
+            )
             torch.testing.assert_close(biases, exact, rtol=0.0, atol=1e-12)
 
 
@@ -267,7 +301,9 @@ def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case) -> None:
 # --- which devices have kernels ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("capability", "too_old"), [((7, 5), True), ((8, 0), False), ((9, 0), False)])
+@pytest.mark.parametrize(
+    ("capability", "too_old"), [((7, 5), True), ((8, 0), False), ((9, 0), False)]
+)
 def test_a_gpu_without_tf32_keeps_to_pytorchs_products(
     capability: tuple[int, int], too_old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

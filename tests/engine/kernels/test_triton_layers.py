@@ -79,14 +79,17 @@ def on_the_device(
     return kernel_cases.differences(kernel_cases.Sizes("cuda", (400, 300), 256, networks), names)
 
 
-# Networks enough to fill the device, and so few that rows are summed in groups. Every shape is compiled anew, so not
-# all that the interpreter tries is tried again.
+# Networks enough to fill the device, and so few that rows are summed in groups. Every shape is
+# compiled anew, so not all that the interpreter tries is tried again.
 @pytest.mark.gpu
 @pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize(
-    ("networks", "names"), [(70, ("heads", "shared", "every second")), (6, ("heads", "shared", "relu"))]
+    ("networks", "names"),
+    [(70, ("heads", "shared", "every second")), (6, ("heads", "shared", "relu"))],
 )
-def test_kernels_keep_float32(networks: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_keep_float32(
+    networks: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     check(on_the_device(networks, names, "highest", monkeypatch), names, FULL)
 
 
@@ -98,7 +101,9 @@ def test_kernels_round_where_tf32_is_allowed(
 ) -> None:
     found = on_the_device(networks, names, "high", monkeypatch)
     check(found, names, ROUNDED)
-    assert all(value > FULL for name, value in found.items() if name.endswith("output")), "they do round"
+    assert all(value > FULL for name, value in found.items() if name.endswith("output")), (
+        "they do round"
+    )
 
 
 # --- compiled without a GPU ----------------------------------------------------------------------------------------
@@ -109,14 +114,20 @@ class CompiledOnly:
 
     def __init__(self, kernel: Any, capability: int) -> None:
         self.kernel, self.target, self.programs = kernel, GPUTarget("cuda", capability, 32), []
-        self.bind = create_function_from_signature(kernel.signature, kernel.params, make_backend(self.target))
+        self.bind = create_function_from_signature(
+            kernel.signature, kernel.params, make_backend(self.target)
+        )
 
     def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
         assert all(count > 0 for count in grid)
 
-        def launch(*tensors: torch.Tensor, num_warps: int, num_stages: int, **constants: Any) -> None:
+        def launch(
+            *tensors: torch.Tensor, num_warps: int, num_stages: int, **constants: Any
+        ) -> None:
             names = self.kernel.arg_names
-            bound, _, options = self.bind(*tensors, **constants, num_warps=num_warps, num_stages=num_stages)
+            bound, _, options = self.bind(
+                *tensors, **constants, num_warps=num_warps, num_stages=num_stages
+            )
             assert list(bound) == names and all(
                 bound[name] is tensor for name, tensor in zip(names, tensors, strict=False)
             )
@@ -131,13 +142,16 @@ class CompiledOnly:
         return launch
 
 
-@pytest.mark.parametrize(("capability", "tf32"), [(90, True), pytest.param(80, False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("capability", "tf32"), [(90, True), pytest.param(80, False, marks=pytest.mark.slow)]
+)
 def test_the_kernels_compile_for_gpus(
     capability: int, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     forward, backward = (
-        CompiledOnly(k, capability) for k in (triton_layers.forward_kernel, triton_layers.backward_kernel)
+        CompiledOnly(k, capability)
+        for k in (triton_layers.forward_kernel, triton_layers.backward_kernel)
     )
     monkeypatch.setattr(triton_layers, "forward_kernel", forward)
     monkeypatch.setattr(triton_layers, "backward_kernel", backward)
@@ -157,6 +171,9 @@ def test_the_kernels_compile_for_gpus(
     for joint in (False, True):
         monkeypatch.setattr(action_gradient_tape, "in_groups", lambda *given, joint=joint: joint)
         tape.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
-    assert len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2 and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
+    assert (
+        len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2
+        and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
+    )
     for program in (*forward.programs, *backward.programs):
         assert "mma.sync" in program.asm["ptx"], "on tensor cores, as the tiles were chosen for"

@@ -17,7 +17,9 @@ OBS = np.linspace(-2.0, 2.0, 15).reshape(5, 3).astype(np.float32)
 
 
 def test_acting_again_before_the_actions_were_taken_gives_the_new_ones() -> None:
-    learner, other = (small.learner(small.settings("td3", "plain", seeds=range(5))) for _ in range(2))
+    learner, other = (
+        small.learner(small.settings("td3", "plain", seeds=range(5))) for _ in range(2)
+    )
     acting, once = Acting(learner), Acting(other)
     acting.start(OBS)
     acting.start(OBS * 2)
@@ -40,7 +42,9 @@ def test_a_backbone_draws_what_it_asked_for_to_explore() -> None:
         "where": Noise("uniform", "obs"),
         "sign": Noise("rademacher", None),
     }
-    population.backbone = SimpleNamespace(EXPLORATION_NOISE=kinds, explore=explore, perturb=td3.perturb)
+    population.backbone = SimpleNamespace(
+        EXPLORATION_NOISE=kinds, explore=explore, perturb=td3.perturb
+    )
     Acting(learner).act(OBS)
     assert {name: tuple(draw.shape) for name, draw in seen.items()} == {
         "exploration": (5, 1, 1), "where": (5, 1, 3), "sign": (5, 1),

@@ -36,7 +36,9 @@ def test_they_are_called_with_step_metrics_and_policies(tmp_path: Path) -> None:
     assert [training.metrics for training in seen] == run.metrics()
     assert seen[0].agents == run.agents and seen[0].run == run
     assert not np.allclose(actions[0], actions[-1]), "they are the policies of that moment"
-    np.testing.assert_array_equal(actions[-1], [policy.predict(obs)[0] for policy in run.policies()])
+    np.testing.assert_array_equal(
+        actions[-1], [policy.predict(obs)[0] for policy in run.policies()]
+    )
     tiny.train(tmp_path / "run", callbacks=note, seeds=(3, 5))
     assert len(seen) == 3, "a finished run is not trained"
 
@@ -73,7 +75,10 @@ def test_a_frozen_agent_stays_as_it_was_and_no_other_notices(tmp_path: Path) -> 
         run.policy(1).flat_params, whole.policy(1).flat_params
     )
     assert run.manifest["frozen_by_callback"] == {"1": 50} and run.manifest["frozen"] == {}
-    assert whole.manifest["frozen_by_callback"] == {} and "frozen_by_callback" not in whole.metrics()[-1]
+    assert (
+        whole.manifest["frozen_by_callback"] == {}
+        and "frozen_by_callback" not in whole.metrics()[-1]
+    )
     assert run.metrics()[-1]["frozen"] == [-1, -1], "its gradient was finite"
     assert [resumed["step"] for resumed in run.manifest["resumed"]] == [101]
 
@@ -89,7 +94,10 @@ def test_freezing_reaches_recorded_updates(tmp_path: Path) -> None:
             kept.append(training.policy(1))
 
     run = trained(made, tmp_path / "run", freeze).run
-    assert torch.equal(run.policy(1).flat_params, kept[0].flat_params) and run.policy(0).info.steps == 150
+    assert (
+        torch.equal(run.policy(1).flat_params, kept[0].flat_params)
+        and run.policy(0).info.steps == 150
+    )
     returns = [line["return"] for line in run.evaluations()]
     assert returns[0][1] == pytest.approx(returns[-1][1]) and returns[0][0] != returns[-1][0]
 
@@ -110,7 +118,11 @@ def test_what_a_callback_raises_is_raised_after_saving(tmp_path: Path, step: int
 
     given: dict[str, Any] = {"checkpoint_every": 0}
     with pytest.raises(LookupError, match="no such metric"):
-        tiny.train(tmp_path / "run", callbacks=[fail, lambda training: later.append(training.step)], **given)
+        tiny.train(
+            tmp_path / "run",
+            callbacks=[fail, lambda training: later.append(training.step)],
+            **given,
+        )
     assert step not in later
     run = damper.Run(tmp_path / "run")
     assert run.finished if step == 300 else run.has_checkpoint
@@ -119,6 +131,9 @@ def test_what_a_callback_raises_is_raised_after_saving(tmp_path: Path, step: int
 
 @pytest.mark.parametrize("wrong", [3, [print, "x"]])
 def test_what_cannot_be_called_is_refused(tmp_path: Path, wrong: Any) -> None:
-    with pytest.raises(DamperError, match=r"callbacks must be functions that take a damper.Training, but .* was given"):
+    with pytest.raises(
+        DamperError,
+        match=r"callbacks must be functions that take a damper.Training, but .* was given",
+    ):
         tiny.train(tmp_path / "run", callbacks=wrong)
     assert not (tmp_path / "run").exists()

@@ -71,12 +71,16 @@ def test_tf32_is_as_it_was(
     matmul.allow_tf32 = before
     seen: list[bool] = []
     update = Learner.update
-    monkeypatch.setattr(Learner, "update", lambda self: (seen.append(matmul.allow_tf32), update(self))[1])
+    monkeypatch.setattr(
+        Learner, "update", lambda self: (seen.append(matmul.allow_tf32), update(self))[1]
+    )
     run_settings(small.settings(steps=30, tf32=not before), tmp_path / "run", progress=False)
     assert set(seen) == {not before} and matmul.allow_tf32 == before
 
 
-def test_the_newer_switch_of_tf32_is_as_it_was(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_newer_switch_of_tf32_is_as_it_was(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     matmul = torch.backends.cuda.matmul
     if not hasattr(matmul, "fp32_precision"):
         pytest.skip("this PyTorch has the older switch alone")
@@ -98,7 +102,9 @@ def test_the_current_device_is_as_it_was(tmp_path: Path) -> None:
 # --- environments --------------------------------------------------------------------------------------------------
 
 
-def test_environments_are_closed_where_a_pool_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_are_closed_where_a_pool_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Noted, "most", 2)
     with pytest.raises(OSError, match="no more of these"):
         GymnasiumPool(Noted, [0, 1, 2])
@@ -134,7 +140,9 @@ def test_environments_are_closed_where_a_run_cannot_begin(
 # --- TensorBoard ---------------------------------------------------------------------------------------------------
 
 
-def test_tensorboard_is_purged_where_a_run_goes_on_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_is_purged_where_a_run_goes_on_and_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writers = pytest.importorskip("torch.utils.tensorboard")
     made: list[tuple[int, list[bool]]] = []
 
@@ -178,7 +186,9 @@ def test_a_missing_tensorboard_is_told_before_anything_is_begun(
 
 
 def test_devices_may_be_torch_s_and_have_one_name() -> None:
-    assert [resolve("Pendulum", device=device).device for device in (torch.device("cpu"), "cpu:0")] == ["cpu", "cpu"]
+    assert [
+        resolve("Pendulum", device=device).device for device in (torch.device("cpu"), "cpu:0")
+    ] == ["cpu", "cpu"]
 
 
 @pytest.mark.parametrize("device", ["mps", "meta", torch.device("mps"), 1.5, None])
@@ -189,12 +199,24 @@ def test_devices_that_cannot_work_are_refused(device: Any) -> None:
 
 @pytest.mark.parametrize("page", ["scaling", "scaling-35"])
 def test_no_measured_peak_is_beyond_what_the_memory_check_counts(page: str) -> None:
-    rows = json.loads((Path(__file__).parents[3] / "docs/bench/h200" / f"{page}.json").read_text())["rows"]
+    rows = json.loads((Path(__file__).parents[3] / "docs/bench/h200" / f"{page}.json").read_text())[
+        "rows"
+    ]
     assert rows
-    for backbone, n_agents, peak in {(row["backbone"], row["agents"], row["peak MiB"]) for row in rows}:
-        methods = [row["method"] for row in rows if (row["backbone"], row["agents"]) == (backbone, n_agents)]
-        made = [resolve("Hopper", backbone.lower(), method, range(n_agents), 2000, "authors") for method in methods]
-        # The peak is of all learners together: of the others' share, their state and replay are certain.
+    for backbone, n_agents, peak in {
+        (row["backbone"], row["agents"], row["peak MiB"]) for row in rows
+    }:
+        methods = [
+            row["method"]
+            for row in rows
+            if (row["backbone"], row["agents"]) == (backbone, n_agents)
+        ]
+        made = [
+            resolve("Hopper", backbone.lower(), method, range(n_agents), 2000, "authors")
+            for method in methods
+        ]
+        # The peak is of all learners together: of the others' share, their state and replay are
+        # certain.
         least = [needed_memory(one, 11, 3) for one in made]
         for one, own in zip(made, least, strict=True):
             assert peak * 2**20 - (sum(least) - own) <= needed_memory(one, 11, 3, PEAK_FACTOR)
@@ -216,7 +238,9 @@ def reads_state(x: torch.Tensor) -> torch.Tensor:
     return CHANGING["strength"] * x
 
 
-def test_a_compiled_update_sees_a_python_value_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_update_sees_a_python_value_that_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(CHANGING, "strength", 1.0)
     compiled = small.learner(small.settings(compile=True)).compiled(reads_state)
     assert compiled(torch.ones(1)).item() == 1.0

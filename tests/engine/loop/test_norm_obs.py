@@ -26,7 +26,11 @@ from damper.export import export
 from damper.export.sources import open_source
 from tests.engine import killed_run, small
 
-OBS = np.random.default_rng(0).normal([3.0, -50.0, 0.01], [2.0, 0.5, 1e-4], (400, 2, 3)).astype(np.float32)
+OBS = (
+    np.random.default_rng(0)
+    .normal([3.0, -50.0, 0.01], [2.0, 0.5, 1e-4], (400, 2, 3))
+    .astype(np.float32)
+)
 
 
 def learner(**given: Any) -> Any:
@@ -74,15 +78,21 @@ def test_agents_act_on_what_they_have_just_seen_and_learn_from_raw_rows(tmp_path
     seen = observed(trainer)
     trainer.train()
     made = trainer.learner
-    assert made.obs_rms.count.tolist() == [[pytest.approx(60, abs=1e-3)]] * 2, "one observation at every step"
+    assert made.obs_rms.count.tolist() == [[pytest.approx(60, abs=1e-3)]] * 2, (
+        "one observation at every step"
+    )
     replay = made.replay.gather(torch.arange(60).expand(2, -1), previous_obs=True)
     np.testing.assert_array_equal(replay.obs.numpy(), np.stack(seen, 1))
     np.testing.assert_allclose(made.obs_rms.mean.numpy(), np.mean(seen, 0), atol=1e-5)
     sampled = dict(zip(replay._fields, made.sample()[0], strict=True))
-    index = made.streams.integers("replay", made.population.state()["updates"], (16,), torch.tensor(60))
+    index = made.streams.integers(
+        "replay", made.population.state()["updates"], (16,), torch.tensor(60)
+    )
     raw = made.replay.gather(index, previous_obs=True)
     for name in ("obs", "next_obs", "previous_obs"):
-        torch.testing.assert_close(sampled[name], made.obs_rms.normalise(getattr(raw, name)), rtol=0, atol=0)
+        torch.testing.assert_close(
+            sampled[name], made.obs_rms.normalise(getattr(raw, name)), rtol=0, atol=0
+        )
     assert torch.equal(sampled["reward"], raw.reward) and torch.equal(sampled["action"], raw.action)
 
 
@@ -91,7 +101,9 @@ def test_a_mean_action_is_the_network_s_on_the_normalised_observation() -> None:
     acting = Acting(made)
     for obs in OBS[:5]:
         _, _, mean = acting.act(obs)
-    expected = made.population.networks.actor()(made.obs_rms.normalise(torch.tensor(OBS[4])[:, None]))[:, 0]
+    expected = made.population.networks.actor()(
+        made.obs_rms.normalise(torch.tensor(OBS[4])[:, None])
+    )[:, 0]
     np.testing.assert_array_equal(mean, expected.detach().numpy())
 
 
@@ -110,7 +122,10 @@ def test_an_agent_s_statistics_are_its_own(tmp_path: Path) -> None:
         torch.testing.assert_close(ours[1], theirs[0], rtol=1e-5, atol=1e-6)
         assert name == "obs_count" or not torch.equal(ours[0], ours[1])
     for name in together.learner.population.state():
-        pairs = (small.pieces(t.learner.population, name, agent) for t, agent in ((together, 1), (alone, 0)))
+        pairs = (
+            small.pieces(t.learner.population, name, agent)
+            for t, agent in ((together, 1), (alone, 0))
+        )
         for ours, theirs in zip(*pairs, strict=True):
             assert (ours - theirs).norm() <= 1e-4 * theirs.norm(), name
 
@@ -122,14 +137,18 @@ def test_a_frozen_agent_keeps_its_statistics() -> None:
     before = made.obs_rms.mean.clone()
     made.population.state()["active"][1] = False
     acting.act(OBS[1])
-    assert torch.equal(made.obs_rms.mean[1], before[1]) and not torch.equal(made.obs_rms.mean[0], before[0])
+    assert torch.equal(made.obs_rms.mean[1], before[1]) and not torch.equal(
+        made.obs_rms.mean[0], before[0]
+    )
 
 
 @pytest.mark.parametrize("queues", [False, True])
 def test_learning_while_environments_step_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queues: bool
 ) -> None:
-    made = small.settings(method="grad-caps", norm_obs=True, steps=200, buffer_size=100, checkpoint_every=70)
+    made = small.settings(
+        method="grad-caps", norm_obs=True, steps=200, buffer_size=100, checkpoint_every=70
+    )
     ahead, after = (Trainer(made, tmp_path / name) for name in ("a", "b"))
     monkeypatch.setattr(ahead, "_queues_updates", queues)
     monkeypatch.setattr(after, "update_ahead", lambda: None)
@@ -148,14 +167,20 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     resumed = Trainer(made, tmp_path / "run")
     resumed.train()
     assert killed_run.sums(resumed) == killed_run.sums(whole)
-    policies = [path.read_bytes() for name in ("run", "whole") for path in sorted((tmp_path / name).glob("policies/*"))]
+    policies = [
+        path.read_bytes()
+        for name in ("run", "whole")
+        for path in sorted((tmp_path / name).glob("policies/*"))
+    ]
     assert policies[:2] == policies[2:]
 
 
 def test_compiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    eager, traced = (learner(dtype="float64", graph=False, compile=compiled) for compiled in (False, True))
+    eager, traced = (
+        learner(dtype="float64", graph=False, compile=compiled) for compiled in (False, True)
+    )
     for made in (eager, traced):
         acting = Acting(made)
         for obs in OBS[:8]:
@@ -180,7 +205,9 @@ def test_as_cuda_graphs_it_is_the_same(compile: bool) -> None:
             acting.act(obs)
             made.update()
     for name, tensor in learners[1].state().items():
-        torch.testing.assert_close(tensor, learners[0].state()[name], rtol=1e-8, atol=1e-11, msg=name)
+        torch.testing.assert_close(
+            tensor, learners[0].state()[name], rtol=1e-8, atol=1e-11, msg=name
+        )
 
 
 # --- what is kept --------------------------------------------------------------------------------------------------
@@ -198,7 +225,9 @@ def test_policies_hold_the_statistics_and_evaluation_uses_them(trained: Trainer)
     run, made, obs = trained.run, trained.learner, OBS[:, 0]
     policies = run.policies()
     for agent, policy in enumerate(policies):
-        expected = made.population.networks.actor()(made.normalise(torch.tensor(np.stack((obs, obs)))))[agent]
+        expected = made.population.networks.actor()(
+            made.normalise(torch.tensor(np.stack((obs, obs))))
+        )[agent]
         np.testing.assert_allclose(policy(obs), 2 * expected.detach().numpy(), atol=2e-6)
         assert policy.info.normaliser == made.obs_rms.normalisers()[agent].to_dict()
     drawn, _ = policies[0].predict(obs, deterministic=False)
@@ -206,13 +235,17 @@ def test_policies_hold_the_statistics_and_evaluation_uses_them(trained: Trainer)
     found = damper.evaluate(run, episodes=2)
     for agent, policy in enumerate(policies):
         alone = damper.evaluate(policy, episodes=2)
-        assert [e.total for e in found.episodes[agent]] == pytest.approx([e.total for e in alone.episodes[0]])
+        assert [e.total for e in found.episodes[agent]] == pytest.approx(
+            [e.total for e in alone.episodes[0]]
+        )
     assert run.policy(0, best=True).normaliser is not None and run.evaluations()
 
 
 def test_a_file_without_statistics_says_nothing_of_them(trained: Trainer, tmp_path: Path) -> None:
     policy = trained.run.policy(0)
-    Policy(replace(policy.info, normaliser=None), policy.flat_params).save(tmp_path / "plain.safetensors")
+    Policy(replace(policy.info, normaliser=None), policy.flat_params).save(
+        tmp_path / "plain.safetensors"
+    )
     assert b"normaliser" not in (tmp_path / "plain.safetensors").read_bytes()
     assert Policy.load(tmp_path / "plain.safetensors").normaliser is None
 
@@ -238,12 +271,16 @@ def test_an_sb3_model_s_statistics_go_into_a_policy_file_and_not_back(tmp_path: 
 
     env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
     kwargs = {"net_arch": [8], "activation_fn": torch.nn.SiLU}
-    model = TD3("MlpPolicy", env, learning_starts=20, buffer_size=100, policy_kwargs=kwargs).learn(40)
+    model = TD3("MlpPolicy", env, learning_starts=20, buffer_size=100, policy_kwargs=kwargs).learn(
+        40
+    )
     policy = from_sb3(model)
     policy.save(tmp_path / "policy.safetensors")
     raw = OBS[:, 0]
     expected = model.predict(env.normalize_obs(raw), deterministic=True)[0]
-    np.testing.assert_allclose(Policy.load(tmp_path / "policy.safetensors")(raw), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        Policy.load(tmp_path / "policy.safetensors")(raw), expected, atol=1e-5
+    )
     assert isinstance(policy.normaliser, Normaliser)
     with pytest.raises(DamperError, match="must not normalise observations itself"):
         to_sb3(policy, model)

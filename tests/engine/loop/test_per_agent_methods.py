@@ -52,14 +52,20 @@ def test_a_value_that_was_not_given_is_the_methods_own() -> None:
     assert [row["eta"] for row in made.agents()] == [1.0, 0.5]
 
 
-@pytest.mark.parametrize("names", ["damper,caps", "plain,pave", "damper,damper+grad-caps", "plain,plain"])
+@pytest.mark.parametrize(
+    "names", ["damper,caps", "plain,pave", "damper,damper+grad-caps", "plain,plain"]
+)
 def test_methods_with_other_losses_are_refused(names: str) -> None:
-    with pytest.raises(DamperError, match="methods of one population must have the same losses and differ only in"):
+    with pytest.raises(
+        DamperError, match="methods of one population must have the same losses and differ only in"
+    ):
         find_method(names)
 
 
 def test_rows_of_tables_name_the_method() -> None:
-    agents = population_settings([settings(method, seed, **own) for method, seed, own in AGENTS]).agents()
+    agents = population_settings(
+        [settings(method, seed, **own) for method, seed, own in AGENTS]
+    ).agents()
     assert group_by_settings(agents) == {
         "plain": [0],
         "damper eta=0.3": [1],

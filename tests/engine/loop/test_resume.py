@@ -93,7 +93,9 @@ def check_kills(folder: Path, case: str, kills: list[tuple[str, int]], reference
     check_end(folder, case, finish(folder, case), reference)
 
 
-def test_killed_in_the_first_write_between_steps_and_within_a_checkpoint(tmp_path: Path, references: Any) -> None:
+def test_killed_in_the_first_write_between_steps_and_within_a_checkpoint(
+    tmp_path: Path, references: Any
+) -> None:
     check_kills(tmp_path / "run", "td3", [("replace", 1), ("step", 233), ("file", 6)], references)
     assert [event["step"] for event in Run(tmp_path / "run").manifest["resumed"]] == [200, 250]
 
@@ -104,9 +106,16 @@ def test_killed_within_a_line_of_metrics(tmp_path: Path, references: Any) -> Non
     assert [event["step"] for event in Run(tmp_path / "run").manifest["resumed"]] == [140]
 
 
-def test_checkpoints_and_logs_do_not_change_what_is_learned(tmp_path: Path, references: Any) -> None:
+def test_checkpoints_and_logs_do_not_change_what_is_learned(
+    tmp_path: Path, references: Any
+) -> None:
     expected, (policies, _) = references("sac")
-    given = {**killed_run.COMMON, **killed_run.CASES["sac"], "checkpoint_every": 0, "log_every": 250}
+    given = {
+        **killed_run.COMMON,
+        **killed_run.CASES["sac"],
+        "checkpoint_every": 0,
+        "log_every": 250,
+    }
     trainer = Trainer(small.settings(**given), tmp_path / "run")
     trainer.train()
     ours, theirs = killed_run.sums(trainer), dict(expected)
@@ -114,7 +123,9 @@ def test_checkpoints_and_logs_do_not_change_what_is_learned(tmp_path: Path, refe
         ours.pop(name)
         theirs.pop(name)
     assert ours == theirs
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "policies").iterdir()} == policies
+    assert {
+        path.name: path.read_bytes() for path in (tmp_path / "run" / "policies").iterdir()
+    } == policies
 
 
 def stopped(folder: Path, **given: Any) -> Any:
@@ -129,37 +140,56 @@ def test_envpool_goes_on_with_fresh_episodes_and_says_so(tmp_path: Path) -> None
     trainer = Trainer(stopped(tmp_path / "run", envs="envpool", env_threads=1), tmp_path / "run")
     assert trainer.step == 80
     run = trainer.train()
-    assert run.finished and run.manifest["resumed"] == [{"step": 80, "environments": "fresh episodes"}]
+    assert run.finished and run.manifest["resumed"] == [
+        {"step": 80, "environments": "fresh episodes"}
+    ]
     first = trainer.learner.replay.rows[:, :, -1]
-    assert first.nonzero().tolist() == [[0, 0], [0, 1], [80, 0], [80, 1]], "the new episode has no predecessor"
+    assert first.nonzero().tolist() == [[0, 0], [0, 1], [80, 0], [80, 1]], (
+        "the new episode has no predecessor"
+    )
 
 
 def test_an_environment_that_cannot_be_replayed_goes_on_with_fresh_episodes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = replace(small.settings(steps=150, checkpoint_every=40), env=Diary)  # it counts its episodes
+    made = replace(
+        small.settings(steps=150, checkpoint_every=40), env=Diary
+    )  # it counts its episodes
     killed_run.interrupt(made, tmp_path / "run", 100)
     for step in (80, 120):
         trainer = Trainer(made, tmp_path / "run")
-        assert trainer.step == step and trainer.episodes.first.all() and (trainer.obs[:, 2] == 0).all()
-        assert "continues with fresh episodes, not bit for bit: env='Diary' must draw all" in caplog.text
+        assert (
+            trainer.step == step and trainer.episodes.first.all() and (trainer.obs[:, 2] == 0).all()
+        )
+        assert (
+            "continues with fresh episodes, not bit for bit: env='Diary' must draw all"
+            in caplog.text
+        )
         caplog.clear()
         if step == 80:
             trainer.pool.close()
             killed_run.interrupt(made, tmp_path / "run", 130)
     assert len({*trainer.obs[:, 0], *made.seeds}) == 4, "their seeds are new ones"
     run = trainer.train()
-    assert run.finished and {event["environments"] for event in run.manifest["resumed"]} == {"fresh episodes"}
+    assert run.finished and {event["environments"] for event in run.manifest["resumed"]} == {
+        "fresh episodes"
+    }
     first = trainer.learner.replay.rows[:, 0, -1].bool()
     assert bool(first[80]) and bool(first[120])
     rows = trainer.learner.replay.rows[:, 0]
-    assert ((rows[1:, 2] == rows[:-1, 2] + 1) | first[1:]).all(), "steps of one episode follow each other"
+    assert ((rows[1:, 2] == rows[:-1, 2] + 1) | first[1:]).all(), (
+        "steps of one episode follow each other"
+    )
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = stopped(tmp_path / "run")
     monkeypatch.setattr("damper.engine.networks.agent_networks.ALIGNMENT", 64)
-    with pytest.raises(DamperError, match="must be from this version of damper, but its actor does not fit"):
+    with pytest.raises(
+        DamperError, match="must be from this version of damper, but its actor does not fit"
+    ):
         Trainer(made, tmp_path / "run")
 
 
@@ -168,10 +198,15 @@ def test_a_checkpoint_keeps_the_names_of_before(tmp_path: Path) -> None:
     newest = trainer.checkpoints.newest()
     assert newest is not None and {"learner.alive", "learner.died_at"} <= newest.tensors.keys()
     assert not {"learner.active", "learner.frozen_at"} & newest.tensors.keys()
-    assert trainer.learner.state()["active"].all() and (trainer.learner.state()["frozen_at"] == -1).all()
+    assert (
+        trainer.learner.state()["active"].all()
+        and (trainer.learner.state()["frozen_at"] == -1).all()
+    )
 
 
-def test_a_version_that_logs_more_goes_on_with_fresh_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_logs_more_goes_on_with_fresh_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = stopped(tmp_path / "run")  # at step 80, 30 steps after the last line
     primary = Objectives.primary_loss
 
@@ -180,10 +215,14 @@ def test_a_version_that_logs_more_goes_on_with_fresh_sums(tmp_path: Path, monkey
         return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
 
     monkeypatch.setattr(Objectives, "primary_loss", with_size)
-    monkeypatch.setattr(diagnostics, "ACTOR_DIAGNOSTICS", (*diagnostics.ACTOR_DIAGNOSTICS, "action_size"))
+    monkeypatch.setattr(
+        diagnostics, "ACTOR_DIAGNOSTICS", (*diagnostics.ACTOR_DIAGNOSTICS, "action_size")
+    )
     trainer = Trainer(made, tmp_path / "run")
     assert trainer.step == 80
-    assert all(not tensor.any() for tensor in trainer.learner.population.diagnostics.state().values())
+    assert all(
+        not tensor.any() for tensor in trainer.learner.population.diagnostics.state().values()
+    )
     *_, line = trainer.train().metrics()
     assert line["step"] == 150 and all(0 < size < 1 for size in line["action_size"])
 
@@ -193,7 +232,10 @@ def test_a_version_that_logs_something_else_goes_on_with_fresh_sums(
 ) -> None:
     made = stopped(tmp_path / "run")
     (path,) = (tmp_path / "run" / "checkpoints").glob("*80.json")
-    assert json.loads(path.read_text())["content"]["facts"]["diagnostics"] == ["critic_loss", "actor_loss"]
+    assert json.loads(path.read_text())["content"]["facts"]["diagnostics"] == [
+        "critic_loss",
+        "actor_loss",
+    ]
     monkeypatch.setattr(diagnostics, "ACTOR_DIAGNOSTICS", ("other_loss",))
     sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
     assert all(not tensor.any() for tensor in sums.values()), "as many rows, but other ones"
@@ -214,7 +256,10 @@ def began_with(run: Run, overlap: bool) -> None:
 def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
     made, run = stopped(tmp_path / "run"), Run(tmp_path / "run")
     began_with(run, overlap=True)
-    refused = r"run' holds a run with overlap=True, a setting that was removed: choose another folder, or continue"
+    refused = (
+        r"run' holds a run with overlap=True, a setting that was removed: choose another "
+        r"folder, or continue"
+    )
     with pytest.raises(DamperError, match=refused):
         Trainer(made, run.path)
     began_with(run, overlap=False)
@@ -227,11 +272,15 @@ def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
         run_settings(made, run.path)
 
 
-def test_an_environment_registered_otherwise_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_registered_otherwise_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = stopped(tmp_path / "run")
     spec = gymnasium.registry["Pendulum-v1"]
     monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", replace(spec, max_episode_steps=30))
-    with pytest.raises(DamperError, match="another environment: max_episode_steps of Pendulum-v1 was 200, now 30"):
+    with pytest.raises(
+        DamperError, match="another environment: max_episode_steps of Pendulum-v1 was 200, now 30"
+    ):
         run_settings(first, tmp_path / "run", progress=False)
     monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", spec)
     assert run_settings(first, tmp_path / "run", progress=False).finished
@@ -265,7 +314,9 @@ def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["replace", "fsync", "file", "unlink"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 7])
-def test_killed_at_a_call_that_touches_the_disk(tmp_path: Path, references: Any, call: str, number: int) -> None:
+def test_killed_at_a_call_that_touches_the_disk(
+    tmp_path: Path, references: Any, call: str, number: int
+) -> None:
     check_kills(tmp_path / "run", "often", [(call, number), (call, 11 * number)], references)
 
 
@@ -279,7 +330,9 @@ def test_killed_while_finishing(tmp_path: Path, references: Any, number: int) ->
 
 
 def newest_step(folder: Path) -> int:
-    steps = [int(path.stem.removeprefix("step-")) for path in folder.glob("checkpoints/step-*.json")]
+    steps = [
+        int(path.stem.removeprefix("step-")) for path in folder.glob("checkpoints/step-*.json")
+    ]
     return max(steps, default=0)
 
 

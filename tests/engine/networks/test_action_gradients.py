@@ -34,9 +34,14 @@ class ByValue:
 class Case:
     """Critics of P agents with a batch and noise for PAVE."""
 
-    def __init__(self, activation: str, hidden: tuple[int, ...], P: int, A: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, activation: str, hidden: tuple[int, ...], P: int, A: int, dtype: torch.dtype
+    ) -> None:
         streams = Streams(range(P))
-        self.activation, self.layout = activation, Layout((*trunk_layers(OBS + A, hidden), ("q", hidden[-1], 1)))
+        self.activation, self.layout = (
+            activation,
+            Layout((*trunk_layers(OBS + A, hidden), ("q", hidden[-1], 1))),
+        )
         twins = [self.layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]
         self.rows = 2.0 * torch.stack(twins, 1).flatten(0, 1)
 
@@ -50,13 +55,24 @@ class Case:
     def critic(self, tensors: list[Tensor]) -> StackedCritic:
         return StackedCritic(weights_from_list(self.layout, tensors), self.activation)
 
-    def evaluate(self, function: Callable[..., tuple[list[Tensor], Tensor]], *first: object) -> list[Tensor]:
-        observations = (self.batch.obs, self.batch.obs + self.noise["pave_state"], self.batch.next_obs)
-        gradients, bend = function(*first, observations, self.batch.action, self.noise["pave_direction"])
+    def evaluate(
+        self, function: Callable[..., tuple[list[Tensor], Tensor]], *first: object
+    ) -> list[Tensor]:
+        observations = (
+            self.batch.obs,
+            self.batch.obs + self.noise["pave_state"],
+            self.batch.next_obs,
+        )
+        gradients, bend = function(
+            *first, observations, self.batch.action, self.noise["pave_direction"]
+        )
         return [*gradients, bend]
 
     def loss_and_gradients(self, nested: bool) -> list[Tensor]:
-        tensors = [tensor.clone().requires_grad_() for tensor in weight_list(self.layout.unflatten(self.rows))]
+        tensors = [
+            tensor.clone().requires_grad_()
+            for tensor in weight_list(self.layout.unflatten(self.rows))
+        ]
         critic = self.critic(tensors)
         loss = pave(ByValue(critic) if nested else critic, None, self.batch, self.noise, **WEIGHTS)
         return [loss.detach(), *torch.autograd.grad(loss.sum(), tensors, materialize_grads=True)]
@@ -82,7 +98,9 @@ def test_it_is_the_nested_derivative(
     assert all(value.abs().min() > 0 for value in theirs)
     check_close(case.evaluate(critic.action_gradients), theirs, TOLERANCE[dtype])
     ours, theirs = (case.loss_and_gradients(nested) for nested in (False, True))
-    assert all(value.norm() > 0 for value in theirs[:-1]), "only the value's own bias has no part in it"
+    assert all(value.norm() > 0 for value in theirs[:-1]), (
+        "only the value's own bias has no part in it"
+    )
     check_close(ours, theirs, TOLERANCE[dtype])
 
 
@@ -103,14 +121,16 @@ def test_an_agent_that_is_not_finite_stays_alone() -> None:
     loss, *gradients = case.loss_and_gradients(nested=False)
     assert loss.isnan().tolist() == [False, True, False]
     for ours, theirs in zip(
-        (loss.repeat_interleave(2), *gradients), (before[0].repeat_interleave(2), *before[1:]), strict=True
+        (loss.repeat_interleave(2), *gradients),
+        (before[0].repeat_interleave(2), *before[1:]),
+        strict=True,
     ):
         assert torch.equal(ours[[0, 1, 4, 5]], theirs[[0, 1, 4, 5]])
 
 
 def test_it_takes_an_eighth_less_of_the_products() -> None:
-    # Per product of the inner layer: values three times, tangents once, slopes three times, and twice that to go back;
-    # nested differentiation goes through the curvature's slopes once more.
+    # Per product of the inner layer: values three times, tangents once, slopes three times, and
+    # twice that to go back; nested differentiation goes through the curvature's slopes once more.
     case = Case("silu", (256, 256), 1, 1, torch.float32)
     counted = []
     for nested in (False, True):

@@ -19,7 +19,9 @@ from damper.errors import DamperError
 from damper.methods import METHODS
 
 P, B, OBS, ACT, HIDDEN = 3, 7, 5, 2, (8, 6)
-ACTOR = Layout((*trunk_layers(OBS, HIDDEN), ("mu", 6, ACT), ("log_std", 6, ACT), ("prediction", 6, ACT)))
+ACTOR = Layout(
+    (*trunk_layers(OBS, HIDDEN), ("mu", 6, ACT), ("log_std", 6, ACT), ("prediction", 6, ACT))
+)
 CRITIC = Layout((*trunk_layers(OBS + ACT, HIDDEN), ("q", 6, 1)))
 
 
@@ -61,7 +63,10 @@ def test_actor(activation: str) -> None:
     mean, log_std = actor.distribution(obs)
     for j in range(P):
         trunk = ["trunk.0", "trunk.1"]
-        heads = [module(ACTOR, flat[j], [*trunk, head], activation)(obs[j]) for head in ("mu", "log_std", "prediction")]
+        heads = [
+            module(ACTOR, flat[j], [*trunk, head], activation)(obs[j])
+            for head in ("mu", "log_std", "prediction")
+        ]
         torch.testing.assert_close(actor(obs)[j], heads[0].tanh())
         torch.testing.assert_close(mean[j], heads[0])
         torch.testing.assert_close(log_std[j], heads[1])
@@ -141,8 +146,13 @@ def test_initial_layers_are_drawn_as_nn_linear() -> None:
 
 
 def test_a_head_more_does_not_change_the_others() -> None:
-    plain, asap = (layouts("td3", METHODS[name], NetworkSizes(OBS, ACT, HIDDEN))[0] for name in ("plain", "asap"))
-    first, second = (layout.init_params(Streams([0]), "actor", torch.float32) for layout in (plain, asap))
+    plain, asap = (
+        layouts("td3", METHODS[name], NetworkSizes(OBS, ACT, HIDDEN))[0]
+        for name in ("plain", "asap")
+    )
+    first, second = (
+        layout.init_params(Streams([0]), "actor", torch.float32) for layout in (plain, asap)
+    )
     assert second.shape[1] > first.shape[1]
     assert torch.equal(second[:, : first.shape[1]], first), "the extra head lies behind the others"
 
@@ -154,10 +164,14 @@ def test_twins_start_apart() -> None:
 
 def test_an_aligned_row_holds_the_same_layers_between_zeros() -> None:
     aligned = Layout(ACTOR.layers, alignment=8)
-    compact, padded = (layout.init_params(Streams([0, 1]), "test", torch.float64) for layout in (ACTOR, aligned))
+    compact, padded = (
+        layout.init_params(Streams([0, 1]), "test", torch.float64) for layout in (ACTOR, aligned)
+    )
     assert aligned.size % 8 == 0
     assert all(start % 8 == 0 for start, _ in aligned.spans)
-    for a, b in zip(weight_list(ACTOR.unflatten(compact)), weight_list(aligned.unflatten(padded)), strict=True):
+    for a, b in zip(
+        weight_list(ACTOR.unflatten(compact)), weight_list(aligned.unflatten(padded)), strict=True
+    ):
         assert torch.equal(a, b)
     assert torch.equal(aligned.flatten(weight_list(aligned.unflatten(padded))), padded)
     assert padded.count_nonzero() == compact.count_nonzero()

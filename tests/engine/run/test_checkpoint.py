@@ -77,7 +77,9 @@ def test_facts_by_agent_come_back_from_ten_agents_on(tmp_path: Path) -> None:
     facts = {"best": {agent: {"return": float(agent)} for agent in range(12)}}
     CheckpointStore(tmp_path).save(10, facts, tensors(10), empty(10))
     checkpoint = CheckpointStore(tmp_path).newest()
-    assert checkpoint is not None and checkpoint.facts["best"] == {str(n): {"return": float(n)} for n in range(12)}
+    assert checkpoint is not None and checkpoint.facts["best"] == {
+        str(n): {"return": float(n)} for n in range(12)
+    }
 
 
 def test_only_new_rows_are_written(tmp_path: Path) -> None:
@@ -87,17 +89,25 @@ def test_only_new_rows_are_written(tmp_path: Path) -> None:
         store.save(step, {}, {}, replay)
         written.append((tmp_path / "rows-000000000000-000000000010.safetensors").stat().st_ino)
     assert len(set(written)) == 1, "the first rows' file is never replaced"
-    assert names(tmp_path, "rows-*") == [f"rows-{a:012d}-{a + 10:012d}.safetensors" for a in (0, 10, 20)]
+    assert names(tmp_path, "rows-*") == [
+        f"rows-{a:012d}-{a + 10:012d}.safetensors" for a in (0, 10, 20)
+    ]
     sizes = [len((tmp_path / name).read_bytes()) for name in names(tmp_path, "rows-*")]
     assert max(sizes) < 10 * P * WIDTH * 4 + 200, "ten rows and a header each"
 
 
 @pytest.mark.parametrize("capacity", [100, 25, 10, 7])
-def test_many_rows_are_written_a_few_at_a_time(tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_written_a_few_at_a_time(
+    tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint_module, "SEGMENT_BYTES", 4 * P * WIDTH * 4)
     replay = saved(tmp_path, capacity, steps=(10, 31))
-    spans = [tuple(map(int, name.split(".")[0].split("-")[1:])) for name in names(tmp_path, "rows-*")]
-    assert max(end - start for start, end in spans) == 4, "a row is P times WIDTH numbers of 4 bytes"
+    spans = [
+        tuple(map(int, name.split(".")[0].split("-")[1:])) for name in names(tmp_path, "rows-*")
+    ]
+    assert max(end - start for start, end in spans) == 4, (
+        "a row is P times WIDTH numbers of 4 bytes"
+    )
     store, restored = CheckpointStore(tmp_path), empty(capacity)
     checkpoint = store.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 31}
@@ -122,7 +132,9 @@ def test_a_kill_between_two_files_of_rows_leaves_the_checkpoint_before(
         patch.setattr(checkpoint_module, "write_tensors", killed)
         with pytest.raises(KeyboardInterrupt):
             store.save(30, {"step": 30}, tensors(30), replay)
-    assert "rows-000000000020-000000000024.safetensors" in names(tmp_path), "one of three files was written"
+    assert "rows-000000000020-000000000024.safetensors" in names(tmp_path), (
+        "one of three files was written"
+    )
     again, restored = CheckpointStore(tmp_path), empty(22)
     checkpoint = again.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 20}
@@ -130,7 +142,9 @@ def test_a_kill_between_two_files_of_rows_leaves_the_checkpoint_before(
     assert restored.stored == 20 and torch.equal(restored.rows[:20, 0, 0], torch.arange(1.0, 21))
     store_steps(restored, 3)
     again.save(23, {"step": 23}, tensors(23), restored)
-    assert "rows-000000000020-000000000024.safetensors" not in names(tmp_path), "what was left behind is swept"
+    assert "rows-000000000020-000000000024.safetensors" not in names(tmp_path), (
+        "what was left behind is swept"
+    )
     newest = CheckpointStore(tmp_path).newest()
     assert newest is not None and newest.facts == {"step": 23}
 
@@ -184,9 +198,15 @@ def replace_by_list(path: Path) -> None:
 
 
 DAMAGES = [
-    *(("step-000000000030.json", damage) for damage in (cut, flip, vacate, alter_fact, replace_by_list)),
+    *(
+        ("step-000000000030.json", damage)
+        for damage in (cut, flip, vacate, alter_fact, replace_by_list)
+    ),
     *(("step-000000000030.safetensors", damage) for damage in (cut, flip, vacate, Path.unlink)),
-    *(("rows-000000000020-000000000030.safetensors", damage) for damage in (cut, flip, vacate, Path.unlink)),
+    *(
+        ("rows-000000000020-000000000030.safetensors", damage)
+        for damage in (cut, flip, vacate, Path.unlink)
+    ),
 ]
 
 
@@ -198,7 +218,8 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_used(
     damage(tmp_path / name)
     store, restored = CheckpointStore(tmp_path), empty(22)
     with pytest.warns(
-        UserWarning, match="checkpoint step-000000000030 is damaged .* refused. The one before it is used"
+        UserWarning,
+        match="checkpoint step-000000000030 is damaged .* refused. The one before it is used",
     ):
         checkpoint = store.newest()
     assert checkpoint is not None and checkpoint.facts == {"step": 20}
@@ -219,11 +240,19 @@ def test_rows_that_both_need_spoil_both(tmp_path: Path) -> None:
     saved(tmp_path)
     flip(tmp_path / "rows-000000000000-000000000010.safetensors")
     none_whole = r"no checkpoint in .* is intact: delete"
-    with pytest.warns(UserWarning, match="is damaged") as told, pytest.raises(DamperError, match=none_whole):
+    with (
+        pytest.warns(UserWarning, match="is damaged") as told,
+        pytest.raises(DamperError, match=none_whole),
+    ):
         CheckpointStore(tmp_path).newest()
     for warning, step in zip(told, ("step-000000000030", "step-000000000020"), strict=True):
-        assert f"{step} is damaged (rows-000000000000-000000000010.safetensors was altered)" in str(warning.message)
-    assert ["The one before it is used" in str(warning.message) for warning in told] == [True, False]
+        assert f"{step} is damaged (rows-000000000000-000000000010.safetensors was altered)" in str(
+            warning.message
+        )
+    assert ["The one before it is used" in str(warning.message) for warning in told] == [
+        True,
+        False,
+    ]
 
 
 def test_a_kill_before_the_facts_are_written_leaves_the_checkpoint_before(tmp_path: Path) -> None:

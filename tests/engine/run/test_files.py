@@ -21,7 +21,9 @@ from damper.errors import DamperError
 def test_content_and_sum(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "file"
     total = write_bytes(path, b"first")
-    assert path.read_bytes() == b"first" and total == hashlib.sha256(b"first").hexdigest() == file_sha256(path)
+    assert path.read_bytes() == b"first" and total == hashlib.sha256(
+        b"first"
+    ).hexdigest() == file_sha256(path)
     assert write_bytes(path, b"second") == file_sha256(path)
     assert [p.name for p in path.parent.iterdir()] == ["file"]
 
@@ -57,7 +59,9 @@ def test_a_write_is_synced_before_it_is_renamed_and_the_folder_after(
     order: list[str] = []
     for name in ("fsync", "replace"):
         original = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *a, name=name, call=original: (order.append(name), call(*a))[1])
+        monkeypatch.setattr(
+            os, name, lambda *a, name=name, call=original: (order.append(name), call(*a))[1]
+        )
     write_bytes(tmp_path / "file", b"content")
     assert order == ["fsync", "replace", "fsync"]
 
@@ -82,7 +86,14 @@ def test_json(tmp_path: Path) -> None:
 
 
 def test_tensors(tmp_path: Path) -> None:
-    tensors = {"a": torch.randn(4, 6).T, "empty": torch.zeros(0, 2), "flag": torch.tensor([True]), "n": torch.tensor(3)}
+    tensors = {
+        "a": torch.randn(4, 6).T,
+        "empty": torch.zeros(0, 2),
+        "flag": torch.tensor([True]),
+        "n": torch.tensor(3),
+    }
     write_tensors(tmp_path / "file", tensors, {"update_stats": "kept"})
     read = load_file(tmp_path / "file")
-    assert set(read) == set(tensors) and all(torch.equal(read[name], tensors[name]) for name in tensors)
+    assert set(read) == set(tensors) and all(
+        torch.equal(read[name], tensors[name]) for name in tensors
+    )

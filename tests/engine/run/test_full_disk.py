@@ -17,7 +17,13 @@ from damper.engine.run.checkpoint import CheckpointStore
 from damper.errors import DamperError
 from tests.engine import killed_run, small
 
-SETTINGS: dict[str, Any] = {"steps": 200, "checkpoint_every": 20, "log_every": 30, "batch_size": 8, "net_arch": (8, 8)}
+SETTINGS: dict[str, Any] = {
+    "steps": 200,
+    "checkpoint_every": 20,
+    "log_every": 30,
+    "batch_size": 8,
+    "net_arch": (8, 8),
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +77,9 @@ def test_within_a_checkpoint(
 ) -> None:
     trainer = Trainer(small.settings(**SETTINGS), tmp_path / "run")
     fill_disk(monkeypatch, files, after)
-    with pytest.raises(DamperError, match=r"the disk is full: .*checkpoints.* what was there before is intact"):
+    with pytest.raises(
+        DamperError, match=r"the disk is full: .*checkpoints.* what was there before is intact"
+    ):
         trainer.train()
     monkeypatch.undo()
     assert trainer.step == 60, "the third checkpoint"
@@ -79,10 +87,14 @@ def test_within_a_checkpoint(
     check_recovery(tmp_path / "run", expected)
 
 
-def test_within_the_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]) -> None:
+def test_within_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]
+) -> None:
     trainer = Trainer(small.settings(**SETTINGS), tmp_path / "run")
     fill_disk(monkeypatch, metrics_log, 2)
-    with pytest.raises(DamperError, match=r"the disk is full: .*metrics\.jsonl could not be written"):
+    with pytest.raises(
+        DamperError, match=r"the disk is full: .*metrics\.jsonl could not be written"
+    ):
         trainer.train()
     monkeypatch.undo()
     assert trainer.step == 90
@@ -90,7 +102,9 @@ def test_within_the_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exp
     assert [line["step"] for line in trainer.run.metrics()] == [30, 60, 90, 120, 150, 180, 200]
 
 
-def test_within_the_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]) -> None:
+def test_within_the_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]
+) -> None:
     trainer = Trainer(small.settings(**SETTINGS), tmp_path / "run")
     fill_disk(monkeypatch, files, 10 * 3 + 1)
     with pytest.raises(DamperError, match=r"the disk is full: .*policies.*agent-0001"):

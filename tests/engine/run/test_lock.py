@@ -39,10 +39,14 @@ def another_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_two_processes_do_not_train_in_one_folder_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
+def test_two_processes_do_not_train_in_one_folder_and_a_dead_one_holds_nothing(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "run"
     with another_process(folder) as other:
-        with pytest.raises(DamperError, match=r"another process is training in out='.*run': wait until it ends, or"):
+        with pytest.raises(
+            DamperError, match=r"another process is training in out='.*run': wait until it ends, or"
+        ):
             tiny.train(folder, seeds=(0,), steps=60)
         assert [path.name for path in folder.iterdir()] == [".lock"]
         other.kill()
@@ -70,5 +74,8 @@ def test_where_no_run_was_begun_nothing_new_is_left(tmp_path: Path) -> None:
 
 
 def test_everything_imports_without_fcntl() -> None:
-    code = "import sys; sys.modules['fcntl'] = None; import damper.cli.train, damper.experiments.runners.in_process"
+    code = (
+        "import sys; sys.modules['fcntl'] = None; import damper.cli.train, "
+        "damper.experiments.runners.in_process"
+    )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=PATHS)

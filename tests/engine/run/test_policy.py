@@ -20,7 +20,9 @@ from tests.engine import small
 OBS = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize(("backbone", "method"), [("td3", "plain"), ("sac", "damper"), ("td3", "asap")])
+@pytest.mark.parametrize(
+    ("backbone", "method"), [("td3", "plain"), ("sac", "damper"), ("td3", "asap")]
+)
 def test_a_policy_acts_as_its_agent_did(tmp_path: Path, backbone: str, method: str) -> None:
     trainer = Trainer(small.settings(backbone, method, seeds=(4, 9), steps=60), tmp_path / "run")
     run = trainer.train()
@@ -30,15 +32,26 @@ def test_a_policy_acts_as_its_agent_did(tmp_path: Path, backbone: str, method: s
         policy = run.policy(j)
         np.testing.assert_allclose(policy(obs[j]), mean[j], atol=1e-6)
         info = policy.info
-        assert (info.seed, info.backbone, info.method, info.env) == (seed, backbone, method, "Pendulum-v1")
+        assert (info.seed, info.backbone, info.method, info.env) == (
+            seed,
+            backbone,
+            method,
+            "Pendulum-v1",
+        )
         assert (info.low, info.high, info.steps) == ([-2.0], [2.0], 60)
-        assert "prediction" not in [name for name, _, _ in info.layers], "a second head serves training only"
+        assert "prediction" not in [name for name, _, _ in info.layers], (
+            "a second head serves training only"
+        )
     assert not np.allclose(run.policy(0)(OBS), run.policy(1)(OBS))
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
-    return Trainer(small.settings(seeds=(4,), steps=30, eta=0.5, method="damper"), tmp_path / "run").train().policy()
+    return (
+        Trainer(small.settings(seeds=(4,), steps=30, eta=0.5, method="damper"), tmp_path / "run")
+        .train()
+        .policy()
+    )
 
 
 def test_any_leading_shape_will_do(policy: Policy) -> None:
@@ -47,7 +60,9 @@ def test_any_leading_shape_will_do(policy: Policy) -> None:
     np.testing.assert_allclose(policy(OBS[1, 3]), actions[1, 3], atol=1e-6)
     np.testing.assert_allclose(policy(OBS[1].tolist()), actions[1], atol=1e-6)
     for wrong in (OBS[..., :2], 3.0):
-        with pytest.raises(DamperError, match=r"obs must have shape \[\.\.\., 3\], but has .*Pendulum-v1"):
+        with pytest.raises(
+            DamperError, match=r"obs must have shape \[\.\.\., 3\], but has .*Pendulum-v1"
+        ):
             policy(wrong)
 
 
@@ -63,7 +78,9 @@ def test_it_predicts_as_sb3_s_models_do(policy: Policy) -> None:
         assert state is None and action.shape == shape and action.dtype == np.float32
         np.testing.assert_array_equal(action, policy(obs))
     memory = (np.zeros(1),)
-    again, state = policy.predict(OBS[0], state=memory, episode_start=np.ones(5, bool), deterministic=True)
+    again, state = policy.predict(
+        OBS[0], state=memory, episode_start=np.ones(5, bool), deterministic=True
+    )
     assert state is memory
     np.testing.assert_array_equal(again, policy(OBS[0]))
     # TD3's policy is deterministic, whatever is asked; so is SB3's.
@@ -80,14 +97,22 @@ def test_it_predicts_as_sb3_s_models_do(policy: Policy) -> None:
         (None, "object"),
     ],
 )
-def test_observations_that_are_no_numbers_are_refused(policy: Policy, obs: object, given: str) -> None:
-    with pytest.raises(DamperError, match=rf"^obs must be an array of real numbers, but is .*{given}.*: give .*\.$"):
+def test_observations_that_are_no_numbers_are_refused(
+    policy: Policy, obs: object, given: str
+) -> None:
+    with pytest.raises(
+        DamperError, match=rf"^obs must be an array of real numbers, but is .*{given}.*: give .*\.$"
+    ):
         policy.predict(obs)  # type: ignore[arg-type]
 
 
 def test_observations_of_any_real_type_are_read(policy: Policy) -> None:
     expected = policy(np.array([1.0, 0.0, -3.0], np.float32))
-    for obs in ([1, 0, -3], np.array([1, 0, -3], np.int8), torch.tensor([1.0, 0.0, -3.0], dtype=torch.float64)):
+    for obs in (
+        [1, 0, -3],
+        np.array([1, 0, -3], np.int8),
+        torch.tensor([1.0, 0.0, -3.0], dtype=torch.float64),
+    ):
         np.testing.assert_array_equal(policy.predict(obs)[0], expected)
 
 
@@ -106,7 +131,9 @@ def test_sac_draws_from_its_distribution(tmp_path: Path) -> None:
 
 def test_a_policy_without_its_spread_says_so(policy: Policy) -> None:
     cut = Policy(replace(policy.info, backbone="ppo", squash=False), policy.flat_params)
-    with pytest.raises(DamperError, match=r"deterministic must be True for this policy of ppo, .* no distribution"):
+    with pytest.raises(
+        DamperError, match=r"deterministic must be True for this policy of ppo, .* no distribution"
+    ):
         cut.predict(OBS[0], deterministic=False)
 
 
@@ -136,7 +163,11 @@ def test_anything_else_is_refused(policy: Policy, tmp_path: Path) -> None:
     cut.write_bytes(whole.read_bytes()[:-5])
     text.write_text("weights")
     save_file({"actor": policy.flat_params}, other)
-    save_file({"actor": policy.flat_params}, strange, {"damper_policy": json.dumps({"env": "Pendulum-v1"})})
+    save_file(
+        {"actor": policy.flat_params},
+        strange,
+        {"damper_policy": json.dumps({"env": "Pendulum-v1"})},
+    )
     for path, told in (
         (tmp_path / "none", "must be a policy file, but is not"),
         (tmp_path, "must be a policy file, but is not"),

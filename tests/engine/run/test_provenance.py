@@ -9,14 +9,23 @@ import pytest
 
 import damper
 from damper.engine.run import provenance
-from damper.engine.run.provenance import code_version, commit, digest_of, origin, source_digest, versions
+from damper.engine.run.provenance import (
+    code_version,
+    commit,
+    digest_of,
+    origin,
+    source_digest,
+    versions,
+)
 
 PACKAGE = Path(damper.__file__).parent
 
 
 def git(folder: Path, *arguments: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.autocrlf=false"]
-    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -57,7 +66,12 @@ def test_a_checkout_of_our_own_names_its_commit_and_changes_of_the_package(
 
 @pytest.mark.parametrize(
     ("project", "package"),
-    [(None, "damper"), ("theirs", "src/damper"), ("theirs", "vendor/damper"), ("damper-rl", "vendor/damper")],
+    [
+        (None, "damper"),
+        ("theirs", "src/damper"),
+        ("theirs", "vendor/damper"),
+        ("damper-rl", "vendor/damper"),
+    ],
 )
 def test_a_copy_in_a_foreign_repository_names_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str | None, package: str

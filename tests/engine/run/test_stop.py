@@ -34,19 +34,27 @@ def ask(number: int, step: int = 100) -> Callable[[dict[str, Any]], None]:
 
 
 def lines(run: Run) -> list[dict[str, Any]]:
-    return [{name: value for name, value in line.items() if name not in TIMES} for line in run.metrics()]
+    return [
+        {name: value for name, value in line.items() if name not in TIMES} for line in run.metrics()
+    ]
 
 
 # --- stopping ------------------------------------------------------------------------------------------------------
 
 
 @SIGNALS
-def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(tmp_path: Path, number: int) -> None:
-    made = small.settings(steps=150, log_every=50, checkpoint_every=0, train_freq=3, gradient_steps=2)
+def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(
+    tmp_path: Path, number: int
+) -> None:
+    made = small.settings(
+        steps=150, log_every=50, checkpoint_every=0, train_freq=3, gradient_steps=2
+    )
     whole = Trainer(made, tmp_path / "whole")
     whole.train()
     before = signal.getsignal(number)
-    with pytest.raises(Stopped, match=r"run at step 101 of 150; the same command resumes it\.") as stopped:
+    with pytest.raises(
+        Stopped, match=r"run at step 101 of 150; the same command resumes it\."
+    ) as stopped:
         Trainer(made, tmp_path / "run", (ask(number),)).train()
     assert stopped.value.number == number and signal.getsignal(number) == before
     again = Trainer(made, tmp_path / "run")
@@ -60,7 +68,17 @@ def test_a_stopped_run_goes_on_from_the_next_step_as_if_nothing_had_happened(tmp
 def test_the_command_says_where_it_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    command = ["train", "Pendulum-v1", "--steps", "150", "--out", str(tmp_path / "run"), "--net-arch", "8", "8"]
+    command = [
+        "train",
+        "Pendulum-v1",
+        "--steps",
+        "150",
+        "--out",
+        str(tmp_path / "run"),
+        "--net-arch",
+        "8",
+        "8",
+    ]
     command += ["--log-every", "50", "--learning-starts", "20", "--batch-size", "8"]
     log = Trainer._log
     with monkeypatch.context() as patch:
@@ -69,7 +87,10 @@ def test_the_command_says_where_it_goes_on(
         with pytest.raises(SystemExit) as ended:
             main(command)
     assert ended.value.code == 128 + number
-    assert "run at step 101 of 150; the same command resumes it." in capsys.readouterr().err.replace("\n", " ")
+    assert (
+        "run at step 101 of 150; the same command resumes it."
+        in capsys.readouterr().err.replace("\n", " ")
+    )
     main(command)
     assert [event["step"] for event in Run(tmp_path / "run").manifest["resumed"]] == [101]
 
@@ -83,7 +104,9 @@ def test_a_second_signal_acts_as_ever() -> None:
     assert not isinstance(raised.value, Stopped)
 
 
-def test_what_is_ignored_stays_ignored_and_other_threads_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_ignored_stays_ignored_and_other_threads_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with StopSignals() as stop:
@@ -100,14 +123,20 @@ def test_what_is_ignored_stays_ignored_and_other_threads_are_left_alone(monkeypa
 
 def test_workers_can_send_it_home() -> None:
     again = pickle.loads(pickle.dumps(Stopped("stopped here.", signal.SIGTERM)))
-    assert isinstance(again, Stopped) and str(again) == "stopped here." and again.number == signal.SIGTERM
+    assert (
+        isinstance(again, Stopped)
+        and str(again) == "stopped here."
+        and again.number == signal.SIGTERM
+    )
 
 
 # --- extending -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given", [{}, {"train_freq": 7, "gradient_steps": 5}, {"buffer_size": 60}])
-def test_a_finished_run_with_its_checkpoint_is_extended(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_a_finished_run_with_its_checkpoint_is_extended(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
     given = {"log_every": 50, "checkpoint_every": 40, **given}
     whole = Trainer(small.settings(steps=150, **given), tmp_path / "whole")
     whole.train()
@@ -115,15 +144,20 @@ def test_a_finished_run_with_its_checkpoint_is_extended(tmp_path: Path, given: d
     short = small.settings(steps=100, keep_checkpoint=True, **given)
     run = Trainer(short, folder).train()
     assert run.finished and run.has_checkpoint and run.policy().info.steps == 100
-    assert run_settings(small.settings(steps=100, **given), folder).has_checkpoint, "asking again removes nothing"
+    assert run_settings(small.settings(steps=100, **given), folder).has_checkpoint, (
+        "asking again removes nothing"
+    )
     longer = Trainer(small.settings(steps=150, **given), folder)
     assert longer.step == 100 and not run.finished
     longer.train()
     assert killed_run.sums(longer) == killed_run.sums(whole) and lines(run) == lines(whole.run)
-    assert run.manifest["settings"]["steps"] == 150 and run.manifest["extended"] == [{"from": 100, "to": 150}]
+    assert run.manifest["settings"]["steps"] == 150 and run.manifest["extended"] == [
+        {"from": 100, "to": 150}
+    ]
     assert run.policy().info.steps == 150 and not run.has_checkpoint
     with pytest.raises(
-        DamperError, match=r"steps was 150, now 200; .* Only a run with a checkpoint \(keep_checkpoint\)"
+        DamperError,
+        match=r"steps was 150, now 200; .* Only a run with a checkpoint \(keep_checkpoint\)",
     ):
         run_settings(small.settings(steps=200, **given), folder)
 
@@ -150,7 +184,9 @@ def test_a_budget_does_not_shrink(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["damper", "asap"])
-def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint(tmp_path: Path, method: str) -> None:
+def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint(
+    tmp_path: Path, method: str
+) -> None:
     made = small.settings(method=method, steps=150, checkpoint_every=40, log_every=50)
     trainer = Trainer(made, tmp_path / "run", (ask(signal.SIGINT),))
     with pytest.raises(Stopped):

@@ -70,9 +70,13 @@ def steep(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
         (Method("steep", critic=Loss(steep, reads_outputs_only=True)), "critic"),
     ],
 )
-def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: Method, network: str) -> None:
+def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(
+    method: Method, network: str
+) -> None:
     with pytest.raises(
-        DamperError, match=f"reads_outputs_only must be left out for the {network} loss of method '{method.name}'"
+        DamperError,
+        match=f"reads_outputs_only must be left out for the {network} loss of method "
+        f"'{method.name}'",
     ):
         check("td3", method)
     honest = {
@@ -84,22 +88,34 @@ def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(method: 
 
 def turned(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
     """The critics' gradient moves the action at which it is read again."""
-    (gradient, _), _ = action_gradients(critic, (batch.obs, batch.next_obs), batch.action, batch.action)
+    (gradient, _), _ = action_gradients(
+        critic, (batch.obs, batch.next_obs), batch.action, batch.action
+    )
     moved = batch.action + gradient.mean(1)
-    return action_gradients(critic, (batch.obs, batch.next_obs), moved, moved)[1].square().mean((-2, -1))
+    return (
+        action_gradients(critic, (batch.obs, batch.next_obs), moved, moved)[1]
+        .square()
+        .mean((-2, -1))
+    )
 
 
 def test_a_claim_to_read_action_gradients_only_is_tried_too() -> None:
-    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out for the critic loss"):
+    with pytest.raises(
+        DamperError, match=r"^reads_action_gradients_only must be left out for the critic loss"
+    ):
         check("td3", Method("x", critic=Loss(turned, reads_action_gradients_only=True)))
-    with pytest.raises(DamperError, match=r"^reads_action_gradients_only must be left out for a critic loss"):
+    with pytest.raises(
+        DamperError, match=r"^reads_action_gradients_only must be left out for a critic loss"
+    ):
         check("td3", Method("x", critic=Loss(steep, reads_action_gradients_only=True)))
     for honest in (turned, steep):
         check("td3", Method("x", critic=Loss(honest)))
 
 
 def test_it_is_tried_before_an_update_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "fed-back", Method("fed-back", actor=Loss(fed_back, reads_outputs_only=True)))
+    monkeypatch.setitem(
+        METHODS, "fed-back", Method("fed-back", actor=Loss(fed_back, reads_outputs_only=True))
+    )
     build("td3", "fed-back")  # eager: autograd takes any loss
     with pytest.raises(DamperError, match="reads_outputs_only must be left out"):
         build("td3", "fed-back", compile=True)

@@ -27,11 +27,20 @@ from tests.engine import small
     [
         ("plain", (CRITIC_DIAGNOSTICS, ACTOR_DIAGNOSTICS)),
         ("caps", (CRITIC_DIAGNOSTICS, ACTOR_DIAGNOSTICS, AUXILIARY_DIAGNOSTICS)),
-        ("damper", (CRITIC_DIAGNOSTICS, ACTOR_DIAGNOSTICS, AUXILIARY_DIAGNOSTICS, RULE_DIAGNOSTICS)),
+        (
+            "damper",
+            (CRITIC_DIAGNOSTICS, ACTOR_DIAGNOSTICS, AUXILIARY_DIAGNOSTICS, RULE_DIAGNOSTICS),
+        ),
     ],
 )
-def test_a_line_has_the_groups_of_its_method(tmp_path: Path, method: str, groups: tuple[tuple[str, ...], ...]) -> None:
-    (line,) = Trainer(small.settings("td3", method, steps=60, log_every=60), tmp_path / "run").train().metrics()
+def test_a_line_has_the_groups_of_its_method(
+    tmp_path: Path, method: str, groups: tuple[tuple[str, ...], ...]
+) -> None:
+    (line,) = (
+        Trainer(small.settings("td3", method, steps=60, log_every=60), tmp_path / "run")
+        .train()
+        .metrics()
+    )
     every = {*CRITIC_DIAGNOSTICS, *ACTOR_DIAGNOSTICS, *AUXILIARY_DIAGNOSTICS, *RULE_DIAGNOSTICS}
     assert every & line.keys() == {name for group in groups for name in group}
 
@@ -54,7 +63,9 @@ def test_another_diagnostic_is_a_name_here_and_a_value_where_it_is_computed(
     monkeypatch.setattr(module, "ACTOR_DIAGNOSTICS", (*ACTOR_DIAGNOSTICS, "action_size"))
     monkeypatch.setattr(module, "CRITIC_DIAGNOSTICS", (*CRITIC_DIAGNOSTICS, "target_size"))
     (line,) = Trainer(small.settings(steps=60, log_every=60), tmp_path / "run").train().metrics()
-    assert all(0 < size < 1 for size in line["action_size"]) and all(size > 0 for size in line["target_size"])
+    assert all(0 < size < 1 for size in line["action_size"]) and all(
+        size > 0 for size in line["target_size"]
+    )
 
 
 def test_a_rule_s_are_the_fields_of_its_report() -> None:
@@ -65,7 +76,12 @@ def test_means_are_over_the_steps_of_their_kind_and_start_anew() -> None:
     sums = Diagnostics(METHODS["plain"], 2, torch.device("cpu"))
     for value in (1.0, 2.0, 6.0):
         sums.add_critic(dict.fromkeys(CRITIC_DIAGNOSTICS, torch.tensor([value, 0.0])))
-    sums.add_actor({**dict.fromkeys(ACTOR_DIAGNOSTICS, torch.tensor([4.0, 5.0])), "log_prob": torch.zeros(2, 8)})
+    sums.add_actor(
+        {
+            **dict.fromkeys(ACTOR_DIAGNOSTICS, torch.tensor([4.0, 5.0])),
+            "log_prob": torch.zeros(2, 8),
+        }
+    )
     assert sums.pop_means() == {name: [3.0, 0.0] for name in CRITIC_DIAGNOSTICS} | {
         name: [4.0, 5.0] for name in ACTOR_DIAGNOSTICS
     }

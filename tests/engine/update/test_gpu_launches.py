@@ -13,8 +13,9 @@ from damper.engine.kernels import triton_layers
 from damper.engine.update.learner import Learner
 from tests.engine import small
 
-# TD3 without and with the actors, then SAC. Losses that read outputs only share the passes of the backbone's own; ASAP
-# runs its average actor as well and has a head of its own, and PAVE differentiates the critics' action gradients.
+# TD3 without and with the actors, then SAC. Losses that read outputs only share the passes of the
+# backbone's own; ASAP runs its average actor as well and has a head of its own, and PAVE
+# differentiates the critics' action gradients.
 SHARED = ([8, 16], [16, 16])
 LAUNCHES = {
     **dict.fromkeys(("plain", "damper", "scalarization", "caps", "grad-caps", "l2c2"), SHARED),
@@ -36,7 +37,9 @@ class CountedKernel:
 
 
 @pytest.mark.parametrize("method", LAUNCHES)
-def test_losses_on_outputs_cost_no_pass_of_their_own(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_on_outputs_cost_no_pass_of_their_own(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Learner, "compiled", lambda learner, function: function)
     counted: list[list[int]] = []
     for backbone in ("td3", "sac"):

@@ -29,9 +29,13 @@ def rollout(learner: Learner, obs: np.ndarray, updates: int) -> list[np.ndarray]
 
 
 @pytest.mark.parametrize(("backbone", "ent_coef"), [("td3", "auto"), ("sac", "auto"), ("sac", 0.2)])
-def test_an_agent_acts_and_learns_alone_as_in_a_population(backbone: str, ent_coef: float | str) -> None:
+def test_an_agent_acts_and_learns_alone_as_in_a_population(
+    backbone: str, ent_coef: float | str
+) -> None:
     shared = {"learning_starts": 10, "ent_coef": ent_coef}
-    made = small.settings(backbone, "damper", seeds=(3, 5), eta=(0.0, 0.5, 1.0), learning_rate=(1e-3, 1e-4), **shared)
+    made = small.settings(
+        backbone, "damper", seeds=(3, 5), eta=(0.0, 0.5, 1.0), learning_rate=(1e-3, 1e-4), **shared
+    )
     together = small.learner(made)
     j = 9
     agent = made.agents()[j]
@@ -40,12 +44,18 @@ def test_an_agent_acts_and_learns_alone_as_in_a_population(backbone: str, ent_co
     alone = small.learner(small.settings(backbone, "damper", **own, **shared))
     for name, draw in together.noise(torch.tensor(7), 16).items():
         assert torch.equal(draw[j], alone.noise(torch.tensor(7), 16)[name][0])
-    acted = zip(rollout(together, np.repeat(OBS, 6, 0), 100), rollout(alone, OBS[1:], 100), strict=True)
+    acted = zip(
+        rollout(together, np.repeat(OBS, 6, 0), 100), rollout(alone, OBS[1:], 100), strict=True
+    )
     for ours, theirs in acted:
         np.testing.assert_allclose(ours[:, j], theirs[:, 0], rtol=0, atol=1e-5)
     assert together.acted.tolist() == [100] * 12 and alone.acted.tolist() == [100]
     for name in together.population.state():
-        pairs = zip(small.pieces(together.population, name, j), small.pieces(alone.population, name, 0), strict=True)
+        pairs = zip(
+            small.pieces(together.population, name, j),
+            small.pieces(alone.population, name, 0),
+            strict=True,
+        )
         for a, b in pairs:
             assert (a - b).norm() <= 1e-5 * b.norm(), name
 
@@ -74,13 +84,17 @@ def test_a_term_more_shifts_no_other_draw() -> None:
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_first_actions_are_uniform_and_td3_adds_its_noise_to_them(backbone: str) -> None:
-    learner = small.learner(small.settings(backbone, seeds=(4, 7), learning_starts=400, action_noise=0.3))
+    learner = small.learner(
+        small.settings(backbone, seeds=(4, 7), learning_starts=400, action_noise=0.3)
+    )
     acting, streams, actions = Acting(learner), Streams([4, 7]), []
     for step in range(400):
         sent, action, mean = acting.act(OBS)
         expected = streams.uniform("random", step, (1, 1))[:, 0]
         if backbone == "td3":
-            expected = (expected + 0.3 * streams.normal("exploration", step, (1, 1))[:, 0]).clamp(-1, 1)
+            expected = (expected + 0.3 * streams.normal("exploration", step, (1, 1))[:, 0]).clamp(
+                -1, 1
+            )
         np.testing.assert_allclose(action, expected.numpy(), atol=1e-6)
         np.testing.assert_allclose(sent, 2 * action, atol=1e-6)  # Pendulum's torque is in ±2
         np.testing.assert_allclose(
@@ -94,7 +108,9 @@ def test_first_actions_are_uniform_and_td3_adds_its_noise_to_them(backbone: str)
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_later_actions_are_the_policy_s_with_its_exploration(backbone: str) -> None:
-    learner = small.learner(small.settings(backbone, seeds=(4, 7), learning_starts=3, action_noise=0.3))
+    learner = small.learner(
+        small.settings(backbone, seeds=(4, 7), learning_starts=3, action_noise=0.3)
+    )
     acting, obs, streams = Acting(learner), torch.tensor(OBS)[:, None], Streams([4, 7])
     for step in range(10):
         action = acting.act(OBS)[1]
@@ -121,9 +137,15 @@ def test_a_frozen_agent_acts_safely_and_the_others_as_before() -> None:
 
 
 @pytest.mark.parametrize(("backbone", "delay"), [("td3", 1), ("td3", 2), ("td3", 3), ("sac", 2)])
-def test_td3_moves_actor_and_targets_at_every_policy_delay_th_update_only(backbone: str, delay: int) -> None:
+def test_td3_moves_actor_and_targets_at_every_policy_delay_th_update_only(
+    backbone: str, delay: int
+) -> None:
     learner = small.learner(small.settings(backbone, policy_delay=delay))
-    watched = [name for name in ("actor", "actor_target", "critic_target", "critic") if name in learner.state()]
+    watched = [
+        name
+        for name in ("actor", "actor_target", "critic_target", "critic")
+        if name in learner.state()
+    ]
     for update in range(1, 8):
         before = {name: learner.state()[name].clone() for name in watched}
         learner.update()
@@ -148,10 +170,15 @@ def test_it_updates_as_a_population_does(backbone: str, method: str) -> None:
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_the_environment_s_units_are_those_of_its_actions(backbone: str) -> None:
     units = ("policy", "environment")
-    made = [small.learner(small.settings(backbone, "pegrad", policy_delay=1, units=one)) for one in units]
+    made = [
+        small.learner(small.settings(backbone, "pegrad", policy_delay=1, units=one))
+        for one in units
+    ]
     for learner in made:
         learner.update()
-    policy, environment = (learner.state()["diagnostics"][2] for learner in made)  # the auxiliary losses
+    policy, environment = (
+        learner.state()["diagnostics"][2] for learner in made
+    )  # the auxiliary losses
     torch.testing.assert_close(environment, 4.0 * policy)  # actions within ±2
     assert not torch.equal(*(learner.state()["actor"] for learner in made))
 
@@ -191,7 +218,10 @@ def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(
             learner.population,
             half,
-            lambda batch, *rest, call=original: (seen.append(float(batch.progress)), call(batch, *rest))[1],
+            lambda batch, *rest, call=original: (
+                seen.append(float(batch.progress)),
+                call(batch, *rest),
+            )[1],
         )
     for _ in range(3):
         for _ in range(75):
@@ -200,7 +230,11 @@ def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPa
     assert seen == [0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
 
 
-@pytest.mark.parametrize(("buffer_size", "steps", "capacity"), [(1_000_000, 300, 300), (100, 300, 100)])
-def test_replay_has_the_size_that_the_run_can_fill(buffer_size: int, steps: int, capacity: int) -> None:
+@pytest.mark.parametrize(
+    ("buffer_size", "steps", "capacity"), [(1_000_000, 300, 300), (100, 300, 100)]
+)
+def test_replay_has_the_size_that_the_run_can_fill(
+    buffer_size: int, steps: int, capacity: int
+) -> None:
     learner = small.learner(small.settings(buffer_size=buffer_size, steps=steps), rows=0)
     assert learner.replay.rows.shape[:2] == (capacity, 2)

@@ -42,11 +42,15 @@ def build(backbone: str, method: str, device: str = "cpu", **given: Any) -> Lear
 
 
 def check_same(ours: Learner, theirs: Learner, tolerance: float) -> None:
-    assert set(ours.state()) == set(theirs.state()) and torch.equal(ours.acted.cpu(), theirs.acted.cpu())
+    assert set(ours.state()) == set(theirs.state()) and torch.equal(
+        ours.acted.cpu(), theirs.acted.cpu()
+    )
     for name in ours.population.state():
         for agent in (0, 1):
             pairs = zip(
-                small.pieces(ours.population, name, agent), small.pieces(theirs.population, name, agent), strict=True
+                small.pieces(ours.population, name, agent),
+                small.pieces(theirs.population, name, agent),
+                strict=True,
             )
             for a, b in pairs:
                 assert (a - b).norm() <= tolerance * b.norm(), name
@@ -61,23 +65,30 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_traced(backbone: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # In float64, where a rule that divides by a small difference (MGDA) does not blow up the order of sums.
+    # In float64, where a rule that divides by a small difference (MGDA) does not blow up the order
+    # of sums.
     trace(monkeypatch)
-    eager, traced = (build(backbone, method, dtype="float64", compile=compiled) for compiled in (False, True))
+    eager, traced = (
+        build(backbone, method, dtype="float64", compile=compiled) for compiled in (False, True)
+    )
     for _ in range(10):
         eager.update()
         traced.update()
     check_same(traced, eager, 1e-10)
 
 
-def test_each_part_of_an_update_is_one_graph_to_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_of_an_update_is_one_graph_to_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     check_traced("sac", "metabalance", monkeypatch)  # TD3's are traced below, for several learners
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
-def test_every_method_s_update_is_traced(backbone: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_s_update_is_traced(
+    backbone: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_traced(backbone, method, monkeypatch)
 
 
@@ -88,7 +99,9 @@ def test_any_number_of_learners_in_one_process_each_has_its_own_compiled_update(
     with torch._dynamo.config.patch(recompile_limit=2):
         for size in (16, 24, 16):
             given = {"batch_size": size, "dtype": "float64"}
-            ours, reference = (build("td3", "damper", compile=compiled, **given) for compiled in (True, False))
+            ours, reference = (
+                build("td3", "damper", compile=compiled, **given) for compiled in (True, False)
+            )
             for learner in (ours, reference):
                 Acting(learner).act(OBS)
                 for _ in range(4):
@@ -105,12 +118,15 @@ def test_compiled_acts_as_the_function_does(backbone: str) -> None:
     )
     ours_acting, reference = Acting(compiled), Acting(eager)
     for step in range(8):
-        for ours, theirs in zip(ours_acting.act(OBS * step), reference.act(OBS * step), strict=True):
+        for ours, theirs in zip(
+            ours_acting.act(OBS * step), reference.act(OBS * step), strict=True
+        ):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "method", ["damper", *(pytest.param(method, marks=pytest.mark.slow) for method in ("plain", "pave"))]
+    "method",
+    ["damper", *(pytest.param(method, marks=pytest.mark.slow) for method in ("plain", "pave"))],
 )
 def test_compiled_equals_eager(method: str) -> None:
     eager, compiled = build("td3", method), build("td3", method, compile=True)
@@ -155,7 +171,11 @@ def test_a_graph_learns_what_the_function_does(backbone: str, method: str) -> No
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize(
     ("backbone", "method", "mode"),
-    [("td3", "damper", "compiled"), ("sac", "damper", "compiled graph"), ("td3", "pave", "compiled graph")],
+    [
+        ("td3", "damper", "compiled"),
+        ("sac", "damper", "compiled graph"),
+        ("td3", "pave", "compiled graph"),
+    ],
 )
 def test_compiled_learns_what_the_function_does(backbone: str, method: str, mode: str) -> None:
     check_mode(backbone, method, mode)
@@ -167,7 +187,9 @@ def test_compiled_learns_what_the_function_does(backbone: str, method: str, mode
 @pytest.mark.parametrize("mode", ["compiled", "compiled graph"])
 @pytest.mark.parametrize("method", METHODS_TRIED)
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
-def test_every_method_compiled_learns_what_the_function_does(backbone: str, method: str, mode: str) -> None:
+def test_every_method_compiled_learns_what_the_function_does(
+    backbone: str, method: str, mode: str
+) -> None:
     check_mode(backbone, method, mode)
 
 
@@ -188,7 +210,9 @@ def test_a_gpu_learns_what_a_cpu_does(backbone: str) -> None:
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_the_action_graph_acts_as_the_function_does(backbone: str) -> None:
-    eager, graphed = (build(backbone, "plain", "cuda", graph=graph, learning_starts=5) for graph in (False, True))
+    eager, graphed = (
+        build(backbone, "plain", "cuda", graph=graph, learning_starts=5) for graph in (False, True)
+    )
     previous, with_graph, without = None, Acting(graphed), Acting(eager)
     for step in range(12):
         for ours, theirs in zip(with_graph.act(OBS * step), without.act(OBS * step), strict=True):
@@ -197,7 +221,9 @@ def test_the_action_graph_acts_as_the_function_does(backbone: str) -> None:
         graphed.update()
         action = with_graph.act(OBS)[1].copy()
         np.testing.assert_allclose(action, without.act(OBS)[1], atol=1e-5)
-        assert previous is None or (action != previous).any(), "exploration differs from step to step"
+        assert previous is None or (action != previous).any(), (
+            "exploration differs from step to step"
+        )
         previous = action
     assert graphed.acted.tolist() == eager.acted.tolist() == [24] * graphed.n_agents
 
@@ -218,18 +244,25 @@ def test_each_replay_draws_new_noise_and_moves_on(backbone: str) -> None:
         graph()
         seen.append(drawn.clone())
         assert int(count) == update + 1
-        assert torch.equal(seen[-1], learner.noise(torch.tensor(update, device="cuda"), 16)["target"])
+        assert torch.equal(
+            seen[-1], learner.noise(torch.tensor(update, device="cuda"), 16)["target"]
+        )
     assert all((seen[i] != seen[j]).all() for i in range(4) for j in range(i))
     critics = []
     for _ in range(4):
         learner.update()
         critics.append(learner.state()["critic"].clone())
-    assert all((critics[i] != critics[j]).any(1).all() for i in range(4) for j in range(i)), "parameters move"
+    assert all((critics[i] != critics[j]).any(1).all() for i in range(4) for j in range(i)), (
+        "parameters move"
+    )
 
 
 @pytest.mark.gpu
 def test_recording_leaves_the_state_as_it_was() -> None:
-    state = {"x": torch.arange(3.0, device="cuda"), "n": torch.zeros((), dtype=torch.int64, device="cuda")}
+    state = {
+        "x": torch.arange(3.0, device="cuda"),
+        "n": torch.zeros((), dtype=torch.int64, device="cuda"),
+    }
 
     def function() -> torch.Tensor:
         state["n"] += 1
@@ -239,7 +272,11 @@ def test_recording_leaves_the_state_as_it_was() -> None:
     graphed = Graphed(function, lambda: state)
     for calls in range(1, 4):
         output = graphed()
-        assert int(state["n"]) == calls and state["x"].tolist() == [0.0, 2.0**calls, 2.0 ** (calls + 1)]
+        assert int(state["n"]) == calls and state["x"].tolist() == [
+            0.0,
+            2.0**calls,
+            2.0 ** (calls + 1),
+        ]
         assert torch.equal(output, state["x"] + calls)
 
 

@@ -15,22 +15,30 @@ ALL = torch.ones(P, dtype=torch.bool)
 
 def gradients(dtype: torch.dtype, steps: int = 50) -> Tensor:
     """Of very different sizes, some entries always zero."""
-    draws = torch.randn(steps, P, N, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    draws = torch.randn(
+        steps, P, N, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     scales = 10.0 ** torch.linspace(-6, 3, N, dtype=torch.float64)
     scales[:3] = 0.0
     return (draws * scales).to(dtype)
 
 
-both_forms = pytest.mark.parametrize("agent_by_agent", [True, False], ids=["agent by agent", "at once"])
+both_forms = pytest.mark.parametrize(
+    "agent_by_agent", [True, False], ids=["agent by agent", "at once"]
+)
 
 
 @both_forms
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_adam_equals_torch(dtype: torch.dtype, tolerance: float, agent_by_agent: bool) -> None:
-    ours = torch.randn(P, N, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
+    ours = torch.randn(P, N, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(
+        dtype
+    )
     start = ours.clone()
     theirs = [row.clone().requires_grad_() for row in ours]
-    references = [torch.optim.Adam([row], lr=float(rate)) for row, rate in zip(theirs, RATES, strict=True)]
+    references = [
+        torch.optim.Adam([row], lr=float(rate)) for row, rate in zip(theirs, RATES, strict=True)
+    ]
     adam = Adam.like(ours, agent_by_agent)
     for gradient in gradients(dtype):
         adam.step(ours, gradient, RATES.to(dtype), ALL)
@@ -39,7 +47,11 @@ def test_adam_equals_torch(dtype: torch.dtype, tolerance: float, agent_by_agent:
             reference.step()
     for j, (row, reference) in enumerate(zip(theirs, references, strict=True)):
         state = reference.state[row]
-        for a, b in ((ours[j], row.detach()), (adam.m[j], state["exp_avg"]), (adam.v[j], state["exp_avg_sq"])):
+        for a, b in (
+            (ours[j], row.detach()),
+            (adam.m[j], state["exp_avg"]),
+            (adam.v[j], state["exp_avg_sq"]),
+        ):
             assert (a - b).norm() <= tolerance * b.norm()
         assert (ours[j] - start[j]).norm() > 0
     assert adam.t == 50
@@ -77,10 +89,14 @@ def test_the_decays_are_powers() -> None:
 
 def test_its_state_is_all_that_a_step_changes() -> None:
     adam, row = Adam.like(torch.zeros(1, 2)), torch.zeros(1, 2)
-    before = {name: tensor.clone() for name, tensor in vars(adam).items() if isinstance(tensor, Tensor)}
+    before = {
+        name: tensor.clone() for name, tensor in vars(adam).items() if isinstance(tensor, Tensor)
+    }
     adam.step(row, torch.ones(1, 2), torch.ones(1), torch.ones(1, dtype=torch.bool))
     changed = {name for name, tensor in before.items() if not torch.equal(tensor, vars(adam)[name])}
-    assert changed == set(adam.state()) and all(adam.state()[name] is vars(adam)[name] for name in changed)
+    assert changed == set(adam.state()) and all(
+        adam.state()[name] is vars(adam)[name] for name in changed
+    )
 
 
 def test_polyak() -> None:
@@ -88,7 +104,9 @@ def test_polyak() -> None:
     target, online = (torch.randn(P, N, generator=generator, dtype=torch.float64) for _ in range(2))
     tau, before = torch.tensor([0.005, 0.0, 1.0], dtype=torch.float64), target.clone()
     polyak(target, online, tau, ALL)
-    torch.testing.assert_close(target, (1 - tau[:, None]) * before + tau[:, None] * online, rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        target, (1 - tau[:, None]) * before + tau[:, None] * online, rtol=1e-12, atol=0
+    )
     assert torch.equal(target[1], before[1]) and torch.equal(target[2], online[2])
 
 

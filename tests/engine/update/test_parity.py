@@ -28,10 +28,15 @@ TD3 = {"target_policy_noise": 0.2, "target_noise_clip": 0.5, "action_noise": 0.1
 
 
 def build(
-    backbone: str, dtype: torch.dtype, ent_coef: float | str, backend: Callable[[AgentNetworks], GradientBackend]
+    backbone: str,
+    dtype: torch.dtype,
+    ent_coef: float | str,
+    backend: Callable[[AgentNetworks], GradientBackend],
 ) -> Population:
     own = TD3 if backbone == "td3" else {"ent_coef": 1.0 if ent_coef == "auto" else ent_coef}
-    hparams = {name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()}
+    hparams = {
+        name: torch.full((1,), value, dtype=dtype) for name, value in {**HYPER, **own}.items()
+    }
     shape = NetworkSizes(reference.OBS, reference.ACT, reference.ARCH)
     plain = METHODS["plain"]
     return Population(
@@ -46,7 +51,11 @@ def tensors(population: Population, name: str, flat: torch.Tensor) -> list[torch
     """A state row as its layers' weights and biases."""
     if name == "log_ent_coef":
         return [flat]
-    layout = population.networks.actor_layout if name.startswith("actor") else population.networks.critic_layout
+    layout = (
+        population.networks.actor_layout
+        if name.startswith("actor")
+        else population.networks.critic_layout
+    )
     return weight_list(layout.unflatten(flat.reshape(-1, layout.size)))
 
 
@@ -70,5 +79,7 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
     for name, theirs in reference.rows(made, population, backbone).items():
         ours = population.state()[name]
         assert not torch.equal(ours, before[name]), name
-        for a, b in zip(tensors(population, name, ours), tensors(population, name, theirs[None]), strict=True):
+        for a, b in zip(
+            tensors(population, name, ours), tensors(population, name, theirs[None]), strict=True
+        ):
             assert (a - b).norm() <= TOLERANCE[dtype] * b.norm(), name

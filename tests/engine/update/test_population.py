@@ -39,14 +39,24 @@ OWN: dict[str, dict[str, list[float]]] = {
 }
 BACKBONES = [("td3", False), ("sac", False), ("sac", True)]
 CASES = [
-    *((backbone, automatic, method) for backbone, automatic in BACKBONES for method in ("plain", "damper")),
-    *(("td3", False, method) for method in ("scalarization", "bloop", "metabalance", "asap", "pave")),
+    *(
+        (backbone, automatic, method)
+        for backbone, automatic in BACKBONES
+        for method in ("plain", "damper")
+    ),
+    *(
+        ("td3", False, method)
+        for method in ("scalarization", "bloop", "metabalance", "asap", "pave")
+    ),
     *(("sac", True, method) for method in ("scalarization", "metabalance")),
 ]
-# Every other method with both backbones; `tests/test_methods.py` has a shorter round of them for every day.
+# Every other method with both backbones; `tests/test_methods.py` has a shorter round of them for
+# every day.
 REST = [
     pytest.param(case, marks=pytest.mark.slow)
-    for case in ((backbone, backbone == "sac", method) for method in METHODS for backbone in ("td3", "sac"))
+    for case in (
+        (backbone, backbone == "sac", method) for method in METHODS for backbone in ("td3", "sac")
+    )
     if case not in CASES
 ]
 
@@ -60,12 +70,16 @@ def build(
     backbone, automatic, method = case
     hparams = {name: [values[j] for j in members] for name, values in HYPER.items()}
     own = {name: [values[j] for j in members] for name, values in OWN.get(method, {}).items()}
-    return small.population(backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, backend)
+    return small.population(
+        backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, backend
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", [*CASES, *REST], ids=str)
-def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype: torch.dtype) -> None:
+def test_a_member_equals_the_same_agent_alone(
+    case: tuple[str, bool, str], dtype: torch.dtype
+) -> None:
     together = build(case, dtype)
     small.train(together, SEEDS, UPDATES)
     j = WATCHED[dtype]
@@ -76,17 +90,27 @@ def test_a_member_equals_the_same_agent_alone(case: tuple[str, bool, str], dtype
     for name in ("actor", "critic", "critic_target"):
         assert not torch.equal(alone.state()[name], start[name]), "something was learned"
     for name in together.state():
-        for ours, theirs in zip(small.pieces(together, name, j), small.pieces(alone, name, 0), strict=True):
+        for ours, theirs in zip(
+            small.pieces(together, name, j), small.pieces(alone, name, 0), strict=True
+        ):
             assert (ours - theirs).norm() <= TOLERANCE[dtype] * theirs.norm(), name
 
 
-@pytest.mark.parametrize("case", [("td3", False, "damper"), ("td3", False, "pave"), ("sac", True, "asap")], ids=str)
-def test_a_member_equals_the_same_agent_alone_by_shared_forward_passes(case: tuple[str, bool, str]) -> None:
-    together, alone = (build(case, torch.float64, members, SharedForwardBackend) for members in (range(8), (3,)))
+@pytest.mark.parametrize(
+    "case", [("td3", False, "damper"), ("td3", False, "pave"), ("sac", True, "asap")], ids=str
+)
+def test_a_member_equals_the_same_agent_alone_by_shared_forward_passes(
+    case: tuple[str, bool, str],
+) -> None:
+    together, alone = (
+        build(case, torch.float64, members, SharedForwardBackend) for members in (range(8), (3,))
+    )
     small.train(together, SEEDS, 20)
     small.train(alone, SEEDS[3:4], 20)
     for name in together.state():
-        for ours, theirs in zip(small.pieces(together, name, 3), small.pieces(alone, name, 0), strict=True):
+        for ours, theirs in zip(
+            small.pieces(together, name, 3), small.pieces(alone, name, 0), strict=True
+        ):
             assert (ours - theirs).norm() <= TOLERANCE[torch.float64] * theirs.norm(), name
 
 
@@ -172,7 +196,9 @@ def run(case: tuple[str, bool, str], spoil: Any, backend: Backend) -> list[dict[
     made, states = build(case, torch.float32, backend=backend), []
     for k in range(12):
         given = small.inputs(made, SEEDS, k)
-        small.update(made, *(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True)
+        small.update(
+            made, *(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True
+        )
         states.append({name: value.clone() for name, value in made.state().items()})
     return states
 
@@ -187,14 +213,20 @@ def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(
     others = [j for j in range(8) if j != MEMBER]
     for before, after in zip(clean, spoiled, strict=True):
         for name in before:
-            assert torch.equal(small.rows(before, name, others), small.rows(after, name, others)), name
+            assert torch.equal(small.rows(before, name, others), small.rows(after, name, others)), (
+                name
+            )
     last = spoiled[-1]
     assert last["active"].tolist() == [j != MEMBER for j in range(8)]
     assert last["frozen_at"].tolist() == [PLANTED_AT + 1 if j == MEMBER else -1 for j in range(8)]
     for name in set(PARAMETERS) & set(last):
         for state in spoiled[PLANTED_AT:]:
             torch.testing.assert_close(
-                state[name][MEMBER], spoiled[PLANTED_AT][name][MEMBER], rtol=0, atol=0, equal_nan=True
+                state[name][MEMBER],
+                spoiled[PLANTED_AT][name][MEMBER],
+                rtol=0,
+                atol=0,
+                equal_nan=True,
             )
         if spoil is not spoil_parameters and spoil is not spoil_critic:
             assert last[name].isfinite().all(), "the last good parameters remain"

@@ -55,15 +55,24 @@ def same_bits(ours: Trainer, theirs: Trainer) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_updates_read_the_tensors_that_are_set(dtype: str) -> None:
     learner = small.learner(small.settings(method="damper", dtype=dtype, **SCHEDULES))
-    assert learner.scheduled is not None and set(learner.scheduled.tensors) == {"learning_rate", "eta"}
+    assert learner.scheduled is not None and set(learner.scheduled.tensors) == {
+        "learning_rate",
+        "eta",
+    }
     population, tensors = learner.population, learner.scheduled.tensors
-    assert population.hparams["learning_rate"] is tensors["learning_rate"], "a copy would stay at its first value"
+    assert population.hparams["learning_rate"] is tensors["learning_rate"], (
+        "a copy would stay at its first value"
+    )
     assert population.method_kwargs["rule"]["eta"] is tensors["eta"]
 
 
 @pytest.mark.parametrize("train_freq", [1, 7])
-def test_every_update_has_the_value_that_sb3_s_schedule_has_there(tmp_path: Path, train_freq: int) -> None:
-    trainer = Trainer(small.settings(method="damper", steps=120, train_freq=train_freq, **SCHEDULES), tmp_path)
+def test_every_update_has_the_value_that_sb3_s_schedule_has_there(
+    tmp_path: Path, train_freq: int
+) -> None:
+    trainer = Trainer(
+        small.settings(method="damper", steps=120, train_freq=train_freq, **SCHEDULES), tmp_path
+    )
     seen = values_seen(trainer)
     trainer.train()
     assert len(seen) == (100 if train_freq == 1 else 15)
@@ -78,7 +87,10 @@ def test_every_update_has_the_value_that_sb3_s_schedule_has_there(tmp_path: Path
 
 def test_a_level_schedule_trains_what_a_number_trains(tmp_path: Path) -> None:
     level, number = (
-        Trainer(small.settings(method="damper", steps=80, learning_rate=rate, eta=eta), tmp_path / str(eta))
+        Trainer(
+            small.settings(method="damper", steps=80, learning_rate=rate, eta=eta),
+            tmp_path / str(eta),
+        )
         for rate, eta in (("linear:1e-3:1e-3", lambda remaining: 0.5), (1e-3, (0.5,)))
     )
     level.train()
@@ -104,14 +116,21 @@ def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
             learner.replay.set_stored(learner.replay.stored + 5)
     for name in together.population.state():
         for ours, theirs in zip(
-            small.pieces(together.population, name, 0), small.pieces(alone.population, name, 0), strict=True
+            small.pieces(together.population, name, 0),
+            small.pieces(alone.population, name, 0),
+            strict=True,
         ):
             assert (ours - theirs).norm() <= 1e-5 * theirs.norm(), name
     assert not torch.equal(*together.population.state()["actor"])
 
 
-def test_learning_while_environments_step_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead, after = (Trainer(small.settings(method="damper", **SCHEDULES), tmp_path / name) for name in ("a", "b"))
+def test_learning_while_environments_step_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead, after = (
+        Trainer(small.settings(method="damper", **SCHEDULES), tmp_path / name)
+        for name in ("a", "b")
+    )
     monkeypatch.setattr(after, "update_ahead", lambda: None)
     ahead.train()
     after.train()
@@ -137,13 +156,17 @@ def test_compiled_updates_see_the_values_of_now(monkeypatch: pytest.MonkeyPatch)
     torch._dynamo.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     own = {**SCHEDULES, "dtype": "float64", "graph": False}
-    eager, traced = (small.learner(small.settings(method="damper", compile=c, **own)) for c in (False, True))
+    eager, traced = (
+        small.learner(small.settings(method="damper", compile=c, **own)) for c in (False, True)
+    )
     for _ in range(12):
         for learner in (eager, traced):
             learner.update()
             learner.replay.set_stored(learner.replay.stored + 15)
     for name, tensor in traced.population.state().items():
-        torch.testing.assert_close(tensor, eager.population.state()[name], rtol=1e-9, atol=1e-12, msg=name)
+        torch.testing.assert_close(
+            tensor, eager.population.state()[name], rtol=1e-9, atol=1e-12, msg=name
+        )
     torch._dynamo.reset()
 
 
@@ -160,7 +183,9 @@ def test_graphs_see_the_values_of_now(compile: bool) -> None:
             learner.update()
             learner.replay.set_stored(learner.replay.stored + 5)
     for name, tensor in learners[1].population.state().items():
-        torch.testing.assert_close(tensor, learners[0].population.state()[name], rtol=1e-8, atol=1e-11, msg=name)
+        torch.testing.assert_close(
+            tensor, learners[0].population.state()[name], rtol=1e-8, atol=1e-11, msg=name
+        )
 
 
 # --- records -------------------------------------------------------------------------------------------------------
@@ -171,12 +196,22 @@ def test_a_schedule_is_recorded_and_another_one_is_another_run(tmp_path: Path) -
     assert made.agents()[0] == {"learning_rate": "linear:0.001:0.0001", "seed": 3}
     assert json.loads(json.dumps(made.record()))["method_settings"]["eta"] == "cosine:0:1:0.5"
     assert small.settings(method="damper", **{**SCHEDULES, "eta": "cosine:0.0:1e0:.5"}) == made
-    functions = (halved, LinearSchedule(1e-3, 0, 1), LinearSchedule(1e-3, 0, 0.5), lambda p: 1e-3, lambda p: 1e-4)
+    functions = (
+        halved,
+        LinearSchedule(1e-3, 0, 1),
+        LinearSchedule(1e-3, 0, 0.5),
+        lambda p: 1e-3,
+        lambda p: 1e-4,
+    )
     rates = (1e-3, "linear:1e-3:0", "linear:1e-3:1e-4", *functions)
-    assert len({default_folder(resolve("Pendulum", learning_rate=rate)) for rate in rates}) == len(rates)
+    assert len({default_folder(resolve("Pendulum", learning_rate=rate)) for rate in rates}) == len(
+        rates
+    )
     Trainer(made, tmp_path).train()
     with pytest.raises(DamperError, match=r"'eta': 'cosine:0:1:0.5', .* now {'eta': 'cosine:0:1',"):
-        run_settings(small.settings(method="damper", **{**SCHEDULES, "eta": "cosine:0:1"}), tmp_path)
+        run_settings(
+            small.settings(method="damper", **{**SCHEDULES, "eta": "cosine:0:1"}), tmp_path
+        )
     run = Run(tmp_path)
     assert run.policy(0).info.settings["eta"] == "cosine:0:1:0.5"
     who = identity(made.record(), made.agents()[0], {}, 10)

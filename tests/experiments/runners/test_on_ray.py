@@ -28,8 +28,13 @@ from damper.experiments.store import Record, Store
 from tests.experiments.helpers import invented, tiny
 
 STEPS = 6000
-COMMAND = f"reproduce td3-table --tasks Pendulum --methods plain damper --seeds 1 --steps {STEPS} --net-arch 16"
-COMMAND += " --batch-size 16 --learning-starts 100 --log-every 500 --checkpoint-every 500 --episodes 2"
+COMMAND = (
+    f"reproduce td3-table --tasks Pendulum --methods plain damper --seeds 1 --steps {STEPS} "
+    "--net-arch 16"
+)
+COMMAND += (
+    " --batch-size 16 --learning-starts 100 --log-every 500 --checkpoint-every 500 --episodes 2"
+)
 # Ray's own code warns about itself.
 pytestmark = [pytest.mark.serial, pytest.mark.filterwarnings("ignore")]
 
@@ -39,7 +44,9 @@ def cluster() -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    nodes = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000}
+    )
     try:
         yield nodes
     finally:
@@ -60,7 +67,11 @@ def test_a_lost_machines_population_goes_on_elsewhere(cluster: Any, tmp_path: Pa
     driver = subprocess.Popen([sys.executable, "-m", "damper", *(COMMAND + places).split()])
     try:
         # Both nodes are at work, each past a checkpoint, when one is lost.
-        wait_for(lambda: len({p.parent for p in (tmp_path / "runs").rglob("checkpoints/step-*.json")}) == 2)
+        wait_for(
+            lambda: (
+                len({p.parent for p in (tmp_path / "runs").rglob("checkpoints/step-*.json")}) == 2
+            )
+        )
         cluster.remove_node(second, allow_graceful=False)
         assert driver.wait(timeout=240) == 0
     finally:
@@ -73,7 +84,9 @@ def test_a_lost_machines_population_goes_on_elsewhere(cluster: Any, tmp_path: Pa
 
 def test_a_machine_with_other_simulators_is_refused(tmp_path: Path) -> None:
     (job,) = pack(expand_request(tiny()))
-    other = patch("damper.experiments.runners.in_process.versions", return_value={"gymnasium": "0.1"})
+    other = patch(
+        "damper.experiments.runners.in_process.versions", return_value={"gymnasium": "0.1"}
+    )
     with other, pytest.raises(DamperError, match="install the same versions"):
         run_job(job, tmp_path / "run", "")
     assert not (tmp_path / "run").exists()
@@ -118,9 +131,16 @@ def test_populations_that_fail_are_named_and_the_others_kept(tmp_path: Path) -> 
     jobs = plan(expand_request(tiny(methods=("plain", "damper", "caps"))), tmp_path / "runs")
     store = Store(tmp_path / "results")
     workers = patch("damper.experiments.runners.on_ray._connect", return_value=Cluster())
-    with workers, patch("damper.experiments.runners.on_ray.run_job", fragile), pytest.raises(ExceptionGroup) as failed:
+    with (
+        workers,
+        patch("damper.experiments.runners.on_ray.run_job", fragile),
+        pytest.raises(ExceptionGroup) as failed,
+    ):
         run_on_ray(jobs, store, "", progress=False)
-    assert [str(error) for error in failed.value.exceptions] == ["no room for plain", "no room for caps"]
+    assert [str(error) for error in failed.value.exceptions] == [
+        "no room for plain",
+        "no room for caps",
+    ]
     assert [record.identity["method"] for record in store] == ["damper", "damper"]
 
 
@@ -132,17 +152,29 @@ def test_a_signal_stops_the_command_and_it_says_how_to_go_on(tmp_path: Path) -> 
     jobs = plan(expand_request(tiny()), tmp_path / "runs")
     connected = patch("damper.experiments.runners.on_ray._connect", return_value=Cluster())
     trained = patch("damper.experiments.runners.on_ray.run_job", stopped)
-    with connected, trained, pytest.raises(Stopped, match="the same command resumes what was started") as raised:
+    with (
+        connected,
+        trained,
+        pytest.raises(Stopped, match="the same command resumes what was started") as raised,
+    ):
         run_on_ray(jobs, Store(tmp_path / "results"), "", progress=False)
     assert raised.value.number == signal.SIGTERM
 
 
 @pytest.mark.parametrize(
     ("resources", "words", "device"),
-    [({"CPU": 8.0}, [], "cpu"), ({"GPU": 2.0}, [], "cuda"), ({"GPU": 2.0}, ["--device", "cpu"], "cpu")],
+    [
+        ({"CPU": 8.0}, [], "cpu"),
+        ({"GPU": 2.0}, [], "cuda"),
+        ({"GPU": 2.0}, ["--device", "cpu"], "cpu"),
+    ],
 )
 def test_a_cluster_s_gpus_are_used_where_it_has_some(
-    resources: dict[str, float], words: list[str], device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    resources: dict[str, float],
+    words: list[str],
+    device: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster, seen = Cluster(**resources), set()
 
@@ -153,7 +185,14 @@ def test_a_cluster_s_gpus_are_used_where_it_has_some(
     monkeypatch.setattr("damper.experiments.runners.on_ray._connect", lambda address: cluster)
     monkeypatch.setattr("damper.experiments.runners.on_ray.run_job", trained)
     monkeypatch.setattr("damper.engine.settings.resolving._envpool_has", lambda task: True)
-    places = ["--ray", "auto", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "runs")]
+    places = [
+        "--ray",
+        "auto",
+        "--results",
+        str(tmp_path / "results"),
+        "--out",
+        str(tmp_path / "runs"),
+    ]
     main(["reproduce", "one-eta", "--tasks", "Pendulum", "--seeds", "1", *places, *words])
     assert seen == {(device, "envpool" if device == "cuda" else "gymnasium", True)}
     assert {asked["num_gpus"] for asked in cluster.asked} == {float(device == "cuda")}

@@ -43,7 +43,9 @@ def test_one_after_another_the_others_are_trained_kept_and_the_one_that_failed_n
     with pytest.raises(MemoryError) as raised:
         run(tmp_path / "first")
     assert kept == {"damper", "caps"}
-    assert raised.value.__notes__[0].startswith("Pendulum td3 plain ×2 failed. What the others finished is kept")
+    assert raised.value.__notes__[0].startswith(
+        "Pendulum td3 plain ×2 failed. What the others finished is kept"
+    )
     failure, kept = DamperError("buffer_size is too large."), set()
     with pytest.raises(SystemExit) as ended:
         run(tmp_path / "second")
@@ -73,10 +75,15 @@ def test_a_failed_population_holds_no_memory_while_the_others_train(tmp_path: Pa
 
 
 def test_a_workers_mistake_is_told_as_its_sentence() -> None:
-    wrapped = DamperError("a long story")  # as Ray makes it: of the same type, with the sentence as its cause
+    wrapped = DamperError(
+        "a long story"
+    )  # as Ray makes it: of the same type, with the sentence as its cause
     wrapped.cause = DamperError("buffer_size is too large.")  # type: ignore[attr-defined]
     told = str(combined_error([(JOBS[0], wrapped), (JOBS[1], DamperError("another."))]))
-    assert told == "Pendulum td3 plain ×2: buffer_size is too large. (Also failed: Pendulum td3 damper ×2.)"
+    assert (
+        told
+        == "Pendulum td3 plain ×2: buffer_size is too large. (Also failed: Pendulum td3 damper ×2.)"
+    )
     bug = RuntimeError("a bug")
     assert combined_error([(JOBS[0], bug)]) is bug
     both = combined_error([(JOBS[0], bug), (JOBS[1], wrapped)])

@@ -26,16 +26,25 @@ from damper.experiments.store import Record, Store
 
 SMALL = {"net_arch": (8, 8), "learning_starts": 50, "batch_size": 8}
 REQUEST = Request(
-    ("td3-table",), tasks=("Pendulum",), methods=("plain", "damper"), seeds=1, steps=120, episodes=1, settings=SMALL
+    ("td3-table",),
+    tasks=("Pendulum",),
+    methods=("plain", "damper"),
+    seeds=1,
+    steps=120,
+    episodes=1,
+    settings=SMALL,
 )
 
 
 def test_two_workers_record_what_one_process_does(tmp_path: Path) -> None:
-    outcome = reproduce(REQUEST, tmp_path / "two", tmp_path / "runs", progress=False, runner=run_in_workers)
+    outcome = reproduce(
+        REQUEST, tmp_path / "two", tmp_path / "runs", progress=False, runner=run_in_workers
+    )
     assert (outcome.added, outcome.left) == (2, 0)
     reproduce(REQUEST, tmp_path / "one", tmp_path / "others", progress=False)
     ours, theirs = (
-        {str(record.identity): record.episodes for record in Store(tmp_path / name)} for name in ("two", "one")
+        {str(record.identity): record.episodes for record in Store(tmp_path / name)}
+        for name in ("two", "one")
     )
     assert ours == theirs
 
@@ -62,10 +71,18 @@ def _fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Recor
     return run_job(job, folder, command, progress)
 
 
-def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_them(tmp_path: Path) -> None:
-    jobs = plan(expand_request(replace(REQUEST, methods=("plain", "caps", "asap", "damper"))), tmp_path / "runs")
+def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_them(
+    tmp_path: Path,
+) -> None:
+    jobs = plan(
+        expand_request(replace(REQUEST, methods=("plain", "caps", "asap", "damper"))),
+        tmp_path / "runs",
+    )
     store = Store(tmp_path / "results")
-    with patch("damper.experiments.runners.workers.run_job", _fragile), pytest.raises(ExceptionGroup) as failed:
+    with (
+        patch("damper.experiments.runners.workers.run_job", _fragile),
+        pytest.raises(ExceptionGroup) as failed,
+    ):
         run_in_workers(jobs, store, "damper", progress=False)
     assert [record.identity["method"] for record in store] == ["damper"]
     told = {str(error): error.__notes__[0] for error in failed.value.exceptions}
@@ -78,11 +95,14 @@ def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_
         assert note.startswith(f"Pendulum td3 {method} ×1 failed")
 
 
-def test_every_population_steps_its_environments_with_its_agents_share_of_the_threads(tmp_path: Path) -> None:
+def test_every_population_steps_its_environments_with_its_agents_share_of_the_threads(
+    tmp_path: Path,
+) -> None:
     def population(method: str, seeds: int, **settings: int) -> tuple[Job, Path]:
         given = {**SMALL, "backend": "envpool", **settings}
         ((job, folder),) = plan(
-            expand_request(replace(REQUEST, methods=(method,), seeds=seeds, settings=given)), tmp_path / "runs"
+            expand_request(replace(REQUEST, methods=(method,), seeds=seeds, settings=given)),
+            tmp_path / "runs",
         )
         return job, folder
 
@@ -99,7 +119,12 @@ def test_workers_must_be_at_least_one(tmp_path: Path) -> None:
 
 
 def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> None:
-    long = replace(REQUEST, steps=1_000_000, methods=("plain", "damper", "caps"), settings={**SMALL, "log_every": 50})
+    long = replace(
+        REQUEST,
+        steps=1_000_000,
+        methods=("plain", "damper", "caps"),
+        settings={**SMALL, "log_every": 50},
+    )
     jobs, store = plan(expand_request(long), tmp_path / "runs"), Store(tmp_path / "results")
 
     def send() -> None:
@@ -111,10 +136,14 @@ def test_a_signal_stops_every_worker_with_everything_saved(tmp_path: Path) -> No
     with pytest.raises(Stopped, match="stopped; the same command resumes what was started"):
         run_in_workers(jobs, store, "damper", progress=False)
     begun = [Run(path.parent) for path in tmp_path.glob("runs/*/*/manifest.json")]
-    assert len(begun) == 2 and all(run.has_checkpoint and run.policy().info.steps > 50 for run in begun)
+    assert len(begun) == 2 and all(
+        run.has_checkpoint and run.policy().info.steps > 50 for run in begun
+    )
 
 
-def test_a_gpu_trains_several_at_once_and_a_cpu_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_trains_several_at_once_and_a_cpu_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workers, "usable_cores", lambda: 16)
     jobs = [job for job, _ in plan(expand_request(replace(REQUEST, methods=())), tmp_path / "runs")]
     on_gpu = [replace(job, settings=replace(job.settings, device="cuda")) for job in jobs]

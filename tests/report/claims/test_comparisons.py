@@ -68,7 +68,10 @@ def test_the_gap_and_its_corrected_interval_are_printed() -> None:
 
 
 def test_what_rounding_leaves_of_zero_is_printed_as_zero() -> None:
-    assert "D 0, TD3 30;" in compare_means("Task sm", side(6e-17, 0, name="D"), side(30, name="TD3")).text
+    assert (
+        "D 0, TD3 30;"
+        in compare_means("Task sm", side(6e-17, 0, name="D"), side(30, name="TD3")).text
+    )
 
 
 def test_a_share_is_asked_of_the_size_whatever_the_sign() -> None:
@@ -101,15 +104,21 @@ def test_against_a_number() -> None:
 
 def test_no_bound_is_printed_that_cannot_be() -> None:
     share = Side("", np.array([0.1, 0.9, 0.1, 0.9, 0.5]))
-    assert "0.5 [0, 1], often" in against("q", share, 0.25, "higher", "often", Interval(0.0, 1.0)).text
+    assert (
+        "0.5 [0, 1], often" in against("q", share, 0.25, "higher", "often", Interval(0.0, 1.0)).text
+    )
     assert "0.5 [−0." in against("q", share, 0.25, "higher", "often").text
 
 
 def test_the_least_favourable_rival_speaks_for_all() -> None:
     check = extreme("T", side(0, name="D"), [side(90, name="far"), side(30, name="near"), side(60)])
-    assert check.verdict == HOLDS and "near 30" in check.text and "least favourable of 3" in check.text
+    assert (
+        check.verdict == HOLDS and "near 30" in check.text and "least favourable of 3" in check.text
+    )
     assert extreme("T", side(0), [side(90), side(1)]).verdict == LEANS
-    assert extreme("T", side(0), [side(-30), UNKNOWN]).verdict == FAILS, "one counterexample settles it"
+    assert extreme("T", side(0), [side(-30), UNKNOWN]).verdict == FAILS, (
+        "one counterexample settles it"
+    )
     doubtful = extreme("T", side(0), [side(-1, name="near"), UNKNOWN])
     assert doubtful.verdict == OPEN, "not one within the noise"
     assert "near −1" in doubtful.text
@@ -131,7 +140,9 @@ def test_a_conjunction() -> None:
     assert conjunction([HOLDS, BETTER]) == BETTER
     assert conjunction([HOLDS, OPEN, LEANS]) == OPEN
     assert conjunction([OPEN, FAILS]) == FAILS
-    assert conjunction([OPEN, LEANS_AGAINST]) == OPEN, "within the noise nothing is settled before all is known"
+    assert conjunction([OPEN, LEANS_AGAINST]) == OPEN, (
+        "within the noise nothing is settled before all is known"
+    )
     assert conjunction([LEANS, LEANS_AGAINST, HOLDS]) == LEANS_AGAINST
     assert conjunction([HOLDS, CONSTANT, LEANS]) == CONSTANT
     assert conjunction([]) == OPEN
@@ -139,15 +150,28 @@ def test_a_conjunction() -> None:
 
 def test_smoothness_beside_constant_actions_is_no_comparison() -> None:
     agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain", "damper"))
-    records = [invented(agent, sm=1.0 if agent.identity["method"] == "plain" else 0.0) for agent in agents]
+    records = [
+        invented(agent, sm=1.0 if agent.identity["method"] == "plain" else 0.0) for agent in agents
+    ]
 
     def check(constant: int, measure: str) -> Check:
         changed = [{"mean_change": [0.0] * 10} if 5 <= i < 5 + constant else {} for i in range(10)]
-        cells = [replace(r, episodes={**r.episodes, **new}) for r, new in zip(records, changed, strict=True)]
-        sides = (Evidence(setups(cells)[0]).side("td3", "Hopper", method, measure) for method in ("damper", "plain"))
+        cells = [
+            replace(r, episodes={**r.episodes, **new})
+            for r, new in zip(records, changed, strict=True)
+        ]
+        sides = (
+            Evidence(setups(cells)[0]).side("td3", "Hopper", method, measure)
+            for method in ("damper", "plain")
+        )
         return compare_means("Hopper", *sides)
 
-    assert [check(n, "smoothness").verdict for n in (0, 2, 3, 5)] == [HOLDS, HOLDS, CONSTANT, CONSTANT]
+    assert [check(n, "smoothness").verdict for n in (0, 2, 3, 5)] == [
+        HOLDS,
+        HOLDS,
+        CONSTANT,
+        CONSTANT,
+    ]
     assert check(3, "smoothness").text.endswith("; DAMPER: constant action, 3 of 5")
     assert check(5, "return").verdict == LEANS, "a return is a return"
 
@@ -158,7 +182,9 @@ def test_variability_is_the_distance_from_the_median() -> None:
 
 
 def test_a_measure_counts_the_seeds_that_have_it() -> None:
-    records = [invented(agent) for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain",))]
+    records = [
+        invented(agent) for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
+    ]
     records[0] = replace(records[0], episodes={**records[0].episodes, "smoothness": [None] * 10})
     (setup,) = setups(records)
     assert Evidence(setup).side("td3", "Hopper", "plain", "return").values is not None
@@ -167,8 +193,12 @@ def test_a_measure_counts_the_seeds_that_have_it() -> None:
 
 def test_another_eta_stands_in_for_the_papers() -> None:
     agents = agents_of("td3-table", "one-eta", tasks=("LunarLander",), methods=("damper",))
-    (setup,) = setups([invented(agent, sm=agent.identity["method_settings"]["eta"]) for agent in agents])
-    assert Evidence(setup).side("td3", "LunarLander", "damper", "smoothness").mean == pytest.approx(0.8)
+    (setup,) = setups(
+        [invented(agent, sm=agent.identity["method_settings"]["eta"]) for agent in agents]
+    )
+    assert Evidence(setup).side("td3", "LunarLander", "damper", "smoothness").mean == pytest.approx(
+        0.8
+    )
     assert Evidence(setup, 1.0).side("td3", "LunarLander", "damper", "smoothness").mean == 1.0
     assert Evidence(setup, 1.0).cell("td3", "LunarLander", "plain") is None
     assert Evidence(setup, 1.0).cell("td3", "LunarLander", "damper", eta=0.8) is setup.find(

@@ -8,20 +8,40 @@ import pytest
 from damper.experiments.paper import paper, printed
 from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, AgentSpec
 from damper.experiments.timings import Timing
-from damper.report.claims.comparisons import BETTER, CONSTANT, FAILS, HOLDS, LEANS, LEANS_AGAINST, NOT_JUDGED, OPEN
+from damper.report.claims.comparisons import (
+    BETTER,
+    CONSTANT,
+    FAILS,
+    HOLDS,
+    LEANS,
+    LEANS_AGAINST,
+    NOT_JUDGED,
+    OPEN,
+)
 from damper.report.claims.policy_claims import ONE_ETA_UNTRAINED
 from damper.report.claims.verdicts import Verdict, time_verdicts, verdicts
 from damper.report.pages.claims import claims_section, claims_table, comparisons_list
 from damper.report.statistics.cells import Setup, main_setups, setups
 from tests.experiments.helpers import agents_of, invented
 
-EXPERIMENTS = ("td3-table", "sac-table", "projection-ablation", "pegrad", "scalarization-sweep", "eta-sweep")
+EXPERIMENTS = (
+    "td3-table",
+    "sac-table",
+    "projection-ablation",
+    "pegrad",
+    "scalarization-sweep",
+    "eta-sweep",
+)
 TIME = ("cost", "overhead")
 EVERY = agents_of(*EXPERIMENTS)
 SWEEP = paper()["scalarization_td3_lowest_sm"]
-# A weight that the paper names beside the smoothest one of a task; and whose returns it calls more variable.
+# A weight that the paper names beside the smoothest one of a task; and whose returns it calls more
+# variable.
 NAMED = {("Ant", 0.75): (5486, 1.574)}
-VARIED = {("LunarLander", "unconditional-projection"): 5.0, ("Walker", "unconditional-projection"): 20.0}
+VARIED = {
+    ("LunarLander", "unconditional-projection"): 5.0,
+    ("Walker", "unconditional-projection"): 20.0,
+}
 # Between the paper's ends of its figure: falling on two tasks, a bump at 0.6 on Walker.
 ETA_SHAPE = {"Walker": (1.0, 0.8, 0.6, 0.7, 0.4, 0.346)}
 
@@ -37,11 +57,21 @@ def papers(agent: AgentSpec) -> tuple[float, float]:
         if (named := NAMED.get((task, settings["weight"]))) is not None:
             return named
         at_best = abs(settings["weight"] - best["lambda"]) < 1e-9
-        return (best.get("re", 5000), best["sm"]) if at_best else (0.9 * best.get("re", 5000) - 20, 2 * best["sm"])
-    re, sm = (printed(who["backbone"], method, task, measure) for measure in ("return", "smoothness"))
+        return (
+            (best.get("re", 5000), best["sm"])
+            if at_best
+            else (0.9 * best.get("re", 5000) - 20, 2 * best["sm"])
+        )
+    re, sm = (
+        printed(who["backbone"], method, task, measure) for measure in ("return", "smoothness")
+    )
     assert re is not None and sm is not None
     main = {"LunarLander": 0.8}.get(task, 1.0)
-    if who["backbone"] == "td3" and method == "damper" and task in ("LunarLander", "Hopper", "Walker"):
+    if (
+        who["backbone"] == "td3"
+        and method == "damper"
+        and task in ("LunarLander", "Hopper", "Walker")
+    ):
         place = ETAS.index(float(settings["eta"]))
         if task == "Walker":
             return re.mean, ETA_SHAPE["Walker"][place]
@@ -50,15 +80,28 @@ def papers(agent: AgentSpec) -> tuple[float, float]:
 
 
 def timings(damper: float = 1.4, device: str = "cuda", noise: float = 0.0) -> list[Timing]:
-    cost = {"plain": 1.0, "caps": 1.6, "grad-caps": 1.3, "asap": 2.0, "l2c2": 2.5, "pave": 5.0, "damper": damper}
+    cost = {
+        "plain": 1.0,
+        "caps": 1.6,
+        "grad-caps": 1.3,
+        "asap": 2.0,
+        "l2c2": 2.5,
+        "pave": 5.0,
+        "damper": damper,
+    }
     overhead = {"td3": 0.448, "sac": 0.313}
     found = []
     for backbone in ("td3", "sac"):
         cost |= {"damper": damper if damper != 1.4 else 1 + overhead[backbone]}
         cost |= {"grad-caps": 1.3 if backbone == "td3" else 1.7}
         for method in TABLE_METHODS:
-            rounds = [cost[method] * (1 + noise * (i - 4.5) * (method == "damper")) for i in range(10)]
-            how, chip = {"device": device, "tf32": device == "cuda"}, {"cuda": "gpu", "cpu": "cpu"}[device]
+            rounds = [
+                cost[method] * (1 + noise * (i - 4.5) * (method == "damper")) for i in range(10)
+            ]
+            how, chip = (
+                {"device": device, "tf32": device == "cuda"},
+                {"cuda": "gpu", "cpu": "cpu"}[device],
+            )
             found.append(
                 Timing(
                     backbone,
@@ -84,7 +127,9 @@ def both(**changes: float) -> list[Timing]:
 
 
 def world(
-    change: Change = lambda agent, re, sm: (re, sm), agents: list[AgentSpec] = EVERY, noise: float = 0.0003
+    change: Change = lambda agent, re, sm: (re, sm),
+    agents: list[AgentSpec] = EVERY,
+    noise: float = 0.0003,
 ) -> Setup:
     """Cells as the paper prints them, with so little noise between seeds that every mean is as good as known."""
     records = []
@@ -96,7 +141,9 @@ def world(
             agent, re - 0.45 + place * spread, sm * (1 + noise * place)
         )  # the invented returns' mean is re
         calm = 0.02 if who["method"] == "damper" else 0.1
-        records.append(replace(record, episodes={**record.episodes, "mean_change": [calm + 1e-5 * place] * 10}))
+        records.append(
+            replace(record, episodes={**record.episodes, "mean_change": [calm + 1e-5 * place] * 10})
+        )
     (setup,) = setups(records)
     return setup
 
@@ -123,7 +170,9 @@ def test_the_papers_own_numbers_uphold_every_claim(as_printed: list[Verdict]) ->
 
 def test_the_same_means_with_wide_seeds_only_lean() -> None:
     wide = {v.id: v.verdict for v in verdicts(world(noise=0.5))}
-    assert {wide[id] for id in ("lower-sm-all", "td3-lunar-both", "pegrad", "eta-monotone", "sum-close")} == {LEANS}
+    assert {
+        wide[id] for id in ("lower-sm-all", "td3-lunar-both", "pegrad", "eta-monotone", "sum-close")
+    } == {LEANS}
 
 
 def test_nothing_is_known_without_records() -> None:
@@ -137,7 +186,9 @@ def behind(claim: str) -> list[AgentSpec]:
     left = {"scalarization"} if not swept else set()
     left |= {method for method in TABLE_METHODS if not (swept or tables) and method != "damper"}
     return [
-        agent for agent in EVERY if agent.identity["method"] not in left and (swept or not tables or is_table(agent))
+        agent
+        for agent in EVERY
+        if agent.identity["method"] not in left and (swept or not tables or is_table(agent))
     ]
 
 
@@ -152,8 +203,17 @@ def is_damper(agent: AgentSpec) -> bool:
 @pytest.mark.parametrize(
     ("claim", "change"),
     [
-        ("lower-sm-all", lambda a, re, sm: (re, 99.0 if is_damper(a) and a.identity["task"] == "Reacher" else sm)),
-        ("lowest-sm-eight", lambda a, re, sm: (re, 0.001 if a.identity["method"] == "asap" else sm)),
+        (
+            "lower-sm-all",
+            lambda a, re, sm: (
+                re,
+                99.0 if is_damper(a) and a.identity["task"] == "Reacher" else sm,
+            ),
+        ),
+        (
+            "lowest-sm-eight",
+            lambda a, re, sm: (re, 0.001 if a.identity["method"] == "asap" else sm),
+        ),
         ("td3-lunar-both", lambda a, re, sm: (re - 500 * is_damper(a), sm)),
         (
             "td3-hopper-walker-tradeoff",
@@ -162,19 +222,40 @@ def is_damper(agent: AgentSpec) -> bool:
         ("sac-best-return", lambda a, re, sm: (re - 1e4 * is_damper(a), sm)),
         ("sac-ant-walker-tradeoff", lambda a, re, sm: (re, 99.0 if is_damper(a) else sm)),
         ("ablation-return", lambda a, re, sm: (re - 1e4 * is_damper(a), sm)),
-        ("sum-collapses", lambda a, re, sm: (3 * re if "sum" in a.identity["method"] else re, sm)),  # to 31 %
+        (
+            "sum-collapses",
+            lambda a, re, sm: (3 * re if "sum" in a.identity["method"] else re, sm),
+        ),  # to 31 %
         ("sum-close", lambda a, re, sm: (0.9 * re if "sum" in a.identity["method"] else re, sm)),
         ("projection", lambda a, re, sm: (5e3 if "projection" in a.identity["method"] else re, sm)),
-        ("scalarization-best", lambda a, re, sm: (re - 9e3 * (a.identity["method"] == "scalarization"), sm)),
+        (
+            "scalarization-best",
+            lambda a, re, sm: (re - 9e3 * (a.identity["method"] == "scalarization"), sm),
+        ),
         (
             "scalarization-margins",
             lambda a, re, sm: (re, sm * (1.05 if a.identity["method"] == "scalarization" else 1)),
         ),
-        ("scalarization-limits", lambda a, re, sm: (re, sm * (9 if a.identity["method"] == "caps" else 1))),
+        (
+            "scalarization-limits",
+            lambda a, re, sm: (re, sm * (9 if a.identity["method"] == "caps" else 1)),
+        ),
         ("pegrad", lambda a, re, sm: (re, sm / 2 if a.identity["method"] == "pegrad" else sm)),
-        ("scalarization-five", lambda a, re, sm: (re, 0.01 if a.identity["method"] == "scalarization" else sm)),
-        ("scalarization-strong", lambda a, re, sm: (re - 9e3 * (a.identity["method"] == "scalarization"), sm)),
-        ("eta-monotone", lambda a, re, sm: (re, 1.0 + a.identity["method_settings"]["eta"] if is_damper(a) else sm)),
+        (
+            "scalarization-five",
+            lambda a, re, sm: (re, 0.01 if a.identity["method"] == "scalarization" else sm),
+        ),
+        (
+            "scalarization-strong",
+            lambda a, re, sm: (re - 9e3 * (a.identity["method"] == "scalarization"), sm),
+        ),
+        (
+            "eta-monotone",
+            lambda a, re, sm: (
+                re,
+                1.0 + a.identity["method_settings"]["eta"] if is_damper(a) else sm,
+            ),
+        ),
     ],
 )
 def test_a_world_in_which_a_claim_is_false(claim: str, change: Change) -> None:
@@ -188,7 +269,10 @@ def test_a_world_in_which_a_claim_is_false(claim: str, change: Change) -> None:
         ("td3-hopper-walker-tradeoff", lambda a, re, sm: (re + 1e4 * is_damper(a), sm)),
         ("sac-ant-walker-tradeoff", lambda a, re, sm: (re + 1e4 * is_damper(a), sm)),
         ("pegrad", lambda a, re, sm: (re + 1e4 * is_damper(a), sm)),
-        ("scalarization-five", lambda a, re, sm: (re, 0.001 if is_damper(a) else sm)),  # smoother on Reacher too
+        (
+            "scalarization-five",
+            lambda a, re, sm: (re, 0.001 if is_damper(a) else sm),
+        ),  # smoother on Reacher too
     ],
 )
 def test_what_the_paper_concedes_can_come_out_better(claim: str, change: Change) -> None:
@@ -197,7 +281,9 @@ def test_what_the_paper_concedes_can_come_out_better(claim: str, change: Change)
 
 def test_a_counterexample_within_the_noise_only_leans_against() -> None:
     lunar = agents_of("td3-table", tasks=("LunarLander",), methods=("plain", "damper"))
-    found = verdict(verdicts(world(lambda a, re, sm: (200.0 - is_damper(a), sm), lunar, 0.1)), "td3-lunar-both")
+    found = verdict(
+        verdicts(world(lambda a, re, sm: (200.0 - is_damper(a), sm), lunar, 0.1)), "td3-lunar-both"
+    )
     assert found.verdict == LEANS_AGAINST and found.checks[0].verdict == LEANS_AGAINST
 
 
@@ -231,12 +317,17 @@ def test_conflict_that_is_frequent_is_told_from_chance() -> None:
     damper = agents_of("td3-table", "sac-table", methods=("damper",), tasks=("Hopper", "Walker"))
     records = [invented(agent) for agent in damper]
     share = {"Hopper": 0.7, "Walker": 0.4}
-    records = [replace(r, curve={**r.curve, "conflict": [share[r.identity["task"]]] * 2}) for r in records]
+    records = [
+        replace(r, curve={**r.curve, "conflict": [share[r.identity["task"]]] * 2}) for r in records
+    ]
     (setup,) = setups(records)
     found = verdict(verdicts(setup), "gradient-regime")
-    assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, "0.4 is frequent all the same"
+    assert {check.verdict for check in found.checks} == {HOLDS, OPEN}, (
+        "0.4 is frequent all the same"
+    )
     told = (
-        "would conflict in 0.5 of the updates. More do, beyond the noise, on TD3 Hopper, SAC Hopper; this is not shown "
+        "would conflict in 0.5 of the updates. More do, beyond the noise, on TD3 Hopper, SAC "
+        "Hopper; this is not shown "
         "on TD3 Walker"
     )
     judged = {"a": [found], "b": [found]}
@@ -254,12 +345,15 @@ def test_the_gradients_of_plain_s_own_training_stand_beside_the_claim() -> None:
         records.append(replace(invented(agent), curve=curve))
     note = verdict(verdicts(setups(records)[0]), "gradient-regime").note
     assert note.endswith(
-        "In plain's own training (2 task–backbone pairs), 0.17 to 0.55 of the updates conflict and n_T/n_R is 0.25 to "
+        "In plain's own training (2 task–backbone pairs), 0.17 to 0.55 of the updates conflict and "
+        "n_T/n_R is 0.25 to "
         "1.50, above 1 on TD3 Hopper"
     )
     few = [r for r in records if r.identity["method"] != "plain" or r.identity["task"] == "Walker"]
     note = verdict(verdicts(setups(few)[0]), "gradient-regime").note
-    assert note.endswith("(1 task–backbone pair), 0.17 of the updates conflict and n_T/n_R is 0.25, above 1 on none")
+    assert note.endswith(
+        "(1 task–backbone pair), 0.17 of the updates conflict and n_T/n_R is 0.25, above 1 on none"
+    )
 
 
 def test_the_collapse_is_told_whatever_the_smoothness() -> None:
@@ -282,7 +376,10 @@ def test_a_gradient_that_has_nothing_left_to_smooth_is_no_evidence() -> None:
     still = [invented(agent) for agent in agents]
     still[:3] = [replace(r, episodes={**r.episodes, "mean_change": [0.0] * 10}) for r in still[:3]]
     found = verdict(verdicts(setups(still)[0]), "gradient-regime")
-    words = {task: {c.verdict for c in found.known if f"TD3 {task}" in c.text} for task in ("Hopper", "Walker")}
+    words = {
+        task: {c.verdict for c in found.known if f"TD3 {task}" in c.text}
+        for task in ("Hopper", "Walker")
+    }
     assert words == {"Hopper": {CONSTANT}, "Walker": {HOLDS}} and "Hopper" not in found.note
     assert found.known[0].text.endswith("weak: below 1; constant action, 3 of 5")
 
@@ -296,7 +393,10 @@ def test_one_eta_is_judged_by_the_same_claims() -> None:
 
     found = world(rough, agents)
     assert verdict(verdicts(found, 1.0), "lower-sm-all").verdict == FAILS
-    lunar = verdict(verdicts(found), "td3-lunar-both"), verdict(verdicts(found, 1.0), "td3-lunar-both")
+    lunar = (
+        verdict(verdicts(found), "td3-lunar-both"),
+        verdict(verdicts(found, 1.0), "td3-lunar-both"),
+    )
     assert [v.verdict for v in lunar] == [HOLDS, FAILS]
 
 
@@ -306,16 +406,27 @@ def test_what_no_experiment_trains_is_not_waited_for() -> None:
     assert OPEN not in {v.verdict for v in found}, "all that an experiment trains is there"
     (check,) = verdict(found, "sum-close").checks
     assert check.text == "no experiment trains these ablations with η = 1 on every task"
-    section = "".join(claims_section(main_setups([world(agents=[*EVERY, *agents_of("one-eta")])]), ()))
-    assert "Under `pave`, none of the 19 claims about trained policies still lacks records." in section
-    assert "The 2 claims about [update times](results/tables.md#update-times): not enough data 2." in section
-    assert " | not judged | " in section and " (and 14 more) |" in section, "one comparison stands for all"
+    section = "".join(
+        claims_section(main_setups([world(agents=[*EVERY, *agents_of("one-eta")])]), ())
+    )
+    assert (
+        "Under `pave`, none of the 19 claims about trained policies still lacks records." in section
+    )
+    assert (
+        "The 2 claims about [update times](results/tables.md#update-times): not enough data 2."
+        in section
+    )
+    assert " | not judged | " in section and " (and 14 more) |" in section, (
+        "one comparison stands for all"
+    )
 
 
 def test_update_times_need_their_spread_and_both_machines() -> None:
     assert {v.verdict for v in time_verdicts([replace(t, rounds=[]) for t in both()])} == {OPEN}
     alone = time_verdicts(timings(device="cpu"))
-    assert {v.verdict for v in alone} == {OPEN} and any(c.verdict == HOLDS for v in alone for c in v.checks)
+    assert {v.verdict for v in alone} == {OPEN} and any(
+        c.verdict == HOLDS for v in alone for c in v.checks
+    )
     assert "x, eager, TF32" in time_verdicts(both())[0].checks[0].text
 
 
@@ -329,7 +440,9 @@ def test_a_costly_update_fails_only_beyond_its_spread() -> None:
     by = comparisons_list(dear[:1])
     assert by.startswith(f"- {dear[0].text}: **fails**\n"), "in the tables"
     assert "fails: TD3, x, eager, TF32: DAMPER's time over CAPS's (claimed: below 1): 1.375×" in by
-    assert "holds: SAC, x, eager, TF32: DAMPER's time over PAVE's" in by, "every part, with its word"
+    assert "holds: SAC, x, eager, TF32: DAMPER's time over PAVE's" in by, (
+        "every part, with its word"
+    )
     assert by.index("holds: ") > by.rindex("fails: "), "what decided it first"
 
 
@@ -344,11 +457,20 @@ def test_too_few_seeds_leave_a_claim_open_and_a_counterexample_settles_it() -> N
 
 def test_one_smoother_weight_settles_the_sweep() -> None:
     part = agents_of("scalarization-sweep", tasks=("Hopper", "Reacher"))
-    part = [agent for agent in part if agent.identity["method_settings"].get("weight", 0.5) in (0.5, 0.8, 0.95)]
+    part = [
+        agent
+        for agent in part
+        if agent.identity["method_settings"].get("weight", 0.5) in (0.5, 0.8, 0.95)
+    ]
     checks = verdict(verdicts(world(agents=part)), "scalarization-five").checks
-    by_task = {task: next(c for c in checks if task in c.text).verdict for task in ("Hopper", "Reacher", "Ant")}
+    by_task = {
+        task: next(c for c in checks if task in c.text).verdict
+        for task in ("Hopper", "Reacher", "Ant")
+    }
     assert by_task == {"Hopper": OPEN, "Reacher": HOLDS, "Ant": OPEN}
-    smooth = world(lambda a, re, sm: (re, 0.01 if a.identity["method"] == "scalarization" else sm), part)
+    smooth = world(
+        lambda a, re, sm: (re, 0.01 if a.identity["method"] == "scalarization" else sm), part
+    )
     assert verdict(verdicts(smooth), "scalarization-five").verdict == FAILS
 
 
@@ -358,5 +480,11 @@ def test_numbers_stand_in_the_text(as_printed: list[Verdict]) -> None:
     large = verdict(as_printed, "td3-hopper-walker-tradeoff").checks
     assert "large: 92 % lower in the paper, 83 % counts" in large[0].text
     assert "large: 82 % lower in the paper, 74 % counts" in large[2].text
-    assert "collapses: 90 % lower in the paper, 81 % counts" in verdict(as_printed, "sum-collapses").checks[0].text
-    assert "8.1 % lower in the paper, 7.3 % counts" in verdict(as_printed, "scalarization-margins").checks[0].text
+    assert (
+        "collapses: 90 % lower in the paper, 81 % counts"
+        in verdict(as_printed, "sum-collapses").checks[0].text
+    )
+    assert (
+        "8.1 % lower in the paper, 7.3 % counts"
+        in verdict(as_printed, "scalarization-margins").checks[0].text
+    )

@@ -39,9 +39,15 @@ def test_each_picture_tells_its_scores_and_where_it_comes_from(fresh: dict[str, 
         words = "\n".join(texts(path))
         for setup, backbone, records in compared(found, method):
             assert list(records) == list(dict.fromkeys(("plain", method, "damper")))
-            assert len({record.identity["seed"] for record in records.values()}) == 1, "the same training seed"
-            assert len({record.trace["seed"] for record in records.values() if record.trace}) == 1, "the same episode"
-            assert f"Pendulum, {backbone.upper()}, protocol {setup.protocol}, training seed" in words
+            assert len({record.identity["seed"] for record in records.values()}) == 1, (
+                "the same training seed"
+            )
+            assert (
+                len({record.trace["seed"] for record in records.values() if record.trace}) == 1
+            ), "the same episode"
+            assert (
+                f"Pendulum, {backbone.upper()}, protocol {setup.protocol}, training seed" in words
+            )
             for record in records.values():
                 assert record.trace is not None
                 assert f"sm {smoothness(unpack_trace(record.trace)):.3f}" in words
@@ -59,5 +65,8 @@ def test_each_page_shows_its_picture_and_names_the_records(fresh: dict[str, Path
 
 
 def test_without_records_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DamperError, match=r"^results must hold traced Pendulum records .* run damper reproduce first"):
+    with pytest.raises(
+        DamperError,
+        match=r"^results must hold traced Pendulum records .* run damper reproduce first",
+    ):
         draw_method_figures(tmp_path, tmp_path / "out")

@@ -16,7 +16,16 @@ from damper.errors import DamperError
 from damper.methods import METHODS
 from damper.report.figures.style import DPI, LOOKS, draw_all, look, saved_figure, shades
 
-SHAPES = {"circle": "o", "square": "s", "up": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X", "left": "<"}
+SHAPES = {
+    "circle": "o",
+    "square": "s",
+    "up": "^",
+    "diamond": "D",
+    "down": "v",
+    "plus": "P",
+    "cross": "X",
+    "left": "<",
+}
 SHAPES |= {"right": ">", "hexagon": "h", "pentagon": "p"}
 
 
@@ -27,11 +36,15 @@ def page(name: str) -> str:
 def test_the_page_has_the_figures_colours_and_markers() -> None:
     light = page("style.css").partition("@media")[0]
     colours = dict(re.findall(r"--m-([a-z0-9-]+): (#[0-9a-f]{6})", light))
-    assert {method: colours[method] for method in LOOKS} == {method: own.colour for method, own in LOOKS.items()}
+    assert {method: colours[method] for method in LOOKS} == {
+        method: own.colour for method, own in LOOKS.items()
+    }
     listed = re.search(r"const MARKERS = \{(.*?)\};", page("chart.js"), re.S)
     assert listed
     markers = dict(re.findall(r'"?([a-z0-9-]+)"?: "(\w+)"', listed[1]))
-    assert {method: SHAPES[shape] for method, shape in markers.items()} == {m: own.marker for m, own in LOOKS.items()}
+    assert {method: SHAPES[shape] for method, shape in markers.items()} == {
+        m: own.marker for m, own in LOOKS.items()
+    }
 
 
 def lightness(colour: str) -> float:
@@ -50,7 +63,9 @@ def test_settings_of_one_method_are_shades_of_its_colour() -> None:
     assert shades("damper", 1) == [look("damper")]
     five = shades("damper", 5)
     assert five[-1].colour == look("damper").colour and len({own.colour for own in five}) == 5
-    assert [lightness(own.colour) for own in five] == sorted((lightness(own.colour) for own in five), reverse=True)
+    assert [lightness(own.colour) for own in five] == sorted(
+        (lightness(own.colour) for own in five), reverse=True
+    )
 
 
 def test_pictures_are_sharp_and_the_same_bytes(tmp_path: Path) -> None:

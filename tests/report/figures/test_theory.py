@@ -21,9 +21,13 @@ from damper.report.figures.theory import FIGURES, FORMULAS, architecture, draw_t
 def test_draw_writes_each_figure_in_each_format(tmp_path: Path) -> None:
     paths = draw_theory(tmp_path / "new" / "folder")
     assert [path.name for path in paths] == [
-        f"{name}.{suffix}" for name in ("overview", "gain", "metrics", "architecture") for suffix in ("svg", "png")
+        f"{name}.{suffix}"
+        for name in ("overview", "gain", "metrics", "architecture")
+        for suffix in ("svg", "png")
     ]
-    assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir()), "nothing temporary is left"
+    assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir()), (
+        "nothing temporary is left"
+    )
     for path in paths:
         if path.suffix == ".svg":
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
@@ -70,7 +74,9 @@ def test_an_unknown_format_is_named(tmp_path: Path) -> None:
         draw_theory(tmp_path, formats=["gif"])
 
 
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DamperError, match=r'pip install "damper-rl\[plot\]"'):
         draw_theory(tmp_path)

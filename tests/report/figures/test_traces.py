@@ -19,7 +19,9 @@ from tests.pictures import kept_figures
 
 
 def trace(*columns: object, method: str = "damper") -> Trace:
-    actions = np.stack([np.broadcast_to(np.asarray(c, np.float32), (300,)) for c in columns], axis=1)
+    actions = np.stack(
+        [np.broadcast_to(np.asarray(c, np.float32), (300,)) for c in columns], axis=1
+    )
     bound = np.full(len(columns), 2.0, np.float32)
     return Trace(actions, -bound, bound, look(method))
 
@@ -49,7 +51,9 @@ def test_the_spectrum_is_that_of_the_motion(drawn) -> None:
     first, still = (drawn[0].axes[i].lines[0] for i in (1, 3))
     assert first.get_xdata()[0] > 0
     peak = np.argmax(first.get_ydata())
-    assert first.get_xdata()[peak] == pytest.approx(0.25) and first.get_ydata()[peak] == pytest.approx(0.1, rel=1e-3)
+    assert first.get_xdata()[peak] == pytest.approx(0.25) and first.get_ydata()[
+        peak
+    ] == pytest.approx(0.1, rel=1e-3)
     assert (still.get_ydata() == traces.FLOOR).all()
     assert drawn[0].axes[1].get_yscale() == "log"
 
@@ -67,16 +71,29 @@ def test_every_setting_has_one_agent() -> None:
     zeros, bound = np.zeros((5, 1), np.float32), np.ones(1, np.float32)
     episodes = [[Episode(0, 0.0, False, zeros, zeros + i, -bound, bound)] for i in range(4)]
     found = first_episodes(Evaluation("Pendulum-v1", agents, episodes, {}), "damper")
-    assert {label: float(trace.actions[0, 0]) for label, trace in found.items()} == {"eta=0": 0.0, "eta=1": 2.0}
+    assert {label: float(trace.actions[0, 0]) for label, trace in found.items()} == {
+        "eta=0": 0.0,
+        "eta=1": 2.0,
+    }
 
 
-def test_the_title_says_what_is_known_of_seeds_and_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_title_says_what_is_known_of_seeds_and_the_filter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     titles = []
-    monkeypatch.setattr("damper.cli.evaluate.draw_traces", lambda _, path, title, period: titles.append(title) or path)
+    monkeypatch.setattr(
+        "damper.cli.evaluate.draw_traces",
+        lambda _, path, title, period: titles.append(title) or path,
+    )
     zeros, bound = np.zeros((5, 1), np.float32), np.ones(1, np.float32)
     for seed, filter in ((3, None), (-1, "low-pass:0.3")):
         episodes = [[Episode(7, 0.0, False, zeros, zeros, -bound, bound)]]
-        draw_first_episodes(Evaluation("Pendulum-v1", [{"seed": seed}], episodes, {}), Path("x.png"), "damper", filter)
+        draw_first_episodes(
+            Evaluation("Pendulum-v1", [{"seed": seed}], episodes, {}),
+            Path("x.png"),
+            "damper",
+            filter,
+        )
     assert titles == [
         "Pendulum-v1, training seed 3, episode seed 7",
         "Pendulum-v1, episode seed 7, behind low-pass:0.3",
@@ -98,12 +115,18 @@ def test_labels_of_a_log_axis_read_alike(drawn) -> None:
 
     draw_curves({"plain": Near()}, Path("x.png"))
     drawn[0].draw_without_rendering()
-    labels = [text.get_text() for text in drawn[0].axes[1].yaxis.get_ticklabels(which="both") if text.get_text()]
+    labels = [
+        text.get_text()
+        for text in drawn[0].axes[1].yaxis.get_ticklabels(which="both")
+        if text.get_text()
+    ]
     assert {"0.1", "0.2", "0.3"} <= set(labels) and all(float(label) for label in labels)
 
 
 def test_many_shades_give_way_to_the_chosen_ones(drawn) -> None:
     for methods in (["caps", "pave"], ["plain", "caps", "pave", "asap", "damper"]):
         draw_curves({method: FakeRun() for method in methods}, Path("x.png"))  # type: ignore[dict-item]
-    few, many = ([shade.get_facecolor()[0] for shade in figure.axes[0].collections] for figure in drawn)
+    few, many = (
+        [shade.get_facecolor()[0] for shade in figure.axes[0].collections] for figure in drawn
+    )
     assert len(few) == 2 and len(many) == 2

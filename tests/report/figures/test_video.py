@@ -37,7 +37,10 @@ def frames(path: Path) -> list[np.ndarray]:
 
 
 def test_two_policies_side_by_side_with_their_traces(tmp_path: Path) -> None:
-    both = {name: damper.evaluate(act, "Pendulum-v1", 1) for name, act in (("plain", shaking), ("damper", still))}
+    both = {
+        name: damper.evaluate(act, "Pendulum-v1", 1)
+        for name, act in (("plain", shaking), ("damper", still))
+    }
     path = film_evaluations(both, tmp_path / "new" / "film.gif", steps=6)
     shown = frames(path)
     assert len(shown) == 6 and shown[0].shape[1] == 640
@@ -52,7 +55,18 @@ def test_the_command_films_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     tiny = ["--net-arch", "8", "--steps", "60", "--learning-starts", "50", "--batch-size", "8"]
     main(["train", "Pendulum-v1", "--eta", "0", "1", *tiny, "--out", str(tmp_path / "run")])
     film = tmp_path / "film.gif"
-    main(["evaluate", str(tmp_path / "run"), "--episodes", "1", "--video", str(film), "--video-steps", "3"])
+    main(
+        [
+            "evaluate",
+            str(tmp_path / "run"),
+            "--episodes",
+            "1",
+            "--video",
+            str(film),
+            "--video-steps",
+            "3",
+        ]
+    )
     assert f"video: {film}" in capsys.readouterr().out
     assert len(frames(film)) == 3
 
@@ -60,7 +74,9 @@ def test_the_command_films_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_titles_fit_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     draw = Figure.draw
-    monkeypatch.setattr(Figure, "draw", lambda figure, *given: (drawn.append(figure), draw(figure, *given)))
+    monkeypatch.setattr(
+        Figure, "draw", lambda figure, *given: (drawn.append(figure), draw(figure, *given))
+    )
     evaluation = damper.evaluate(still, "Pendulum-v1", 1)
     trace = first_episodes(evaluation, "damper")["all"]
     shown = Film([np.zeros((8, 8, 3), np.uint8)], 1, trace)
@@ -68,7 +84,9 @@ def test_titles_fit_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     figure = drawn[0]
     for axis in figure.axes[:2]:
         box = axis.title.get_window_extent()
-        assert box.width < WIDTH * DPI and box.x0 >= 0 and box.x1 <= figure.bbox.width, axis.get_title()
+        assert box.width < WIDTH * DPI and box.x0 >= 0 and box.x1 <= figure.bbox.width, (
+            axis.get_title()
+        )
 
 
 def test_mp4(tmp_path: Path) -> None:
@@ -79,10 +97,14 @@ def test_mp4(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DamperError, match=r"video must end in \.gif or \.mp4, but 'film.avi' was given"):
+    with pytest.raises(
+        DamperError, match=r"video must end in \.gif or \.mp4, but 'film.avi' was given"
+    ):
         check_video(Path("film.avi"))
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(MissingExtraError, match=r"damper-rl\[video\]\", or give a name that ends in .gif"):
+    with pytest.raises(
+        MissingExtraError, match=r"damper-rl\[video\]\", or give a name that ends in .gif"
+    ):
         check_video(Path("film.mp4"))
 
 
@@ -95,7 +117,9 @@ def test_an_environment_that_cannot_be_drawn_is_told_in_one_sentence(
         raise gymnasium.error.DependencyNotInstalled("no screen")
 
     monkeypatch.setattr("gymnasium.envs.classic_control.pendulum.PendulumEnv.render", fail)
-    with pytest.raises(DamperError, match=r"env='Pendulum-v1' must be drawable to be filmed, but is not here"):
+    with pytest.raises(
+        DamperError, match=r"env='Pendulum-v1' must be drawable to be filmed, but is not here"
+    ):
         film_evaluations({"damper": evaluation}, tmp_path / "film.gif", steps=2)
     pytest.importorskip("mujoco")
     monkeypatch.setattr("gymnasium.envs.mujoco.mujoco_env.MujocoEnv.render", fail)
@@ -115,7 +139,9 @@ def test_a_missing_display_is_told_once(
 
     monkeypatch.setattr("gymnasium.envs.classic_control.pendulum.PendulumEnv.render", warn)
     with pytest.raises(DamperError, match="no screen"):
-        film_evaluations({"damper": damper.evaluate(still, "Pendulum-v1", 1)}, tmp_path / "film.gif", steps=2)
+        film_evaluations(
+            {"damper": damper.evaluate(still, "Pendulum-v1", 1)}, tmp_path / "film.gif", steps=2
+        )
     assert "no DISPLAY" not in [str(one.message) for one in recwarn]
 
 
@@ -133,14 +159,18 @@ def dice(**kwargs):
 
 def test_another_episode_than_the_measured_one_is_no_film_of_it(tmp_path: Path) -> None:
     evaluation = damper.evaluate(still, dice, 1)
-    with pytest.raises(DamperError, match="env must play the same episode from the same seed and actions"):
+    with pytest.raises(
+        DamperError, match="env must play the same episode from the same seed and actions"
+    ):
         film_evaluations({"damper": evaluation}, tmp_path / "film.gif", dice, steps=2)
 
 
 def test_a_maker_without_a_renderer_is_told(tmp_path: Path) -> None:
     evaluation = damper.evaluate(still, lambda: gymnasium.make("Pendulum-v1"), 1)
     with pytest.raises(DamperError, match="env must take render_mode='rgb_array' to be filmed"):
-        film_evaluations({"damper": evaluation}, tmp_path / "film.gif", lambda: gymnasium.make("Pendulum-v1"))
+        film_evaluations(
+            {"damper": evaluation}, tmp_path / "film.gif", lambda: gymnasium.make("Pendulum-v1")
+        )
 
 
 class Blind(PendulumEnv):
@@ -150,12 +180,16 @@ class Blind(PendulumEnv):
         super().__init__()
 
 
-@pytest.mark.filterwarnings("ignore:.*render_mode='rgb_array' that is not in the possible render_modes")
+@pytest.mark.filterwarnings(
+    "ignore:.*render_mode='rgb_array' that is not in the possible render_modes"
+)
 def test_an_id_without_a_renderer_is_told(tmp_path: Path) -> None:
     gymnasium.register("Blind-v0", Blind, max_episode_steps=5)
     try:
         evaluation = damper.evaluate(still, "Blind-v0", 1)
-        with pytest.raises(DamperError, match="env='Blind-v0' must take render_mode='rgb_array' to be filmed"):
+        with pytest.raises(
+            DamperError, match="env='Blind-v0' must take render_mode='rgb_array' to be filmed"
+        ):
             film_evaluations({"damper": evaluation}, tmp_path / "film.gif")
     finally:
         del gymnasium.registry["Blind-v0"]

@@ -50,7 +50,8 @@ TRIALS = 40_000
 class Method(NamedTuple):
     """An interval under test: how many pairs of cells it takes, its bounds, and the value that it should hold.
 
-    Ours is the world moved by ``shift``; a difference is tested where only the other side is skewed or fails.
+    Ours is the world moved by ``shift``; a difference is tested where only the other side is skewed
+    or fails.
     """
 
     tasks: int
@@ -87,7 +88,9 @@ def _improvement(ours: list[Array], theirs: list[Array]) -> Bounds:
 def _percentiles(ours: list[Array], theirs: list[Array], statistic: Callable[..., Array]) -> Bounds:
     """What is not used: percentiles of a bootstrap."""
     sides = (theirs[0],) if statistic is np.mean else (ours[0], theirs[0])
-    found = stats.bootstrap(sides, statistic, method="percentile", n_resamples=999, vectorized=True, rng=0)
+    found = stats.bootstrap(
+        sides, statistic, method="percentile", n_resamples=999, vectorized=True, rng=0
+    )
     return found.confidence_interval.low, found.confidence_interval.high
 
 
@@ -110,17 +113,31 @@ def _wins(x: Array, y: Array) -> float:
 
 METHODS: dict[str, Method] = {
     "mean: Student's t": Method(1, 0, _mean, lambda x, y: float(y.mean())),
-    "mean: percentile bootstrap": Method(1, 0, partial(_percentiles, statistic=np.mean), lambda x, y: float(y.mean())),
-    "difference: Welch's t": Method(1, 0, _difference, lambda x, y: float(x.mean() - y.mean()), normal),
-    "difference: percentile bootstrap": Method(
-        1, 0, partial(_percentiles, statistic=_padding), lambda x, y: float(x.mean() - y.mean()), normal
+    "mean: percentile bootstrap": Method(
+        1, 0, partial(_percentiles, statistic=np.mean), lambda x, y: float(y.mean())
     ),
-    "change of the mean: jackknife": Method(1, -4, partial(_change, centre=np.mean), partial(_true_change, np.mean)),
+    "difference: Welch's t": Method(
+        1, 0, _difference, lambda x, y: float(x.mean() - y.mean()), normal
+    ),
+    "difference: percentile bootstrap": Method(
+        1,
+        0,
+        partial(_percentiles, statistic=_padding),
+        lambda x, y: float(x.mean() - y.mean()),
+        normal,
+    ),
+    "change of the mean: jackknife": Method(
+        1, -4, partial(_change, centre=np.mean), partial(_true_change, np.mean)
+    ),
     "change of the mean: percentile bootstrap": Method(
         1, -4, partial(_percentiles, statistic=_relative), partial(_true_change, np.mean)
     ),
-    "change, IQM, one task: jackknife": Method(1, -4, partial(_change, centre=iqm), partial(_true_change, iqm)),
-    "change, IQM, six tasks: jackknife": Method(6, -4, partial(_change, centre=iqm), partial(_true_change, iqm)),
+    "change, IQM, one task: jackknife": Method(
+        1, -4, partial(_change, centre=iqm), partial(_true_change, iqm)
+    ),
+    "change, IQM, six tasks: jackknife": Method(
+        6, -4, partial(_change, centre=iqm), partial(_true_change, iqm)
+    ),
     "P(better), one task: score": Method(1, 2, _improvement, _wins),
     "P(better), six tasks: score": Method(6, 2, _improvement, _wins),
 }
@@ -163,7 +180,10 @@ def _same(draw: Draw) -> Pair:
 
 
 def _plain_chatters(share: float) -> Pair:
-    return lambda random, size: (0.01 * random.lognormal(0, 0.2, size), chattering(random, size, share))
+    return lambda random, size: (
+        0.01 * random.lognormal(0, 0.2, size),
+        chattering(random, size, share),
+    )
 
 
 def _some_constant(share: float) -> Pair:
@@ -177,7 +197,10 @@ def _some_constant(share: float) -> Pair:
 
 
 def _both_chatter(share: float) -> Pair:
-    return lambda random, size: (0.2 * chattering(random, size, share), chattering(random, size, share))
+    return lambda random, size: (
+        0.2 * chattering(random, size, share),
+        chattering(random, size, share),
+    )
 
 
 SHARES = (0.2, 0.4, 0.6, 0.8)
@@ -185,7 +208,10 @@ CHANGE_WORLDS: dict[str, Pair] = {
     "normal": _same(normal),
     "skewed": _same(skewed),
     **{f"{percent(share)} of plain's seeds chatter": _plain_chatters(share) for share in SHARES},
-    **{f"{percent(share)} of the seeds of either side chatter": _both_chatter(share) for share in SHARES},
+    **{
+        f"{percent(share)} of the seeds of either side chatter": _both_chatter(share)
+        for share in SHARES
+    },
     "one constant agent in five, DAMPER's": _some_constant(0.2),
 }
 
@@ -194,7 +220,10 @@ def log_ratio_bounds(ours: Table, theirs: Table) -> tuple[Array, Array]:
     """``ratio_change``'s interval of every row."""
     n = ours.shape[1]
     variance = sum(side.var(1, ddof=1) / n / side.mean(1) ** 2 for side in (ours, theirs))
-    half, value = special.stdtrit(n - 1, 0.975) * variance**0.5, np.log(ours.mean(1) / theirs.mean(1))
+    half, value = (
+        special.stdtrit(n - 1, 0.975) * variance**0.5,
+        np.log(ours.mean(1) / theirs.mean(1)),
+    )
     return np.expm1(value - half), np.expm1(value + half)
 
 
@@ -202,7 +231,9 @@ def jackknife_bounds(ours: Table, theirs: Table) -> tuple[Array, Array]:
     """``relative_change``'s interval of the mean of every row, of what is never negative."""
     n = ours.shape[1]
     x, y = (side.mean(1, keepdims=True) for side in (ours, theirs))
-    without_x, without_y = ((side.sum(1, keepdims=True) - side) / (n - 1) for side in (ours, theirs))
+    without_x, without_y = (
+        (side.sum(1, keepdims=True) - side) / (n - 1) for side in (ours, theirs)
+    )
     variance = (n - 1) * ((without_x / y).var(1) + (x / without_y).var(1))
     half, value = special.stdtrit(n - 1, 0.975) * variance**0.5, (x / y)[:, 0] - 1
     return np.maximum(value - half, -1), value + half
@@ -215,7 +246,9 @@ def change_coverage(world: str) -> list[int]:
     truth = many[0].mean() / many[1].mean() - 1
     for n in SEEDS:
         ours, theirs = draw(np.random.default_rng(n), (TRIALS, n))
-        counted = 2 * (ours < CONSTANT_CHANGE).sum(1) <= n  # most agents constant: no change is printed
+        counted = (
+            2 * (ours < CONSTANT_CHANGE).sum(1) <= n
+        )  # most agents constant: no change is printed
         cells = ours[counted], theirs[counted]
         for low, high in (jackknife_bounds(*cells), log_ratio_bounds(*cells)):
             shares.append(round(100 * float(((low <= truth) & (truth <= high)).mean())))
@@ -263,7 +296,9 @@ def _beside_normal(random: Generator, draw: Draw, n: int, level: float) -> list[
 
 
 def _beside_constant(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
-    return _one_sided(*welch_bounds(centred(normal, random, n) / 100, centred(draw, random, n), level))
+    return _one_sided(
+        *welch_bounds(centred(normal, random, n) / 100, centred(draw, random, n), level)
+    )
 
 
 def _beside_its_own(random: Generator, draw: Draw, n: int, level: float) -> list[Holds]:
@@ -296,7 +331,11 @@ FALSE_CLAIMS: dict[str, Callable[[Generator, Draw, int, float], list[Holds]]] = 
 }
 
 
-TRUE_EFFECTS = {"one standard deviation": 1.0, "two standard deviations": 2.0, "three standard deviations": 3.0}
+TRUE_EFFECTS = {
+    "one standard deviation": 1.0,
+    "two standard deviations": 2.0,
+    "three standard deviations": 3.0,
+}
 
 
 def true_holds(name: str) -> list[float]:
@@ -312,7 +351,9 @@ def true_holds(name: str) -> list[float]:
 
 def widths() -> tuple[float, float]:
     """The claims' intervals over those at 95 %, of five seeds: the narrowest and the widest."""
-    factors = [special.stdtrit(np.array([8, 4]), (1 + level) / 2) for level in (claim_level(), 0.95)]
+    factors = [
+        special.stdtrit(np.array([8, 4]), (1 + level) / 2) for level in (claim_level(), 0.95)
+    ]
     narrow, wide = factors[0] / factors[1]
     return float(narrow), float(wide)
 
@@ -320,5 +361,7 @@ def widths() -> tuple[float, float]:
 def false_holds(name: str) -> list[float]:
     """A row of the documentation's table: how often what is just false is said to hold, in per cent, at the worst."""
     level, claim = claim_level(), FALSE_CLAIMS[name]
-    rows = (claim(np.random.default_rng(n), draw, n, level) for n in SEEDS for draw in WORLDS.values())
+    rows = (
+        claim(np.random.default_rng(n), draw, n, level) for n in SEEDS for draw in WORLDS.values()
+    )
     return [100 * max(float(held.mean()) for held in row) for row in rows]

@@ -25,7 +25,12 @@ def test_cells_hold_agents_that_differ_by_seed_only() -> None:
         "plain", "caps", "grad-caps", "asap", "l2c2", "pave", "damper",
     ]  # fmt: skip
     cell = setup.find("td3", "Hopper", "damper", eta=0.4)
-    assert cell is not None and cell.settings["eta"] == 0.4 and len(cell.seeds) == 5 and not cell.published
+    assert (
+        cell is not None
+        and cell.settings["eta"] == 0.4
+        and len(cell.seeds) == 5
+        and not cell.published
+    )
     assert setup.find("td3", "Hopper", "damper", eta=1.0) is setup.find("td3", "Hopper", "damper")
     assert setup.find("sac", "Hopper", "damper") is None
 
@@ -37,7 +42,11 @@ def test_other_budgets_protocols_and_numerics_never_share_a_table() -> None:
     quick = [invented(agent) for agent in agents_of("pegrad", settings={"tf32": True}, seeds=1)]
     found = setups([*custom, *quick, *other, *paper])
     assert [setup.agents for setup in found] == [30, 6, 12, 2]
-    assert "steps 300" in found[-1].title and "tf32" in found[1].title and found[2].protocol == "authors"
+    assert (
+        "steps 300" in found[-1].title
+        and "tf32" in found[1].title
+        and found[2].protocol == "authors"
+    )
     assert len({setup.key for setup in found}) == 4
 
 
@@ -66,7 +75,9 @@ def test_seeds_of_the_same_versions_share_a_table_however_frequent_each_version_
         for agent, (one, other) in zip(agents, versions, strict=False)
     ]
     assert [setup.agents for setup in setups(records)] == [3, 2, 2]
-    assert [setup.physics for setup in setups(records)] == [setup.physics for setup in setups(records[::-1])]
+    assert [setup.physics for setup in setups(records)] == [
+        setup.physics for setup in setups(records[::-1])
+    ]
 
 
 def test_of_cells_that_differ_in_the_users_code_alone_none_is_taken_for_the_other() -> None:
@@ -78,8 +89,15 @@ def test_of_cells_that_differ_in_the_users_code_alone_none_is_taken_for_the_othe
     ]
     for records in (edited, edited[::-1]):
         (setup,) = setups(records)
-        assert len(setup.cells) == 2 and setup.find("td3", "Hopper", "plain") is None and setup.published == []
-        assert [cell["published"] for cell in page_data([setup], [])["setups"][0]["cells"]] == [False, False]
+        assert (
+            len(setup.cells) == 2
+            and setup.find("td3", "Hopper", "plain") is None
+            and setup.published == []
+        )
+        assert [cell["published"] for cell in page_data([setup], [])["setups"][0]["cells"]] == [
+            False,
+            False,
+        ]
         assert sorted(row[4].split("<")[0] for row in other_rows(setup)) == ["100.5", "900.5"]
     (setup,) = setups(edited[:5])
     assert setup.find("td3", "Hopper", "plain") is setup.cells[0] is setup.published[0]
@@ -90,12 +108,20 @@ def test_a_task_of_its_own_and_few_seeds_are_cells_too() -> None:
     (setup,) = setups([invented(agents[0], 3.0, episodes=1)])
     (cell,) = setup.cells
     summary = cell.summary("return")
-    assert summary is not None and summary.mean == 3.0 and summary.interval is None and summary.pooled is None
+    assert (
+        summary is not None
+        and summary.mean == 3.0
+        and summary.interval is None
+        and summary.pooled is None
+    )
     assert setup.deviations == {"steps": 5000}
 
 
 def test_a_seed_without_a_value_is_left_out_of_the_mean_and_named() -> None:
-    records = [invented(agent, float(i)) for i, agent in enumerate(agents_of("pegrad", tasks=("Hopper",), seeds=3))]
+    records = [
+        invented(agent, float(i))
+        for i, agent in enumerate(agents_of("pegrad", tasks=("Hopper",), seeds=3))
+    ]
     broken = replace(records[0], episodes={**records[0].episodes, "return": [None] * 10}, frozen=77)
     (setup,) = setups([broken, *records[1:]])
     cell = setup.cells[1] if setup.cells[0].method == "pegrad" else setup.cells[0]
@@ -110,7 +136,9 @@ def test_no_records_are_no_setups() -> None:
 def test_another_unit_of_actions_is_another_cell_of_the_same_setup() -> None:
     request = Request(("pegrad",), ("Pendulum",), ("pegrad",), seeds=2)
     other = replace(request, settings={"units": "environment"})
-    (setup,) = setups([invented(agent) for one in (request, other) for agent in expand_request(one)])
+    (setup,) = setups(
+        [invented(agent) for one in (request, other) for agent in expand_request(one)]
+    )
     told = {cell.label: (cell.published, len(cell.seeds)) for cell in setup.cells}
     assert told == {"PEGrad": (True, 2), "PEGrad units=environment": (False, 2)}
     assert "--units environment" in command(other)

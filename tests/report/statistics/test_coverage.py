@@ -9,7 +9,12 @@ import pytest
 
 from damper.report.claims.comparisons import claim_level
 from damper.report.pages.claims import caution
-from damper.report.statistics.estimates import difference, mean_interval, ratio_change, relative_change
+from damper.report.statistics.estimates import (
+    difference,
+    mean_interval,
+    ratio_change,
+    relative_change,
+)
 from tests.report.statistics.coverage import (
     CHANGE_WORLDS,
     FALSE_CLAIMS,
@@ -35,7 +40,10 @@ USED = [name for name in METHODS if "bootstrap" not in name]
 
 
 def page_rows() -> list[list[str]]:
-    return [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in PAGE.read_text().splitlines()]
+    return [
+        [cell.strip() for cell in line.strip("|\n ").split("|")]
+        for line in PAGE.read_text().splitlines()
+    ]
 
 
 def stated() -> dict[str, list[int]]:
@@ -43,7 +51,9 @@ def stated() -> dict[str, list[int]]:
     return {row[0]: [int(cell) for cell in row[1:]] for row in page_rows() if row[0] in METHODS}
 
 
-@pytest.mark.parametrize("name", ["mean: Student's t", "difference: Welch's t", "P(better), one task: score"])
+@pytest.mark.parametrize(
+    "name", ["mean: Student's t", "difference: Welch's t", "P(better), one task: score"]
+)
 def test_five_seeds_of_a_normal_world_are_covered(name: str) -> None:
     assert 0.9 <= coverage(METHODS[name], normal, 5, 200) <= 1.0
 
@@ -78,7 +88,9 @@ def test_what_is_simulated_of_changes_is_what_the_tables_print() -> None:
     random = np.random.default_rng(0)
     x, y = chattering(random, (20, 5), 0.2), chattering(random, (20, 5), 0.6)
     pairs = list(zip(x, y, strict=True))
-    assert np.transpose(log_ratio_bounds(x, y)) == pytest.approx(np.array([ratio_change(a, b)[1] for a, b in pairs]))
+    assert np.transpose(log_ratio_bounds(x, y)) == pytest.approx(
+        np.array([ratio_change(a, b)[1] for a, b in pairs])
+    )
     known = [relative_change({"": a}, {"": b}, np.mean, never_negative=True)[1] for a, b in pairs]
     assert np.transpose(jackknife_bounds(x, y)) == pytest.approx(np.array(known))
 
@@ -86,7 +98,9 @@ def test_what_is_simulated_of_changes_is_what_the_tables_print() -> None:
 def test_what_is_simulated_at_the_claims_level_is_what_judges_them() -> None:
     x, y = np.random.default_rng(0).normal(0.0, 1.0, (2, 20, 5)) * [[[1.0]], [[3.0]]]
     level = claim_level()
-    assert np.transpose(student_bounds(x, level)) == pytest.approx(np.array([mean_interval(row, level) for row in x]))
+    assert np.transpose(student_bounds(x, level)) == pytest.approx(
+        np.array([mean_interval(row, level) for row in x])
+    )
     by_row = [difference(a, b, level)[1] for a, b in zip(x, y, strict=True)]
     assert np.transpose(welch_bounds(x, y, level)) == pytest.approx(np.array(by_row))
 
@@ -104,7 +118,10 @@ def test_true_claims_hold_as_often_as_the_documentation_says(name: str) -> None:
 
 
 def test_a_lean_is_no_evidence() -> None:
-    assert "five seeds such an interval is {:.1f} to {:.1f} times as wide".format(*widths()) in PAGE.read_text()
+    assert (
+        "five seeds such an interval is {:.1f} to {:.1f} times as wide".format(*widths())
+        in PAGE.read_text()
+    )
     said = caution("")
     assert "about twice as wide as at 95 %" in said and 1.5 < min(widths()) < max(widths()) < 2.5
     assert "two standard deviations in about one case of five" in said
@@ -114,7 +131,11 @@ def test_a_lean_is_no_evidence() -> None:
 def test_the_documentation_says_where_the_family_wise_level_does_not_hold() -> None:
     nominal = 100 * (1 - claim_level()) / 2
     assert f"hold in {nominal:.2f} % of all cases" in PAGE.read_text()
-    rows = {row[0]: [float(cell) for cell in row[1:]] for row in page_rows() if row[0] in FALSE_CLAIMS}
+    rows = {
+        row[0]: [float(cell) for cell in row[1:]] for row in page_rows() if row[0] in FALSE_CLAIMS
+    }
     assert rows.keys() == FALSE_CLAIMS.keys()
-    assert all(max(values[0], values[3]) < nominal + 0.03 for values in rows.values()), "a normal world"
+    assert all(max(values[0], values[3]) < nominal + 0.03 for values in rows.values()), (
+        "a normal world"
+    )
     assert max(map(max, rows.values())) > 20 * nominal

@@ -27,8 +27,12 @@ def test_a_summary_by_hand() -> None:
     assert found.mean == 5.0 and found.median == 6.0
     assert found.values == (2.0, 6.0, 7.0) and found.seeds == 3
     assert found.over_seeds == pytest.approx(7**0.5)  # deviations −3, 1, 2
-    assert found.pooled == pytest.approx((34 / 5) ** 0.5)  # deviations −4 −2 0 2 1 3 of six episodes
-    assert found.interval == pytest.approx((5 - 4.302653 * (7 / 3) ** 0.5, 5 + 4.302653 * (7 / 3) ** 0.5))
+    assert found.pooled == pytest.approx(
+        (34 / 5) ** 0.5
+    )  # deviations −4 −2 0 2 1 3 of six episodes
+    assert found.interval == pytest.approx(
+        (5 - 4.302653 * (7 / 3) ** 0.5, 5 + 4.302653 * (7 / 3) ** 0.5)
+    )
 
 
 def test_one_seed_and_one_episode_have_no_spread() -> None:
@@ -66,7 +70,9 @@ def test_means_and_differences_have_scipys_intervals(level: float) -> None:
     assert mean_interval(x, level) == pytest.approx((theirs.low, theirs.high))
     welch = stats.ttest_ind(x, y, equal_var=False).confidence_interval(level)
     gap, interval = difference(x, y, level)
-    assert gap == pytest.approx(x.mean() - y.mean()) and interval == pytest.approx((welch.low, welch.high))
+    assert gap == pytest.approx(x.mean() - y.mean()) and interval == pytest.approx(
+        (welch.low, welch.high)
+    )
 
 
 def test_differences_by_hand() -> None:
@@ -97,9 +103,12 @@ def test_five_wins_of_five_do_not_make_a_certainty() -> None:
     high, low = np.arange(5.0) + 10, np.arange(5.0)
     found = probability_of_improvement({"": high}, {"": low})
     assert found is not None and found[0] == 1.0 and found[1].high == 1.0
-    # Newcombe's method 5 by hand: the p at which 1 − p is z standard errors, (1 − p)·25 = z²·p·(1 + 4·h(p)).
+    # Newcombe's method 5 by hand: the p at which 1 − p is z standard errors, (1 − p)·25 = z²·p·(1 +
+    # 4·h(p)).
     p = found[1].low
-    assert 25 * (1 - p) == pytest.approx(1.959964**2 * p * (1 + 4 * ((1 - p) / (2 - p) + p / (1 + p))), rel=1e-5)
+    assert 25 * (1 - p) == pytest.approx(
+        1.959964**2 * p * (1 + 4 * ((1 - p) / (2 - p) + p / (1 + p))), rel=1e-5
+    )
     mirrored = probability_of_improvement({"": low}, {"": high})
     assert mirrored is not None and mirrored[1] == pytest.approx((0.0, 1 - p))
     tie = probability_of_improvement({"": low}, {"": low})
@@ -108,7 +117,10 @@ def test_five_wins_of_five_do_not_make_a_certainty() -> None:
 
 def test_one_seed_has_neither_probability_nor_interval() -> None:
     one, two = {"": np.array([1.0])}, {"": np.array([2.0, 3.0])}
-    assert probability_of_improvement(one, two) is None and probability_of_improvement(two, one) is None
+    assert (
+        probability_of_improvement(one, two) is None
+        and probability_of_improvement(two, one) is None
+    )
     assert relative_change(one, two)[1] is None and relative_change(two, one)[1] is None
 
 
@@ -134,12 +146,15 @@ def test_a_mean_of_zero_has_no_change() -> None:
 def test_a_change_knows_plains_mean_no_better_than_its_own() -> None:
     ours, plain = np.array([2.0, 4.0]), np.array([3.0, 5.0])
     value, interval = relative_change({"": ours}, {"": plain}, np.mean, never_negative=True)
-    # Leaving one out gives −½, 0 (ours) and −⅖, 0 (plain): variances 1/16 and 1/25, one degree of freedom.
+    # Leaving one out gives −½, 0 (ours) and −⅖, 0 (plain): variances 1/16 and 1/25, one degree of
+    # freedom.
     assert value == -0.25 and interval is not None
     assert interval.high == pytest.approx(-0.25 + 12.706205 * (1 / 16 + 1 / 25) ** 0.5)
     assert interval.low == -1.0  # what is never negative cannot lose more than all
     returns = relative_change({"": ours}, {"": plain}, np.mean)
-    assert returns[1] is not None and returns[1].low < -1, "that no seed's return was negative proves nothing"
+    assert returns[1] is not None and returns[1].low < -1, (
+        "that no seed's return was negative proves nothing"
+    )
     negative = relative_change({"": -ours}, {"": -plain}, np.mean)
     assert negative[0] == 0.25 and negative[1] is not None and negative[1].low < -1
     known = relative_change({"": ours}, {"": np.array([4.0, 4.0])}, np.mean)[1]
@@ -148,9 +163,12 @@ def test_a_change_knows_plains_mean_no_better_than_its_own() -> None:
 
 def test_a_ratio_of_means_by_hand() -> None:
     value, interval = ratio_change(np.array([2.0, 4.0]), np.array([3.0, 5.0]))
-    # Means 3 and 4 with squared errors 1 and 1: the logarithm's variance is 1/9 + 1/16, of one degree of freedom.
+    # Means 3 and 4 with squared errors 1 and 1: the logarithm's variance is 1/9 + 1/16, of one
+    # degree of freedom.
     half = 12.706205 * (1 / 9 + 1 / 16) ** 0.5
-    assert value == -0.25 and interval == pytest.approx((0.75 * np.exp(-half) - 1, 0.75 * np.exp(half) - 1))
+    assert value == -0.25 and interval == pytest.approx(
+        (0.75 * np.exp(-half) - 1, 0.75 * np.exp(half) - 1)
+    )
     assert interval is not None and interval.low > -1, "nothing never negative loses more than all"
     assert ratio_change(np.array([2.0]), np.array([1.0, 3.0])) == (0.0, None)
     assert ratio_change(np.zeros(5), np.ones(5)) == (-1.0, None), "zero has no logarithm"
@@ -166,7 +184,9 @@ def test_starts_by_hand() -> None:
 
 def test_scipy_is_asked_for_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.special", None)
-    with pytest.raises(MissingExtraError, match=r'intervals need scipy: pip install "damper-rl\[report\]"'):
+    with pytest.raises(
+        MissingExtraError, match=r'intervals need scipy: pip install "damper-rl\[report\]"'
+    ):
         mean_interval(np.array([1.0, 2.0]))
 
 

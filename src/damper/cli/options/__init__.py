@@ -28,7 +28,9 @@ class _LeftOut(tuple[Any, ...]):
 
 LEFT_OUT = _LeftOut()
 REGISTRY = ConstructorRegistry()
-METHODS_JSON = Path(__file__).with_name("methods.json")  # of what needs torch, written by cli/method_help.py
+METHODS_JSON = Path(__file__).with_name(
+    "methods.json"
+)  # of what needs torch, written by cli/method_help.py
 METHOD_TEXTS = json.loads(METHODS_JSON.read_text(encoding="utf-8"))
 
 
@@ -109,7 +111,12 @@ def _check_names(kind: type, prog: str, arguments: Sequence[str]) -> None:
     known = {"--help", *_names(kind)}
     for word in arguments:
         name = word.partition("=")[0].replace("_", "-")
-        if name.startswith("--") and len(name) > 2 and not name.startswith("--tyro-") and name not in known:
+        if (
+            name.startswith("--")
+            and len(name) > 2
+            and not name.startswith("--tyro-")
+            and name not in known
+        ):
             hint = did_you_mean(name, known, "check its spelling.")
             raise DamperError(f"{word} is not an option of {prog}: {hint}\nSee {prog} --help.")
 
@@ -137,7 +144,10 @@ def _check_values(options: Any) -> None:
             _check_values(value)
         elif one.default is LEFT_OUT and value == () and value is not LEFT_OUT:
             flag = f"--{one.name.replace('_', '-')}"
-            raise DamperError(f"{flag} must have at least one value, but none was given: leave it out for the default.")
+            raise DamperError(
+                f"{flag} must have at least one value, but none was given: leave it out for the "
+                "default."
+            )
 
 
 def default(words: str, **more: Any) -> Any:
@@ -151,9 +161,14 @@ ENVS: dict[str, Any] = {"aliases": ("--envs",)}  # its old name
 PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
 Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
 Source = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="SOURCE")]]
-Protocol = Annotated[str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)]
+Protocol = Annotated[
+    str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)
+]
 SeedList = Annotated[tuple[int, ...], default("counted by --seeds", aliases=("--seed",))]
-Steps = Annotated[int | None, default("the paper's budget; required for other tasks", aliases=("--total-timesteps",))]
+Steps = Annotated[
+    int | None,
+    default("the paper's budget; required for other tasks", aliases=("--total-timesteps",)),
+]
 
 
 def listed(words: Sequence[str], last: str) -> str:
@@ -167,7 +182,11 @@ SCHEDULES = listed([f"{kind}:START:END" for kind in SCHEDULE_KINDS], "and")
 def published(name: str, **more: Any) -> Any:
     """The same for a setting of the protocols: its value in each, by backbone and task where it differs."""
     by_protocol = {protocol: _values(protocol, name) for protocol in ("authors", *PROTOCOLS)}
-    others = [f"{own} with --protocol {p}" for p, own in by_protocol.items() if own != by_protocol["authors"]]
+    others = [
+        f"{own} with --protocol {p}"
+        for p, own in by_protocol.items()
+        if own != by_protocol["authors"]
+    ]
     return default("; ".join([by_protocol["authors"], *others]), **more)
 
 
@@ -175,8 +194,13 @@ def _values(protocol: str, name: str) -> str:
     """A setting's value in a protocol, in words."""
     owners: dict[str, list[str]] = {}
     for backbone in ("td3", "sac"):
-        usual, short = (protocol_settings(protocol, backbone, task).get(name) for task in (None, SHORT_TASKS[0]))
-        for value, where in ((usual, backbone), (short, f"{backbone} on {' and '.join(SHORT_TASKS)}")):
+        usual, short = (
+            protocol_settings(protocol, backbone, task).get(name) for task in (None, SHORT_TASKS[0])
+        )
+        for value, where in (
+            (usual, backbone),
+            (short, f"{backbone} on {' and '.join(SHORT_TASKS)}"),
+        ):
             if value is not None and (where == backbone or value != usual):
                 text = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
                 owners.setdefault(text, []).append(where)
@@ -227,9 +251,13 @@ class EngineOptions:
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
     """What steps the environments: Gymnasium, or EnvPool with C++ threads."""
-    env_threads: Annotated[int | None, default("one per core; for a worker, its agents' share")] = None
+    env_threads: Annotated[int | None, default("one per core; for a worker, its agents' share")] = (
+        None
+    )
     """EnvPool's threads."""
-    compile: Annotated[bool | None, default("auto: on a GPU, if the run is long enough to gain from it")] = None
+    compile: Annotated[
+        bool | None, default("auto: on a GPU, if the run is long enough to gain from it")
+    ] = None
     """Run the update through torch.compile."""
     graph: Annotated[bool | None, default("True on a GPU")] = None
     """Replay the update as CUDA graphs."""
@@ -267,5 +295,7 @@ def given(*options: Any) -> dict[str, Any]:
 def chosen_seeds(seeds: T, seed_list: tuple[int, ...], usual: T) -> T | tuple[int, ...]:
     """``--seed-list`` names the seeds, ``--seeds`` counts them, ``usual`` many where nobody says."""
     if seed_list and seeds not in (usual, len(seed_list)):
-        raise DamperError(f"seeds must be left out when --seed names them, but {seeds} was given too.")
+        raise DamperError(
+            f"seeds must be left out when --seed names them, but {seeds} was given too."
+        )
     return seed_list or seeds

@@ -17,35 +17,48 @@ PARTS = ("update", "peers", "scaling", "end-to-end", "floor", "sb3")
 class Bench:
     """Measure speed: everything compared runs in one process, in alternation; ratios are medians over the rounds.
 
-    update: the paper's update-time table in its protocol, beside its numbers. peers: whole updates beside
-    Stable-Baselines3's and SBX's. scaling: cost by population size. end-to-end: steps per second of training. floor:
-    distance from the limit set by the machine's matrix rate and bandwidth. sb3: our SB3 classes beside SB3's.
+    update: the paper's update-time table in its protocol, beside its numbers. peers: whole updates
+        beside
+    Stable-Baselines3's and SBX's. scaling: cost by population size. end-to-end: steps per second of
+    training. floor: distance from the limit set by the machine's matrix rate and bandwidth. sb3:
+    our SB3 classes beside SB3's.
     """
 
-    what: tyro.conf.Positional[Annotated[str, one_of(*PARTS, "all"), tyro.conf.arg(metavar="[WHAT]")]] = "all"
+    what: tyro.conf.Positional[
+        Annotated[str, one_of(*PARTS, "all"), tyro.conf.arg(metavar="[WHAT]")]
+    ] = "all"
     """Which measurement."""
     device: Annotated[str, default("a GPU where there is one")] = "auto"
     """Where updates run, as in torch: cpu, cuda."""
     mode: Annotated[
         Literal["eager", "compile", "graph", "compile-graph"] | None,
-        default("eager on a CPU, compile-graph on a GPU; there update and scaling also measure graph"),
+        default(
+            "eager on a CPU, compile-graph on a GPU; there update and scaling also measure graph"
+        ),
     ] = None
     """How the engine's updates run."""
     tf32: Annotated[bool | None, default("off; on a GPU update and scaling measure both")] = None
     """Matrix products in TF32 on a GPU."""
     backbones: Annotated[
-        tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...], default("td3 sac, and ppo too for sb3")
+        tuple[Literal["td3", "sac", "ddpg", "tqc", "ppo"], ...],
+        default("td3 sac, and ppo too for sb3"),
     ] = LEFT_OUT
     """Which backbones; sb3 also takes ddpg and tqc."""
-    methods: Annotated[tuple[str, ...], default("the paper's seven for update, plain and damper elsewhere")] = LEFT_OUT
+    methods: Annotated[
+        tuple[str, ...], default("the paper's seven for update, plain and damper elsewhere")
+    ] = LEFT_OUT
     """Which methods."""
-    iterations: Annotated[int | None, default("1000 (the paper's number) on a GPU, 100 on a CPU")] = None
+    iterations: Annotated[
+        int | None, default("1000 (the paper's number) on a GPU, 100 on a CPU")
+    ] = None
     """Timed updates of each subject."""
     rounds: int = 20
     """Rounds in which the subjects alternate."""
     clock: Literal["wall", "processor"] = "wall"
     """Wall-clock time, or processor time of all threads together, which other load on a shared CPU hardly affects."""
-    sizes: Annotated[tuple[int, ...], default("1 5 10 35 for scaling (1 5 35 100 on a GPU), 1 for floor")] = LEFT_OUT
+    sizes: Annotated[
+        tuple[int, ...], default("1 5 10 35 for scaling (1 5 35 100 on a GPU), 1 for floor")
+    ] = LEFT_OUT
     """Population sizes."""
     task: str = "Hopper"
     """The task whose random transitions are the batch."""

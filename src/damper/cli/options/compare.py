@@ -41,4 +41,7 @@ class Compare:
     video_steps: int = 500
     """Maximum number of steps in a video."""
     engine: EngineOptions = field(default_factory=EngineOptions)
-    settings: Annotated[MethodOptions, tyro.conf.arg(help=METHOD_SETTINGS)] = field(default_factory=MethodOptions)  # type: ignore[valid-type]
+    settings: Annotated[
+        MethodOptions,  # type: ignore[valid-type]
+        tyro.conf.arg(help=METHOD_SETTINGS),
+    ] = field(default_factory=MethodOptions)

@@ -21,13 +21,19 @@ class Evaluate:
     """The environment, if the source does not record one or to use another."""
     episodes: int = 10
     """Number of episodes, on the protocol's fixed seeds."""
-    seed_list: Annotated[tuple[int, ...], default("the first --episodes fixed ones", aliases=("--seed",))] = LEFT_OUT
+    seed_list: Annotated[
+        tuple[int, ...], default("the first --episodes fixed ones", aliases=("--seed",))
+    ] = LEFT_OUT
     """These seeds, in place of --episodes."""
     filter: Annotated[str | None, default("none")] = None
     """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
-    backend: Annotated[Literal["gymnasium", "envpool"], tyro.conf.arg(aliases=("--envs",))] = "gymnasium"
+    backend: Annotated[Literal["gymnasium", "envpool"], tyro.conf.arg(aliases=("--envs",))] = (
+        "gymnasium"
+    )
     """What steps the environments."""
-    out: Annotated[Path | None, default("evaluation/ in the run's folder, or FILE-evaluation/ beside the file")] = None
+    out: Annotated[
+        Path | None, default("evaluation/ in the run's folder, or FILE-evaluation/ beside the file")
+    ] = None
     """Where to write."""
     video: Annotated[Path | None, default("none")] = None
     """Film the first episode of each setting's first agent, the action trace below: a .gif, or an .mp4."""

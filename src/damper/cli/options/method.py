@@ -15,7 +15,8 @@ _TYPES: dict[str, tuple[Any, Any]] = {
 
 METHOD_LIST = "\n".join(
     [
-        "Smoothing method; rules combine the actor's gradient (primary) with that of the temporal loss (auxiliary).",
+        "Smoothing method; rules combine the actor's gradient (primary) with that of the temporal "
+        "loss (auxiliary).",
         *(f"{name}: {words}" for name, words in METHOD_TEXTS["methods"].items()),
         "Combine parts of several as in damper+grad-caps+pave.",
     ]
@@ -30,6 +31,9 @@ def _option(kind: str, help: str, default_words: str) -> tuple[Any, Any]:
 
 MethodOptions = make_dataclass(
     "MethodOptions",
-    [(name, *_option(one["kind"], one["help"], one["default"])) for name, one in METHOD_TEXTS["settings"].items()],
+    [
+        (name, *_option(one["kind"], one["help"], one["default"]))
+        for name, one in METHOD_TEXTS["settings"].items()
+    ],
 )
 METHOD_SETTINGS = f"Settings of the method; {SCHEDULES} follow the run's progress."

@@ -15,11 +15,15 @@ class Report:
 
     results: Path = Path("results")
     """The store of records."""
-    out: Annotated[Path | None, default("docs/results for results/, otherwise report/ in the store")] = None
+    out: Annotated[
+        Path | None, default("docs/results for results/, otherwise report/ in the store")
+    ] = None
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png", "pdf")
     """Formats of the figures; with none given, no figures are drawn."""
-    pages: Annotated[tuple[Path, ...] | None, default("for results/ README.md and pages of docs/, else none")] = None
+    pages: Annotated[
+        tuple[Path, ...] | None, default("for results/ README.md and pages of docs/, else none")
+    ] = None
     """Markdown files whose marked sections are filled in."""
     merge: Annotated[tuple[Path, ...], default("none")] = LEFT_OUT
     """Other stores, whose records are first copied into this one."""

@@ -8,14 +8,25 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import BACKEND, ENVS, LEFT_OUT, PROTOCOL, Backend, EngineOptions, SeedList, default
+from damper.cli.options import (
+    BACKEND,
+    ENVS,
+    LEFT_OUT,
+    PROTOCOL,
+    Backend,
+    EngineOptions,
+    SeedList,
+    default,
+)
 
 
 @dataclass
 class ReproduceEngineOptions(EngineOptions):
     """Settings of the algorithm and the engine, with Stable-Baselines3's names."""
 
-    device: Annotated[str | None, default("a GPU where there is one, here or in the Ray cluster")] = None
+    device: Annotated[
+        str | None, default("a GPU where there is one, here or in the Ray cluster")
+    ] = None
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
     """What steps the environments: Gymnasium, or EnvPool with C++ threads. Records keep the two apart."""
@@ -28,7 +39,9 @@ class Reproduce:
     The same command resumes what was killed, trains what was deleted, and changes nothing else.
     """
 
-    experiments: tyro.conf.Positional[Annotated[tuple[str, ...], default("none", metavar="[EXPERIMENTS]")]] = ()
+    experiments: tyro.conf.Positional[
+        Annotated[tuple[str, ...], default("none", metavar="[EXPERIMENTS]")]
+    ] = ()
     """Which experiments, by the names that --list shows."""
     list: bool = False
     """Show the experiments with what is done, what is missing and how long that takes."""
@@ -56,7 +69,9 @@ class Reproduce:
     """Folder of the runs."""
     population: Annotated[int | None, default("no limit")] = None
     """Maximum number of agents trained as one batch."""
-    workers: Annotated[int | None, default("1; on a GPU one per population, up to 10 and half the cores")] = None
+    workers: Annotated[
+        int | None, default("1; on a GPU one per population, up to 10 and half the cores")
+    ] = None
     """Number of populations to train at once, one process each, on this machine."""
     ray: Annotated[str | None, default("train here")] = None
     """Hand populations to a Ray cluster: its address, "auto", or "local"."""

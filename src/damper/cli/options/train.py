@@ -45,4 +45,7 @@ class Train:
     tensorboard: bool = False
     """Write TensorBoard files too."""
     engine: EngineOptions = field(default_factory=EngineOptions)
-    settings: Annotated[MethodOptions, tyro.conf.arg(help=METHOD_SETTINGS)] = field(default_factory=MethodOptions)  # type: ignore[valid-type]
+    settings: Annotated[
+        MethodOptions,  # type: ignore[valid-type]
+        tyro.conf.arg(help=METHOD_SETTINGS),
+    ] = field(default_factory=MethodOptions)

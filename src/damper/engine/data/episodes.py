@@ -26,8 +26,8 @@ class EpisodeStats(NamedTuple):
 class EpisodeTracker:
     """Actions and rewards of P agents since the oldest of their current episodes began.
 
-    All agents share one row per step, so that a step costs two copies for any P; only episodes that end are handled one
-    by one.
+    All agents share one row per step, so that a step costs two copies for any P; only episodes that
+    end are handled one by one.
     """
 
     def __init__(self, n_agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
@@ -48,7 +48,10 @@ class EpisodeTracker:
         return self._steps - int(self._began.max())
 
     def step(
-        self, deterministic_actions: NDArray[np.float32], reward: NDArray[np.float32], ended: NDArray[np.bool_]
+        self,
+        deterministic_actions: NDArray[np.float32],
+        reward: NDArray[np.float32],
+        ended: NDArray[np.bool_],
     ) -> list[EpisodeStats]:
         """Record one step of all agents; return the episodes that ended with it."""
         if self._steps == len(self._actions):
@@ -65,7 +68,9 @@ class EpisodeTracker:
         actions = self._actions[lasted, agent]  # in [-1, 1], a range of two
         sent = unscale_action(actions, self.low, self.high)
         episode_return = float(self._rewards[lasted, agent].sum(dtype=np.float64))
-        return EpisodeStats(agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0)
+        return EpisodeStats(
+            agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0
+        )
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without steps from before the oldest current episode."""

@@ -23,7 +23,9 @@ class Normaliser(NamedTuple):
     def from_vecnormalize(cls, vecnormalize: Any) -> Normaliser:
         """Make one from an SB3 ``VecNormalize``."""
         rms = vecnormalize.obs_rms
-        return cls.from_variance(rms.mean, rms.var, vecnormalize.epsilon, float(vecnormalize.clip_obs))
+        return cls.from_variance(
+            rms.mean, rms.var, vecnormalize.epsilon, float(vecnormalize.clip_obs)
+        )
 
     @classmethod
     def from_variance(
@@ -60,7 +62,10 @@ class RunningMeanStd:
     def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
         """As in SB3's class of this name: mean 0, variance 1, and almost no weight."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
-        self.mean, self.var = torch.zeros(n_agents, obs_dim, **exact), torch.ones(n_agents, obs_dim, **exact)
+        self.mean, self.var = (
+            torch.zeros(n_agents, obs_dim, **exact),
+            torch.ones(n_agents, obs_dim, **exact),
+        )
         self.count = torch.full((n_agents, 1), FIRST_COUNT, **exact)
 
     def state(self) -> dict[str, Tensor]:
@@ -85,4 +90,6 @@ class RunningMeanStd:
     def normalisers(self) -> list[Normaliser]:
         """Each agent's current statistics, on the host."""
         mean, var = (tensor.cpu().numpy() for tensor in (self.mean, self.var))
-        return [Normaliser.from_variance(m, v, EPSILON, CLIP) for m, v in zip(mean, var, strict=True)]
+        return [
+            Normaliser.from_variance(m, v, EPSILON, CLIP) for m, v in zip(mean, var, strict=True)
+        ]

@@ -1,8 +1,9 @@
 """Random numbers as a pure function of (agent's seed, purpose, counter), with no state but the counters.
 
-Each agent and each purpose has its own stream, so switching a term off shifts no other, an agent draws the same numbers
-alone or in a population, and a resumed run draws what the killed one would have. The counter is a device tensor, so
-every replay of a CUDA graph draws new numbers. The generator is SplitMix64 (Steele, Lea and Flood 2014) at an index.
+Each agent and each purpose has its own stream, so switching a term off shifts no other, an agent
+draws the same numbers alone or in a population, and a resumed run draws what the killed one would
+have. The counter is a device tensor, so every replay of a CUDA graph draws new numbers. The
+generator is SplitMix64 (Steele, Lea and Flood 2014) at an index.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-REPLAY_INDICES, WARM_UP_ACTIONS = "replay", "random"  # purposes that every backbone has; noise adds its own
+REPLAY_INDICES, WARM_UP_ACTIONS = (
+    "replay",
+    "random",
+)  # purposes that every backbone has; noise adds its own
 
 
 def _signed(value: int) -> int:
@@ -57,7 +61,10 @@ class Streams:
     def key(self, purpose: str) -> Tensor:
         """The starting points of the streams, ``[P]``: hashes of purpose and seed."""
         if purpose not in self._keys:
-            digests = [hashlib.blake2b(f"{purpose}:{seed}".encode(), digest_size=8).digest() for seed in self.seeds]
+            digests = [
+                hashlib.blake2b(f"{purpose}:{seed}".encode(), digest_size=8).digest()
+                for seed in self.seeds
+            ]
             values = [int.from_bytes(digest, "little", signed=True) for digest in digests]
             self._keys[purpose] = torch.tensor(values, dtype=torch.int64, device=self.device)
         return self._keys[purpose]
@@ -68,11 +75,15 @@ class Streams:
         index = torch.arange(count, device=self.device) + counter * count
         return _mix(self.key(purpose)[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
 
-    def integers(self, purpose: str, counter: Tensor | int, shape: Sequence[int], below: Tensor | int) -> Tensor:
+    def integers(
+        self, purpose: str, counter: Tensor | int, shape: Sequence[int], below: Tensor | int
+    ) -> Tensor:
         """Integers in [0, below)."""
         return _shift(self.bits(purpose, counter, shape), 1) % below
 
-    def host_integers(self, purpose: str, counter: int, count: int, below: int) -> NDArray[np.int64]:
+    def host_integers(
+        self, purpose: str, counter: int, count: int, below: int
+    ) -> NDArray[np.int64]:
         """``integers`` of shape ``[P, count]`` in NumPy, which takes a third of torch's time for so few numbers."""
         if purpose not in self._host_keys:
             self._host_keys[purpose] = self.key(purpose).cpu().numpy()[:, None]
@@ -80,13 +91,21 @@ class Streams:
         return _shift(_mix(self._host_keys[purpose] + index * _GOLDEN), 1) % below
 
     def uniform(
-        self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
+        self,
+        purpose: str,
+        counter: Tensor | int,
+        shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Uniform in [-1, 1)."""
         return _shift(self.bits(purpose, counter, shape), 40).to(dtype) * 2.0**-23 - 1.0
 
     def normal(
-        self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
+        self,
+        purpose: str,
+        counter: Tensor | int,
+        shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Standard normal (Box and Muller, with both uniforms from the halves of one draw)."""
         bits = self.bits(purpose, counter, shape)
@@ -95,7 +114,11 @@ class Streams:
         return (-2.0 * u.log()).sqrt() * angle.cos()
 
     def rademacher(
-        self, purpose: str, counter: Tensor | int, shape: Sequence[int], dtype: torch.dtype = torch.float32
+        self,
+        purpose: str,
+        counter: Tensor | int,
+        shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """-1 or 1 with equal probability."""
         return (_shift(self.bits(purpose, counter, shape), 63) * 2 - 1).to(dtype)

@@ -1,7 +1,7 @@
 """Replay buffer on the training device: a ring of packed rows, one per step and agent.
 
-A row is ``(s, a, s', r, d, first)``, so storing a step is one copy and a batch is one gather. The critic's input
-``(s, a)`` is contiguous.
+A row is ``(s, a, s', r, d, first)``, so storing a step is one copy and a batch is one gather. The
+critic's input ``(s, a)`` is contiguous.
 """
 
 from __future__ import annotations
@@ -24,19 +24,37 @@ class Replay:
     """Transitions of P agents in lockstep, ``[capacity, P, D]``; every ``(s, s')`` is a true environment step."""
 
     def __init__(
-        self, capacity: int, n_agents: int, obs_dim: int, act_dim: int, device: torch.device, dtype: torch.dtype
+        self,
+        capacity: int,
+        n_agents: int,
+        obs_dim: int,
+        act_dim: int,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         """Allocate the buffer at full size."""
-        self.capacity, self.n_agents, self.obs_dim, self.act_dim = capacity, n_agents, obs_dim, act_dim
-        self.rows = torch.zeros(capacity, n_agents, self.width(obs_dim, act_dim), device=device, dtype=dtype)
-        # Total number of steps stored: on the host for bookkeeping, on the device for sampling inside a graph.
+        self.capacity, self.n_agents, self.obs_dim, self.act_dim = (
+            capacity,
+            n_agents,
+            obs_dim,
+            act_dim,
+        )
+        self.rows = torch.zeros(
+            capacity, n_agents, self.width(obs_dim, act_dim), device=device, dtype=dtype
+        )
+        # Total number of steps stored: on the host for bookkeeping, on the device for sampling
+        # inside a graph.
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
-        # Number of steps that sampling draws from: those stored and, after `count_next_step`, the one in progress.
+        # Number of steps that sampling draws from: those stored and, after `count_next_step`, the
+        # one in progress.
         self.sampleable = 0
         self.sampleable_on_device = torch.zeros_like(self.stored_on_device)
         self._agent = torch.arange(n_agents, device=device).unsqueeze(1)
-        self._new, self._newest = Upload(self.rows.shape[1:], device, dtype), torch.zeros_like(self.rows[:1])
+        self._new, self._newest = (
+            Upload(self.rows.shape[1:], device, dtype),
+            torch.zeros_like(self.rows[:1]),
+        )
         self._launch_write: Callable[[], None] = self._write
 
     @staticmethod
@@ -54,7 +72,10 @@ class Replay:
         first: ArrayLike,
     ) -> NDArray[Any]:
         """Pack one step of all agents into rows ``[P, D]``; ``first`` marks an episode's first step."""
-        wide, scalars = np.asarray(obs), (np.asarray(x)[:, None] for x in (reward, terminated, first))
+        wide, scalars = (
+            np.asarray(obs),
+            (np.asarray(x)[:, None] for x in (reward, terminated, first)),
+        )
         parts = (wide, np.asarray(action), np.asarray(next_obs), *scalars)
         # NumPy concatenates six small arrays in a few microseconds, and this happens at every step.
         return np.concatenate(parts, -1, dtype=wide.dtype, casting="unsafe")
@@ -77,7 +98,8 @@ class Replay:
     def count_next_step(self) -> None:
         """Make sampling count the step in progress before it is stored.
 
-        Only for batches without that step (``Learner.newest_sampled``): they are the same as after it is stored.
+        Only for batches without that step (``Learner.newest_sampled``): they are the same as after
+        it is stored.
         """
         self.sampleable = self.stored + 1
         torch.add(self.stored_on_device, 1, out=self.sampleable_on_device)
@@ -88,20 +110,30 @@ class Replay:
         self.stored_on_device.fill_(stored)
         self.sampleable_on_device.fill_(stored)
 
-    def capture(self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any]) -> None:
+    def capture(
+        self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any]
+    ) -> None:
         """Make ``add`` replay a CUDA graph, which ``graphed`` makes from a function and the tensors it changes."""
 
         def changed() -> dict[str, Tensor]:
             count = min(CAPTURE_WARM_UP_RUNS, self.capacity)  # rows that the warm-up writes
             rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
-            return {**rows, "stored": self.stored_on_device, "sampleable": self.sampleable_on_device}
+            return {
+                **rows,
+                "stored": self.stored_on_device,
+                "sampleable": self.sampleable_on_device,
+            }
 
         self._launch_write = graphed(self._write, changed)
 
-    def sample(self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False) -> Batch:
+    def sample(
+        self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False
+    ) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; can run inside a CUDA graph."""
         size = self.sampleable_on_device.clamp(max=self.capacity)
-        return self.gather(streams.integers(REPLAY_INDICES, counter, (batch_size,), size), previous_obs)
+        return self.gather(
+            streams.integers(REPLAY_INDICES, counter, (batch_size,), size), previous_obs
+        )
 
     def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
         """The transitions at ring positions ``index`` ``[P, B]``."""
@@ -111,10 +143,15 @@ class Replay:
         reward, terminated, first = scalars.unbind(-1)
         before = None
         if previous_obs:
-            # The predecessor of the oldest step has been overwritten, so that step counts as an episode's first.
-            oldest = (self.sampleable_on_device > self.capacity) & (index == self.sampleable_on_device % self.capacity)
+            # The predecessor of the oldest step has been overwritten, so that step counts as an
+            # episode's first.
+            oldest = (self.sampleable_on_device > self.capacity) & (
+                index == self.sampleable_on_device % self.capacity
+            )
             missing = (first > 0) | oldest
-            before = torch.where(missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d])
+            before = torch.where(
+                missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d]
+            )
         return Batch(obs, action, reward, next_obs, terminated, before)
 
     def not_finite(self, agent: int) -> list[str]:
@@ -122,8 +159,11 @@ class Replay:
         d, a = self.obs_dim, self.act_dim
         obs, _, next_obs, scalars = self.rows[: self.stored, agent].split((d, a, d, 3), -1)
         given = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}
-        # A sum is finite if all terms are: float64 does not overflow, and no temporary of the buffer's size is made.
-        sums = {name: [part.sum(dtype=torch.float64) for part in parts] for name, parts in given.items()}
+        # A sum is finite if all terms are: float64 does not overflow, and no temporary of the
+        # buffer's size is made.
+        sums = {
+            name: [part.sum(dtype=torch.float64) for part in parts] for name, parts in given.items()
+        }
         return [name for name, own in sums.items() if not all(bool(one.isfinite()) for one in own)]
 
     def _take(self, index: Tensor) -> Tensor:

@@ -17,11 +17,13 @@ CAPTURE_WARM_UP_RUNS = 3
 class Graphed:
     """Run ``function`` (no arguments, in-place on captured tensors) as a CUDA graph.
 
-    Warm-up and capture run the function, so the tensors that it changes (``state()``) are restored before the first
-    real replay: a graphed run computes the same as an eager one.
+    Warm-up and capture run the function, so the tensors that it changes (``state()``) are restored
+    before the first real replay: a graphed run computes the same as an eager one.
     """
 
-    def __init__(self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]) -> None:
+    def __init__(
+        self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]
+    ) -> None:
         """Nothing is captured before the first call, when everything that the function reads exists."""
         self.function, self.state = function, state
         self.graph: torch.cuda.CUDAGraph | None = None

@@ -17,8 +17,8 @@ PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 def multi_process_service(enabled: bool = True) -> Iterator[bool]:
     """Let processes started inside the context share a GPU through MPS; yields whether they do.
 
-    A running service is used and left running. Otherwise one is started for this process's children, with pipes and
-    logs in a temporary folder, and stopped at the end.
+    A running service is used and left running. Otherwise one is started for this process's
+    children, with pipes and logs in a temporary folder, and stopped at the end.
     """
     control = shutil.which("nvidia-cuda-mps-control")
     if not enabled or control is None:
@@ -49,5 +49,7 @@ def multi_process_service(enabled: bool = True) -> Iterator[bool]:
 
 def _ask(control: str, command: str, env: Mapping[str, str]) -> bool:
     """Send a command to the control daemon; False if none is running."""
-    answer = subprocess.run([control], input=f"{command}\n", text=True, env=env, capture_output=True, check=False)
+    answer = subprocess.run(
+        [control], input=f"{command}\n", text=True, env=env, capture_output=True, check=False
+    )
     return answer.returncode == 0

@@ -14,7 +14,8 @@ def check_tf32(device: str, tf32: bool) -> None:
     """Raise for TF32 on a CPU, which does not have it: records would name a format that was not used."""
     if tf32 and not device.startswith("cuda"):
         raise DamperError(
-            f"tf32 must be off on a CPU, which has no TF32, but True was given with device={device!r}: leave tf32 out, "
+            "tf32 must be off on a CPU, which has no TF32, but True was given with "
+            f"device={device!r}: leave tf32 out, "
             "or train on a GPU."
         )
 

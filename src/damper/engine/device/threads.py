@@ -1,7 +1,8 @@
 """The number of CPU threads for matrix products.
 
-Synchronising threads costs more than a small product takes, and many times more where other programs share the cores:
-three small agents on two busy cores trained fourteen times slower with two threads than with one.
+Synchronising threads costs more than a small product takes, and many times more where other
+programs share the cores: three small agents on two busy cores trained fourteen times slower with
+two threads than with one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from itertools import pairwise
 
 import torch
 
-WORTH_SHARING = 3e7  # floating-point operations of the largest product; 0.3 ms on a core with 94 Gflop/s
+WORTH_SHARING = (
+    3e7  # floating-point operations of the largest product; 0.3 ms on a core with 94 Gflop/s
+)
 
 
 def fitting_threads(rows: int, layers: Sequence[int]) -> int:

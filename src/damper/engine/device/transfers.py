@@ -1,8 +1,9 @@
 """Copy small arrays between host and device at every step, asynchronously through pinned memory.
 
-A plain copy waits until the device has finished all earlier work. These copies are stream-ordered: they run after the
-work already queued on the current stream, and the host waits only where it needs the numbers. The copies can be
-captured in a CUDA graph; call ``record_event`` after launching the graph.
+A plain copy waits until the device has finished all earlier work. These copies are stream-ordered:
+they run after the work already queued on the current stream, and the host waits only where it needs
+the numbers. The copies can be captured in a CUDA graph; call ``record_event`` after launching the
+graph.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _blocking_events = False
 def sleep_while_waiting() -> None:
     """Make the host sleep instead of spin while it waits for copies of buffers that this process makes from now on.
 
-    Use it in processes that share cores, where spinning keeps a core from other processes' environments. In a process
-    alone, spinning notices the end of a copy slightly sooner.
+    Use it in processes that share cores, where spinning keeps a core from other processes'
+    environments. In a process alone, spinning notices the end of a copy slightly sooner.
     """
     global _blocking_events
     _blocking_events = True
@@ -31,13 +32,19 @@ class _PinnedBuffer:
     """Host memory of a fixed shape, pinned for a GPU, with an event that marks the end of its last copy."""
 
     def __init__(
-        self, shape: Sequence[int], device: torch.device, dtype: torch.dtype, done_event: torch.cuda.Event | None = None
+        self,
+        shape: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype,
+        done_event: torch.cuda.Event | None = None,
     ) -> None:
         """Pass ``done_event`` to share another buffer's event if both copies end together."""
         on_gpu = device.type == "cuda"
         self._host = torch.zeros(*shape, dtype=dtype, pin_memory=on_gpu)
         self._array = self._host.numpy()
-        self.done_event = done_event or (torch.cuda.Event(blocking=_blocking_events) if on_gpu else None)
+        self.done_event = done_event or (
+            torch.cuda.Event(blocking=_blocking_events) if on_gpu else None
+        )
 
     def record_event(self) -> None:
         """Mark this point of the stream: the host memory is in use until the stream reaches it."""

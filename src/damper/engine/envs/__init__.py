@@ -16,13 +16,17 @@ __all__ = ["EnvLike", "Pool", "Spec", "Transition", "env_spec_from_id", "make_po
 
 
 def make_pool(
-    env: EnvLike, seeds: Sequence[int], backend: str = "gymnasium", threads: int | None = None, **env_kwargs: Any
+    env: EnvLike,
+    seeds: Sequence[int],
+    backend: str = "gymnasium",
+    threads: int | None = None,
+    **env_kwargs: Any,
 ) -> Pool:
     """Make one environment per seed, all stepped together.
 
-    ``env`` is a task of ``TASKS``, a registered id, an ``EnvSpec``, or (Gymnasium only) a callable that makes an
-    environment; ``threads`` is for EnvPool. Environment j depends only on its own seed, not on the pool's size or on
-    its neighbours.
+    ``env`` is a task of ``TASKS``, a registered id, an ``EnvSpec``, or (Gymnasium only) a callable
+    that makes an environment; ``threads`` is for EnvPool. Environment j depends only on its own
+    seed, not on the pool's size or on its neighbours.
     """
     if _checked(backend) == "envpool":
         return EnvPoolPool(env, seeds, threads, **env_kwargs)
@@ -43,7 +47,8 @@ def spec_of(env: EnvLike, backend: str = "gymnasium", **env_kwargs: Any) -> Spec
 def _checked(backend: str) -> str:
     if backend not in ("gymnasium", "envpool"):
         raise DamperError(
-            f"backend must be 'gymnasium' or 'envpool', got {backend!r}; 'gymnasium' is always available, "
+            f"backend must be 'gymnasium' or 'envpool', got {backend!r}; 'gymnasium' is always "
+            "available, "
             "'envpool' is faster for many environments."
         )
     return backend

@@ -1,7 +1,7 @@
 """Gymnasium's ``EnvSpec`` as JSON, with which the files of runs and policies record how to make the environment again.
 
-What JSON cannot describe is null: an environment's ``entry_point``, or a wrapper's ``kwargs``. ``missing_part`` says
-which.
+What JSON cannot describe is null: an environment's ``entry_point``, or a wrapper's ``kwargs``.
+``missing_part`` says which.
 """
 
 from __future__ import annotations
@@ -59,13 +59,17 @@ def to_json(spec: EnvSpec) -> str:
     """The spec as JSON; whatever another process could not make again becomes null."""
     kwargs = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
     described = _fits_json(kwargs)
-    wrappers = [w for w in spec.additional_wrappers if not w.entry_point.endswith(_PASSIVE_WRAPPERS)]
+    wrappers = [
+        w for w in spec.additional_wrappers if not w.entry_point.endswith(_PASSIVE_WRAPPERS)
+    ]
     return replace(
         spec,
         entry_point=_importable(spec.entry_point) if described else None,
         vector_entry_point=None,
         kwargs=kwargs if described else {},
-        additional_wrappers=tuple(w if _makes_again(w) else replace(w, kwargs=None) for w in wrappers),
+        additional_wrappers=tuple(
+            w if _makes_again(w) else replace(w, kwargs=None) for w in wrappers
+        ),
     ).to_json()
 
 
@@ -81,7 +85,9 @@ def same_task(one: EnvSpec, other: EnvSpec) -> bool:
     """Whether two specs describe the same environment: id, time limit, arguments and wrappers."""
     parts = ("id", "max_episode_steps", "kwargs", "additional_wrappers")
     first, second = (json.loads(to_json(spec)) for spec in (one, other))
-    return missing_part(one) == missing_part(other) and all(first[part] == second[part] for part in parts)
+    return missing_part(one) == missing_part(other) and all(
+        first[part] == second[part] for part in parts
+    )
 
 
 def _fits_json(value: Any) -> bool:
@@ -96,13 +102,21 @@ def _importable(entry: Any) -> str | None:
     """The entry point as text that finds the same object in another process, or None."""
     if callable(entry):
         module, name = getattr(entry, "__module__", None), getattr(entry, "__qualname__", "")
-        entry = f"{module}:{name}" if getattr(sys.modules.get(str(module)), name, None) is entry else None
+        entry = (
+            f"{module}:{name}"
+            if getattr(sys.modules.get(str(module)), name, None) is entry
+            else None
+        )
     return entry if isinstance(entry, str) and not entry.startswith("__main__:") else None
 
 
 def _makes_again(wrapper: WrapperSpec) -> bool:
     """Whether entry point and arguments are enough to make the wrapper again; learnt statistics are not among them."""
-    if wrapper.kwargs is None or not _fits_json(wrapper.kwargs) or not _importable(wrapper.entry_point):
+    if (
+        wrapper.kwargs is None
+        or not _fits_json(wrapper.kwargs)
+        or not _importable(wrapper.entry_point)
+    ):
         return False
     try:
         kind: Any = load_env_creator(wrapper.entry_point)

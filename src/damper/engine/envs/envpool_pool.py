@@ -36,11 +36,15 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
     try:
         described = _import_envpool().make_spec(**settings)
     except TypeError as error:
-        raise DamperError(f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}") from error
+        raise DamperError(
+            f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}"
+        ) from error
     limit = described.config.max_episode_steps
     spec = read_spaces(env_spec_from_id(task.gymnasium_id), *_spaces(described), limit, task.period)
     # EnvPool 1.2.5 reports unknown bounds as C++'s smallest positive and largest float.
-    unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (spec.obs_high == np.finfo(np.float32).max)
+    unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (
+        spec.obs_high == np.finfo(np.float32).max
+    )
     spec.obs_low[unknown], spec.obs_high[unknown] = -np.inf, np.inf
     return spec
 
@@ -57,19 +61,24 @@ def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, A
     if isinstance(env, EnvSpec):
         if not same_task(env, env_spec_from_id(env.id)):
             raise DamperError(
-                f"env must be exactly as registered for backend='envpool', but {env.id} was made with other arguments, "
+                f"env must be exactly as registered for backend='envpool', but {env.id} was made "
+                "with other arguments, "
                 "another time limit or wrappers; use backend='gymnasium'."
             )
         env = env.id
     if not isinstance(env, str):
         raise DamperError(
-            f"env must be a name or id for backend='envpool', got {env!r}; use backend='gymnasium' for your own class."
+            f"env must be a name or id for backend='envpool', got {env!r}; use backend='gymnasium' "
+            "for your own class."
         )
     task, known = find_task(env), _import_envpool().list_all_envs()
     if task.envpool_id not in known:
         raise_unknown(env, known, "EnvPool")
     implied = task.kwargs.items()
-    return task, {"task_id": task.envpool_id, **dict(pair for pair in env_kwargs.items() if pair not in implied)}
+    return task, {
+        "task_id": task.envpool_id,
+        **dict(pair for pair in env_kwargs.items() if pair not in implied),
+    }
 
 
 def _import_envpool() -> Any:
@@ -86,18 +95,23 @@ def _import_envpool() -> Any:
 class EnvPoolPool(Pool):
     """Environments in lockstep; those whose episode ended are reset explicitly right after the step.
 
-    EnvPool therefore never does its own reset, a step that ignores the action and is no transition. Nor does it reach
-    its own time limit, which is set one step later than the task's: at the limit it would report a fall as a time-out.
+    EnvPool therefore never does its own reset, a step that ignores the action and is no transition.
+    Nor does it reach its own time limit, which is set one step later than the task's: at the limit
+    it would report a fall as a time-out.
     """
 
     backend = "envpool"
     exact_resume = False
 
-    def __init__(self, env: object, seeds: Sequence[int], threads: int | None = None, **env_kwargs: Any) -> None:
+    def __init__(
+        self, env: object, seeds: Sequence[int], threads: int | None = None, **env_kwargs: Any
+    ) -> None:
         self.seeds = check_seeds(seeds, INT32_MAX)
         self.size = len(self.seeds)
         if threads is not None and threads < 1:
-            raise DamperError(f"threads must be at least 1, got {threads}; leave it out for one per core.")
+            raise DamperError(
+                f"threads must be at least 1, got {threads}; leave it out for one per core."
+            )
         self.spec = read_spec(env, **env_kwargs)
         self._limit = self.spec.max_episode_steps or INT32_MAX
         self._settings = {
@@ -117,7 +131,10 @@ class EnvPoolPool(Pool):
         keys = list(pool._state_keys)
         observed = next(key for key in keys if key.split(":")[0] == "obs")
         self._read = operator.itemgetter(
-            *(keys.index(key) for key in (observed, "reward", "done", "trunc", "elapsed_step", "info:env_id"))
+            *(
+                keys.index(key)
+                for key in (observed, "reward", "done", "trunc", "elapsed_step", "info:env_id")
+            )
         )
         return pool
 
@@ -138,13 +155,16 @@ class EnvPoolPool(Pool):
         self._pool._reset(self._ids)
         return self._as_obs(self._read(self._pool._recv())[0])
 
-    # EnvPool's own ``step`` spends as long in Python as a simulator in C++, because it looks up ids, names and settings
-    # at every call. So we call its lowest level, whose order of fields is read when the pool is made.
+    # EnvPool's own ``step`` spends as long in Python as a simulator in C++, because it looks up
+    # ids, names and settings at every call. So we call its lowest level, whose order of fields is
+    # read when the pool is made.
 
     def send(self, actions: NDArray[Any]) -> None:
         """Start a step of every environment in EnvPool's threads."""
         if not self._started:
-            raise DamperError("a pool must be reset before its first step, but was not: call pool.reset() first.")
+            raise DamperError(
+                "a pool must be reset before its first step, but was not: call pool.reset() first."
+            )
         check_turn(self._sent, receiving=False)
         actions = check_actions(actions, self.size, self.spec, self._act_dtype)
         self._pool._send([self._ids, self._ids, actions])
@@ -172,7 +192,12 @@ class EnvPoolPool(Pool):
 
     def state(self) -> dict[str, Any]:
         """How often the run was resumed; EnvPool does not expose the state of its environments."""
-        return {"backend": self.backend, "env": self.spec.id, "seeds": list(self.seeds), "restores": self._restores}
+        return {
+            "backend": self.backend,
+            "env": self.spec.id,
+            "seeds": list(self.seeds),
+            "restores": self._restores,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
         """Start fresh episodes."""

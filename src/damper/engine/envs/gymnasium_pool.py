@@ -1,7 +1,7 @@
 """A pool of Gymnasium environments, stepped one after another, that can be resumed bit for bit.
 
-It is a plain loop instead of ``gymnasium.vector.SyncVectorEnv``: no autoreset to switch off, no info dictionaries to
-merge, and steps that are 7 % (35 Pendulums) to 25 % (one) faster.
+It is a plain loop instead of ``gymnasium.vector.SyncVectorEnv``: no autoreset to switch off, no
+info dictionaries to merge, and steps that are 7 % (35 Pendulums) to 25 % (one) faster.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
     if isinstance(env, EnvSpec):
         if missing := missing_part(env):
             raise DamperError(
-                f"env must be given, because the record of {env.id!r} does not say {missing}: pass the function that "
+                f"env must be given, because the record of {env.id!r} does not say {missing}: pass "
+                "the function that "
                 "made it, as in damper.evaluate(run, env=make_env), or name an id (--env)."
             )
         return _make(env, env.id, env_kwargs)
@@ -89,15 +90,20 @@ def _check_arguments(env: Callable[..., Any], kwargs: dict[str, Any]) -> None:
         inspect.signature(env).bind(**kwargs)
     except TypeError as error:
         name = getattr(env, "__name__", type(env).__name__)
-        raise DamperError(f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}.") from error
+        raise DamperError(
+            f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}."
+        ) from error
 
 
 def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
     """Call ``gymnasium.make``, with one sentence for a user's mistake."""
     try:
         with warnings.catch_warnings():
-            # Box2D's SWIG module crashes the interpreter on import if this warning is turned into an error.
-            warnings.filterwarnings("ignore", message="builtin type .* has no __module__", category=DeprecationWarning)
+            # Box2D's SWIG module crashes the interpreter on import if this warning is turned into
+            # an error.
+            warnings.filterwarnings(
+                "ignore", message="builtin type .* has no __module__", category=DeprecationWarning
+            )
             return gymnasium.make(env, **kwargs)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
         raise_unknown(name, gymnasium.registry, "Gymnasium")
@@ -110,13 +116,19 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
     except (TypeError, ValueError, AttributeError) as error:
         if "glGetError" in str(error):  # from importing mujoco
             raise DamperError(
-                f"env={name!r} cannot be made, because MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} names an OpenGL "
-                "that is not installed: unset it, or install it (for osmesa the system package libosmesa6)."
+                f"env={name!r} cannot be made, because MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} "
+                "names an OpenGL "
+                "that is not installed: unset it, or install it (for osmesa the system package "
+                "libosmesa6)."
             ) from error
         if isinstance(env, EnvSpec):
-            raise DamperError(f"env={name!r} cannot be made again from its record, because {error}.") from error
+            raise DamperError(
+                f"env={name!r} cannot be made again from its record, because {error}."
+            ) from error
         if isinstance(error, TypeError):
-            raise DamperError(f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}") from error
+            raise DamperError(
+                f"env_kwargs must be arguments of {name!r}, got {kwargs}: {error}"
+            ) from error
         raise
 
 
@@ -125,12 +137,17 @@ def _explain_import(env: str | EnvSpec, name: str, error: Exception) -> str:
     module = str(spec.entry_point) if spec else ""
     extra = next((extra for package, extra in EXTRAS.items() if module.startswith(package)), None)
     if extra is None and isinstance(error, ModuleNotFoundError):
-        module = error.name or name.partition(":")[0]  # Gymnasium does not name a missing module of an id
+        module = (
+            error.name or name.partition(":")[0]
+        )  # Gymnasium does not name a missing module of an id
         fix = "install it, run this in its folder, or add that folder to PYTHONPATH."
         return f"env={name!r} must be importable, but no module named {module!r} was found: {fix}"
     if extra is None or "gymnasium-robotics" in str(error):
         return f"env={name!r} must be importable, but {error}"
-    return f'env={name!r} needs a package that is missing ({error}); pip install "damper-rl[{extra}]" installs it.'
+    return (
+        f"env={name!r} needs a package that is missing ({error}); pip install "
+        f'"damper-rl[{extra}]" installs it.'
+    )
 
 
 def read_spec(made: Env, env: EnvLike) -> Spec:
@@ -139,7 +156,11 @@ def read_spec(made: Env, env: EnvLike) -> Spec:
     if not isinstance(period, float):
         period = 1.0 / rate if rate else None
     return read_spaces(
-        env_spec_from_env(made, env), made.observation_space, made.action_space, _time_limit(made), period
+        env_spec_from_env(made, env),
+        made.observation_space,
+        made.action_space,
+        _time_limit(made),
+        period,
     )
 
 
@@ -148,7 +169,8 @@ def _check_reset(env: Env, spec: Spec) -> None:
     parameters = inspect.signature(env.reset).parameters.values()
     if not any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters):
         raise DamperError(
-            f"env={spec.id!r} must accept reset(seed=...), as in Gymnasium's API, but its reset takes no seed: define "
+            f"env={spec.id!r} must accept reset(seed=...), as in Gymnasium's API, but its reset "
+            "takes no seed: define "
             "reset(self, *, seed=None, options=None), and begin it with super().reset(seed=seed)."
         )
 
@@ -160,14 +182,18 @@ def _wrappers(env: Env) -> Iterator[Env]:
 
 
 def _time_limit(env: Env) -> int | None:
-    return min((one._max_episode_steps for one in _wrappers(env) if isinstance(one, TimeLimit)), default=None)
+    return min(
+        (one._max_episode_steps for one in _wrappers(env) if isinstance(one, TimeLimit)),
+        default=None,
+    )
 
 
 class GymnasiumPool(Pool):
     """Environments in lockstep; when an episode ends, the same call starts the environment's next one.
 
-    Resuming replays the current episode: the random state before its reset, the reset and the actions since give the
-    same simulator state bit for bit, for any environment whose only randomness is Gymnasium's ``np_random``.
+    Resuming replays the current episode: the random state before its reset, the reset and the
+    actions since give the same simulator state bit for bit, for any environment whose only
+    randomness is Gymnasium's ``np_random``.
     """
 
     backend = "gymnasium"
@@ -184,7 +210,8 @@ class GymnasiumPool(Pool):
             if len({id(one) for one in self.envs}) < self.size:
                 raise DamperError(
                     "env must make a new environment at each call, got the same one twice; "
-                    "pass a function such as lambda: MyEnv() instead of one that returns a shared object."
+                    "pass a function such as lambda: MyEnv() instead of one that returns a shared "
+                    "object."
                 )
             self.spec = read_spec(self.envs[0], env)
             _check_reset(self.envs[0], self.spec)
@@ -193,10 +220,12 @@ class GymnasiumPool(Pool):
         self._act_dtype, self._act_shape = space.dtype, (self.size, *(space.shape or ()))
         self._obs: NDArray[np.float32] | None = None
         self._sent = False
-        # Actions of all environments, [time, P, A]; the current episode of environment j is _log[_began[j] : _now, j].
+        # Actions of all environments, [time, P, A]; the current episode of environment j is
+        # _log[_began[j] : _now, j].
         self._log = np.empty((0, self.size, self.spec.act_dim), self._act_dtype)
         self._now, self._began = 0, np.zeros(self.size, np.int64)
-        # Random states just before the last resets; None for a first episode, which starts from the seed.
+        # Random states just before the last resets; None for a first episode, which starts from the
+        # seed.
         self._random: list[dict[str, Any] | None] = [None] * self.size
 
     def reset(self) -> NDArray[np.float32]:
@@ -224,7 +253,9 @@ class GymnasiumPool(Pool):
         terminated, truncated = np.empty((2, self.size), np.bool_)
         for row, env in enumerate(self.envs):
             result = env.step(shaped[row])
-            if self._now == 1:  # only at the first step: a check takes as long as a step of a light environment
+            if (
+                self._now == 1
+            ):  # only at the first step: a check takes as long as a step of a light environment
                 self._checked(result, "step", STEP)
             next_obs[row], reward[row], terminated[row], truncated[row], _ = result
         self._obs, self._sent = self._next_episodes(next_obs, terminated | truncated), False
@@ -232,17 +263,24 @@ class GymnasiumPool(Pool):
 
     def _checked(self, result: Any, name: str, parts: tuple[str, ...]) -> Any:
         """Check that an environment's output follows Gymnasium's API: a wrong shape might broadcast silently."""
-        count, shape = (len(result), np.shape(result[0])) if isinstance(result, tuple) and result else (0, ())
+        count, shape = (
+            (len(result), np.shape(result[0])) if isinstance(result, tuple) and result else (0, ())
+        )
         if count != len(parts) or int(np.prod(shape)) != self.spec.obs_dim:
-            given = f"{count} values, obs of shape {shape}" if count else f"a {type(result).__name__}"
+            given = (
+                f"{count} values, obs of shape {shape}" if count else f"a {type(result).__name__}"
+            )
             raise DamperError(
-                f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of shape "
-                f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's older one."
+                f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of "
+                "shape "
+                f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's "
+                "older one."
             )
         for part, value in zip(parts[1:-1], result[1:-1], strict=True):
             if np.ndim(value) or value is None:
                 raise DamperError(
-                    f"env={self.spec.id!r} must return one number as {part} from {name}, but returned {value!r}: "
+                    f"env={self.spec.id!r} must return one number as {part} from {name}, but "
+                    f"returned {value!r}: "
                     f"if it is an array of one number, return {part}.item()."
                 )
         return result
@@ -260,7 +298,9 @@ class GymnasiumPool(Pool):
         """The part of the log that the current episodes need."""
         return self._log[self._began.min() : self._now]
 
-    def _next_episodes(self, next_obs: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
+    def _next_episodes(
+        self, next_obs: NDArray[np.float32], ended: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
         if not ended.any():
             return next_obs
         obs = next_obs.copy()
@@ -292,18 +332,27 @@ class GymnasiumPool(Pool):
         self._now, self._sent = len(self._log), False
         self._obs = np.stack([self._replay(row, env) for row, env in enumerate(self.envs)])
         moved = (self._obs != state["obs"]) & ~(np.isnan(self._obs) & np.isnan(state["obs"]))
-        learnt = [one for one in _wrappers(self.envs[0]) if isinstance(one, NormalizeObservation | NormalizeReward)]
+        learnt = [
+            one
+            for one in _wrappers(self.envs[0])
+            if isinstance(one, NormalizeObservation | NormalizeReward)
+        ]
         if moved.any() and learnt:
             raise DamperError(
-                f"env={self.spec.id!r} must not keep state that a checkpoint does not hold, but its "
-                f"{type(learnt[0]).__name__} learns statistics: leave it out; norm_obs, which is saved, normalises "
+                f"env={self.spec.id!r} must not keep state that a checkpoint does not hold, but "
+                "its "
+                f"{type(learnt[0]).__name__} learns statistics: leave it out; norm_obs, which is "
+                "saved, normalises "
                 "observations."
             )
         if moved.any():
             raise InexactReplayError(
-                f"env={self.spec.id!r} must draw all its randomness from np_random and start each episode afresh to "
-                f"be resumed exactly, but replaying agent {int(np.argwhere(moved)[0, 0])}'s episode led to another "
-                "observation; library versions that differ from the saved run's may also be the reason."
+                f"env={self.spec.id!r} must draw all its randomness from np_random and start each "
+                "episode afresh to "
+                f"be resumed exactly, but replaying agent {int(np.argwhere(moved)[0, 0])}'s "
+                "episode led to another "
+                "observation; library versions that differ from the saved run's may also be the "
+                "reason."
             )
         return self._obs
 
@@ -312,7 +361,9 @@ class GymnasiumPool(Pool):
         for env, seed in zip(self.envs, self.seeds, strict=True):
             env.reset(seed=seed_again(seed, restores))
         self._now, self._began[:], self._sent = 0, 0, False
-        self._obs = self._next_episodes(np.zeros((self.size, self.spec.obs_dim), np.float32), np.ones(self.size, bool))
+        self._obs = self._next_episodes(
+            np.zeros((self.size, self.spec.obs_dim), np.float32), np.ones(self.size, bool)
+        )
         return self._obs
 
     def _replay(self, row: int, env: Env) -> NDArray[np.float32]:
@@ -320,13 +371,17 @@ class GymnasiumPool(Pool):
         if (random := self._random[row]) is not None:
             env.unwrapped.np_random.bit_generator.state = random
             obs = env.reset()[0]
-        for action in self._log[self._began[row] : self._now, row].reshape(-1, *self._act_shape[1:]).copy():
+        for action in (
+            self._log[self._began[row] : self._now, row].reshape(-1, *self._act_shape[1:]).copy()
+        ):
             obs = env.step(action)[0]
         return np.asarray(obs, np.float32).reshape(-1)
 
     def _require_reset(self) -> NDArray[np.float32]:
         if self._obs is None:
-            raise DamperError("a pool must be reset before its first step, but was not: call pool.reset() first.")
+            raise DamperError(
+                "a pool must be reset before its first step, but was not: call pool.reset() first."
+            )
         return self._obs
 
     def close(self) -> None:

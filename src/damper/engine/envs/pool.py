@@ -43,8 +43,9 @@ class Spec:
 class Transition(NamedTuple):
     """One true step ``(s, a, r, s')`` of every environment; the arrays are new, and read-only by convention.
 
-    ``next_obs`` is ``s'``, the final observation where an episode ended. ``obs`` is the observation to act on next: the
-    first of the new episode where one ended, ``next_obs`` elsewhere (the same array if no episode ended).
+    ``next_obs`` is ``s'``, the final observation where an episode ended. ``obs`` is the observation
+    to act on next: the first of the new episode where one ended, ``next_obs`` elsewhere (the same
+    array if no episode ended).
     """
 
     next_obs: NDArray[np.float32]
@@ -101,7 +102,11 @@ class Pool(Protocol):
 
 
 def read_spaces(
-    env_spec: EnvSpec, obs: gymnasium.Space[Any], act: gymnasium.Space[Any], limit: int | None, period: float | None
+    env_spec: EnvSpec,
+    obs: gymnasium.Space[Any],
+    act: gymnasium.Space[Any],
+    limit: int | None,
+    period: float | None,
 ) -> Spec:
     """Check that an actor-critic on vectors can use the spaces, and describe them."""
     name = env_spec.id
@@ -117,7 +122,8 @@ def read_spaces(
         )
     if len(act.shape) > 1:
         raise DamperError(
-            f"env={name!r} must have a continuous Box action of shape (n,), got {act}; flatten it, for instance with "
+            f"env={name!r} must have a continuous Box action of shape (n,), got {act}; flatten it, "
+            "for instance with "
             "gymnasium.wrappers.TransformAction and gymnasium.spaces.flatten_space."
         )
     if not (np.isfinite(act.low).all() and np.isfinite(act.high).all()):
@@ -128,10 +134,14 @@ def read_spaces(
     if not (act.low < act.high).all():
         fixed = np.flatnonzero(~(act.low < act.high)).tolist()
         raise DamperError(
-            f"env={name!r} must have an action space with low < high, got {act}, where low is not below high at "
+            f"env={name!r} must have an action space with low < high, got {act}, where low is not "
+            "below high at "
             f"{fixed}; leave such dimensions out of the action space."
         )
-    bounds = [np.asarray(bound, np.float32).reshape(-1) for bound in (act.low, act.high, obs.low, obs.high)]
+    bounds = [
+        np.asarray(bound, np.float32).reshape(-1)
+        for bound in (act.low, act.high, obs.low, obs.high)
+    ]
     low, high, obs_low, obs_high = bounds
     # Bounds in float64 are rounded inwards: an action at a bound must not lie beyond it.
     low = np.where(low < act.low.reshape(-1), np.nextafter(low, np.float32(np.inf)), low)
@@ -171,7 +181,8 @@ def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> N
     copy = np.array(actions, dtype=dtype)
     if copy.shape != (size, spec.act_dim):
         raise DamperError(
-            f"actions must have shape {(size, spec.act_dim)}, one row per environment, got {copy.shape}; "
+            f"actions must have shape {(size, spec.act_dim)}, one row per environment, got "
+            f"{copy.shape}; "
             "pass one action for every agent of the pool."
         )
     if not np.isfinite(copy).all():
@@ -187,7 +198,9 @@ def check_turn(sent: bool, receiving: bool) -> None:
     """Raise unless every step is sent once and received once."""
     if sent != receiving:
         given, fix = ("none was sent", "send") if receiving else ("one is still pending", "receive")
-        raise DamperError(f"a step must be sent once and then received, but {given}; call pool.{fix} first.")
+        raise DamperError(
+            f"a step must be sent once and then received, but {given}; call pool.{fix} first."
+        )
 
 
 def seed_again(seed: int, restores: int) -> int:
@@ -198,9 +211,14 @@ def seed_again(seed: int, restores: int) -> int:
 def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[int]) -> None:
     """Raise unless the state comes from the same backend, environment (by its id, without module) and seeds."""
     given = (state.get("backend"), state.get("env"), list(state.get("seeds", ())))
-    if (*given[:1], str(given[1]).rpartition(":")[2], *given[2:]) != (backend, name.rpartition(":")[2], seeds):
+    if (*given[:1], str(given[1]).rpartition(":")[2], *given[2:]) != (
+        backend,
+        name.rpartition(":")[2],
+        seeds,
+    ):
         raise DamperError(
-            f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, got {given}; "
+            f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, "
+            f"got {given}; "
             "make the pool with the settings of the run that saved it."
         )
 

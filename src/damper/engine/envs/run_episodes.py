@@ -19,7 +19,9 @@ from damper.filters import Filter
 from damper.protocols import EVALUATION_SEEDS
 
 WARN_AFTER_STEPS = 10_000  # a longer episode may have no end at all
-GIVE_UP_AFTER_STEPS = 100_000  # a longer one is assumed to have none, unless the environment has a longer limit
+GIVE_UP_AFTER_STEPS = (
+    100_000  # a longer one is assumed to have none, unless the environment has a longer limit
+)
 TIME_LIMIT_FIX = "add gymnasium.wrappers.TimeLimit, or register it with max_episode_steps"
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
@@ -44,7 +46,12 @@ class Episode:
 
     def record(self) -> dict[str, Any]:
         """The episode's numbers, with smoothness of the executed actions and, if a filter ran, of the raw ones."""
-        record = {"seed": self.seed, "return": self.total, "length": self.length, "terminated": self.terminated}
+        record = {
+            "seed": self.seed,
+            "return": self.total,
+            "length": self.length,
+            "terminated": self.terminated,
+        }
         record |= metrics.summary(self.executed, self.low, self.high)
         if self.filtered:
             raw = metrics.summary(self.raw, self.low, self.high)
@@ -55,7 +62,9 @@ class Episode:
 def evaluation_seeds(episodes: int) -> tuple[int, ...]:
     """The protocol's ten fixed seeds, then 1,000,000, 1,000,001, ... for more episodes."""
     if not isinstance(episodes, int | Integral) or episodes < 1:
-        raise DamperError(f"episodes must be at least 1, a whole number, but {episodes!r} was given.")
+        raise DamperError(
+            f"episodes must be at least 1, a whole number, but {episodes!r} was given."
+        )
     episodes = operator.index(episodes)
     extra = range(1_000_000, 1_000_000 + max(0, episodes - len(EVALUATION_SEEDS)))
     return (*EVALUATION_SEEDS[:episodes], *extra)
@@ -73,7 +82,8 @@ def run_episodes(
 ) -> tuple[list[Episode], Spec]:
     """Run one episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
 
-    ``sizes`` are the policy's d and A if they are known; an environment with other sizes is refused.
+    ``sizes`` are the policy's d and A if they are known; an environment with other sizes is
+    refused.
     """
     pool = make_pool(env, seeds, backend, threads, **(env_kwargs or {}))
     spec, count = pool.spec, len(seeds)
@@ -102,7 +112,8 @@ def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
     """Raise for an environment whose numbers of observations and actions are not the policy's."""
     if sizes is not None and sizes != (spec.obs_dim, spec.act_dim):
         raise DamperError(
-            f"env must have the policy's {sizes[0]} observations and {sizes[1]} actions, but {spec.id!r} has "
+            f"env must have the policy's {sizes[0]} observations and {sizes[1]} actions, but "
+            f"{spec.id!r} has "
             f"{spec.obs_dim} and {spec.act_dim}: name the environment it was trained for."
         )
 
@@ -111,12 +122,21 @@ def _as_array(actions: Any) -> NDArray[Any]:
     """The policy's output as an array; the user's callable may return anything."""
     try:
         array = np.asarray(actions)
-    except (TypeError, ValueError, RuntimeError):  # parts of different shapes; a tensor on a GPU or with a gradient
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # parts of different shapes; a tensor on a GPU or with a gradient
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
-        hint = "predict(obs)[0]" if isinstance(actions, tuple) else "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
+        hint = (
+            "predict(obs)[0]"
+            if isinstance(actions, tuple)
+            else "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
+        )
         raise DamperError(
-            f"the policy must return its actions as one array [N, A], but returned a {type(actions).__name__}: wrap "
+            "the policy must return its actions as one array [N, A], but returned a "
+            f"{type(actions).__name__}: wrap "
             f"it, as in lambda obs: {hint}."
         )
     return array
@@ -138,14 +158,17 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
             )
         if len(executed) == give_up_after:
             raise DamperError(
-                f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had not ended after "
+                f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had "
+                "not ended after "
                 f"{give_up_after:,} steps: {TIME_LIMIT_FIX}."
             )
         actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):
             raise DamperError(
-                f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, shape "
-                f"{(count, spec.act_dim)}, but gave shape {actions.shape}: choose the environment it was trained for."
+                f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, "
+                "shape "
+                f"{(count, spec.act_dim)}, but gave shape {actions.shape}: choose the environment "
+                "it was trained for."
             )
         clipped = np.clip(actions, low, high).astype(np.float32)
         sent = clipped

@@ -1,7 +1,8 @@
 """A tape for losses on a critic's gradient with respect to the action, ``∇ₐQ``, and on its curvature.
 
-It is ``networks.action_gradients`` and its derivative, both written by hand with the layers of ``layer_ops``. A bar
-marks ``∂L/∂``, a dot the tangents along v at the first B of R rows; ``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
+It is ``networks.action_gradients`` and its derivative, both written by hand with the layers of
+``layer_ops``. A bar marks ``∂L/∂``, a dot the tangents along v at the first B of R rows;
+``s_l = f'(z_l)``, and ``b_l = f''(z_l) ż_l²``.
 """
 
 from __future__ import annotations
@@ -28,18 +29,22 @@ class ActionGradientTape:
     Autograd does not see any of it.
 
     Attributes:
-        below: input of every hidden layer, ``[h_{l-1}; ḣ_{l-1}]``, ``[M, R + B, ·]``; the first is x with v.
+        below: input of every hidden layer, ``[h_{l-1}; ḣ_{l-1}]``, ``[M, R + B, ·]``; the first is
+            x with v.
         above: output of every hidden layer before the activation, ``[z_l; ż_l]``, of the same form.
     """
 
-    def __init__(self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, v: Tensor) -> None:
+    def __init__(
+        self, layout: Layout, flat_params: Tensor, activation: str, x: Tensor, v: Tensor
+    ) -> None:
         """Run the critics and their tangents forward, then the gradients with respect to hidden units backward.
 
         Args:
             layout: their layers.
             flat_params: their parameters ``[M, n]``.
             activation: f.
-            x: inputs ``[M, R, d + A]``, observations before actions; ``[M/2, R, d + A]`` if two networks share theirs.
+            x: inputs ``[M, R, d + A]``, observations before actions; ``[M/2, R, d + A]`` if two
+                networks share theirs.
             v: directions ``[M or M/2, B, A]`` at x's first B rows.
         """
         *self.hidden, self.head = layout.layer_slices
@@ -48,7 +53,9 @@ class ActionGradientTape:
         self.below = [torch.cat((x, F.pad(v, (x.shape[-1] - self.A, 0))), 1)]
         self.above: list[Tensor] = []
         for i, layer in enumerate(self.hidden):
-            z, _ = layer_ops.forward(flat_params, layer, self.below[-1], for_backward=False, biased=self.R)
+            z, _ = layer_ops.forward(
+                flat_params, layer, self.below[-1], for_backward=False, biased=self.R
+            )
             self.above.append(z)
             if i + 1 < len(self.hidden):
                 self.below.append(torch.cat(self._activated(z), 1))
@@ -73,8 +80,12 @@ class ActionGradientTape:
             terms.append(u[:, : self.B] * self._curvature_term(i))
             self.u.insert(0, u)
             self.p.insert(0, u * self._activation_grad(i))
-            layer, x = (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
-            back = layer_ops.backward(self.flat_params, layer, x, self.p[0], BackwardRows.whole(self.R, [self.R]))
+            layer, x = (
+                (self.hidden[i], self.below[i]) if i else (_last_inputs(self.hidden[0], self.A), v)
+            )
+            back = layer_ops.backward(
+                self.flat_params, layer, x, self.p[0], BackwardRows.whole(self.R, [self.R])
+            )
             assert back is not None
             u = back
         self.gradient, self.curvature = u, torch.cat(terms, -1).sum(-1)
@@ -85,19 +96,24 @@ class ActionGradientTape:
     def gradients(self, gradient_bar: Tensor, curvature_bar: Tensor) -> Tensor:
         """Flat gradients ``[M, n]`` of a loss, given its derivatives with respect to ``gradient`` and ``curvature``.
 
-        Every layer's weights take part in three passes: ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``;
-        biases only in the first. For few networks on a GPU, one product of all these rows is faster.
+        Every layer's weights take part in three passes:
+        ``W̄_l = [h_{l-1}; ḣ_{l-1}]ᵀ [z̄_l; ż̄_l] + ū_{l-1}ᵀ p_l``; biases only in the first. For
+        few networks on a GPU, one product of all these rows is faster.
         """
         c_bar, total = curvature_bar.unsqueeze(-1), 2 * self.R + self.B
         joint = self.R % self.B == 0 and in_groups(self.flat_params, total, self.B)
         groups = (self.B,) * (total // self.B) if joint else (self.R + self.B,)
-        rows = BackwardRows(sum(groups), groups, input_grad_rows=self.R + self.B, biased_rows=self.R)
+        rows = BackwardRows(
+            sum(groups), groups, input_grad_rows=self.R + self.B, biased_rows=self.R
+        )
         unbiased = BackwardRows(self.R, (self.R,), input_grad_rows=0, biased_rows=0)
         counts = [len(groups)] if joint else [len(groups), 1]
         grads = [layer_ops.alloc_grads(self.flat_params, count) for count in counts]
         inputs, p_bars, w_bar = self._through_activation_grads(gradient_bar, c_bar, joint)
         for i in range(0 if joint else len(self.hidden)):
-            layer_ops.backward(self.flat_params, self.hidden[i], inputs[i], self.p[i], unbiased, gradients=grads[1])
+            layer_ops.backward(
+                self.flat_params, self.hidden[i], inputs[i], self.p[i], unbiased, gradients=grads[1]
+            )
         back: Tensor | None = None
         for i in reversed(range(len(self.hidden))):
             x, d = self.below[i], [*self._through_layer(i, p_bars[i], c_bar, back)]
@@ -115,26 +131,36 @@ class ActionGradientTape:
         """``p̄_l = ū_{l-1} W_l`` and ``ū_l = p̄_l s_l + c̄ b_l``, starting with ``ū_0``, which is ḡ at the actions.
 
         Returns:
-            ``ū_{l-1}`` of every layer, after ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``, and ``w̄ = Σ ū_L``.
+            ``ū_{l-1}`` of every layer, after ``h_{l-1}`` and ``ḣ_{l-1}`` if joint, its ``p̄_l``,
+            and ``w̄ = Σ ū_L``.
         """
         below, padded = self.below[0], F.pad(gradient_bar, (self.below[0].shape[-1] - self.A, 0))
-        inputs = [torch.cat((expand_shared(below, self.flat_params), padded), 1) if joint else padded]
+        inputs = [
+            torch.cat((expand_shared(below, self.flat_params), padded), 1) if joint else padded
+        ]
         u_bar, p_bars = gradient_bar, []
         for i, layer in enumerate((_last_inputs(self.hidden[0], self.A), *self.hidden[1:])):
-            p_bar, _ = layer_ops.forward(self.flat_params, layer, u_bar, for_backward=False, biased=0)
+            p_bar, _ = layer_ops.forward(
+                self.flat_params, layer, u_bar, for_backward=False, biased=0
+            )
             p_bars.append(p_bar)
             u_bar = p_bar * self._activation_grad(i) + self._padded(c_bar * self._curvature_term(i))
             if i + 1 == len(self.hidden):
                 break
             if joint:
-                # Recompute the activations: the compiler then writes all three parts at once instead of copying two.
+                # Recompute the activations: the compiler then writes all three parts at once
+                # instead of copying two.
                 inputs.append(torch.cat((*self._activated(self.above[i]), u_bar), 1))
-                u_bar = inputs[-1][:, self.R + self.B :]  # one copy in memory, for this product and that of the weights
+                u_bar = inputs[-1][
+                    :, self.R + self.B :
+                ]  # one copy in memory, for this product and that of the weights
             else:
                 inputs.append(u_bar)
         return inputs, p_bars, u_bar.sum(1)
 
-    def _through_layer(self, i: int, p_bar: Tensor, c_bar: Tensor, back: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _through_layer(
+        self, i: int, p_bar: Tensor, c_bar: Tensor, back: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """``z̄ = s̄ f'' + h̄ s``, plus ``b̄ f''' ż² + ḣ̄ f'' ż`` in the first B rows, and ``ż̄ = 2 b̄ f'' ż + ḣ̄ s``.
 
         Here ``s̄ = p̄ u`` and ``b̄ = c̄ u``; ``back`` is h̄ and ḣ̄, zero for the last layer.
@@ -142,7 +168,10 @@ class ActionGradientTape:
         z, dz = self.above[i].split((self.R, self.B), 1)
         activation_grad, second, u = self._activation_grad(i), self._second_derivative(i), self.u[i]
         b_bar, second_dz = c_bar * u[:, : self.B], second[:, : self.B] * dz
-        z_bar, extra = p_bar * u * second, b_bar * self.activation.third_derivative(z[:, : self.B]) * dz.square()
+        z_bar, extra = (
+            p_bar * u * second,
+            b_bar * self.activation.third_derivative(z[:, : self.B]) * dz.square(),
+        )
         dz_bar = 2.0 * b_bar * second_dz
         if back is not None:
             h_bar, dh_bar = back.split((self.R, self.B), 1)
@@ -157,7 +186,9 @@ class ActionGradientTape:
         """The gradient of all layers; that of the last bias is zero."""
         size, start = self.flat_params.shape[1], self.head.weight_offset
         if isinstance(grads[0], list):
-            grads[0][0].update(self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1])))
+            grads[0][0].update(
+                self.head.pieces(w_bar.unsqueeze(-1), torch.zeros_like(w_bar[:, :1]))
+            )
         parts = [part for group in grads for part in layer_ops.collect_grads(group, size)]
         gradient = functools.reduce(torch.add, parts)
         if isinstance(grads[0], list):

@@ -25,11 +25,15 @@ class AutogradBackend:
         """Compute gradients of these networks, whose parameters may change between calls."""
         self.networks, self.agent_by_agent = networks, networks.device.type == "cpu"
 
-    def critic_gradient(self, objectives: Objectives, without_smoothness: bool = False) -> CriticGradient:
+    def critic_gradient(
+        self, objectives: Objectives, without_smoothness: bool = False
+    ) -> CriticGradient:
         """See ``GradientBackend``."""
         networks, method = self.networks, objectives.method
         with torch.no_grad():
-            y = objectives.target(networks.actor(networks.target_policy), networks.critic("critic_target"))
+            y = objectives.target(
+                networks.actor(networks.target_policy), networks.critic("critic_target")
+            )
 
         def loss(critic: Any) -> LossAndLogs:
             td_loss = objectives.td_loss(critic, y)
@@ -48,7 +52,9 @@ class AutogradBackend:
     def _gradient_wrt_critics(self, loss: Callable[[Any], LossAndLogs]) -> CriticGradient:
         networks = self.networks
         flat_params = networks.twins("critic")
-        (gradient,), logs = autograd_gradients([loss], networks.bound_critic, networks.critic_layout, flat_params)
+        (gradient,), logs = autograd_gradients(
+            [loss], networks.bound_critic, networks.critic_layout, flat_params
+        )
         return CriticGradient(gradient.view(networks.n_agents, -1), logs)
 
     def actor_gradients(
@@ -57,12 +63,16 @@ class AutogradBackend:
         """See ``GradientBackend``; ``saved_activations`` are not used."""
         networks, method = self.networks, objectives.method
         critic = networks.critic()
-        losses: list[Callable[[Any], LossAndLogs]] = [lambda policy: objectives.primary_loss(policy, critic)]
+        losses: list[Callable[[Any], LossAndLogs]] = [
+            lambda policy: objectives.primary_loss(policy, critic)
+        ]
         if method.actor is not None and method.rule:
             losses.append(objectives.auxiliary_loss)
         elif method.actor is not None:
             losses = [lambda policy: objectives.primary_plus_auxiliary(policy, critic)]
-        return autograd_gradients(losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"])
+        return autograd_gradients(
+            losses, networks.bound_actor, networks.actor_layout, networks.parameters["actor"]
+        )
 
 
 def autograd_gradients(
@@ -75,13 +85,17 @@ def autograd_gradients(
 
     Each loss takes the network that ``bind`` makes from the layers; all share its forward pass.
     """
-    tensors = [tensor.detach().requires_grad_() for tensor in weight_list(layout.unflatten(flat_params))]
+    tensors = [
+        tensor.detach().requires_grad_() for tensor in weight_list(layout.unflatten(flat_params))
+    ]
     with torch.enable_grad():
         network = bind(weights_from_list(layout, tensors))
         values, logs = zip(*(loss(network) for loss in losses), strict=True)
         gradients = [
             layout.flatten(
-                torch.autograd.grad(value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True)
+                torch.autograd.grad(
+                    value.sum(), tensors, retain_graph=i + 1 < len(values), materialize_grads=True
+                )
             )
             for i, value in enumerate(values)
         ]

@@ -15,7 +15,10 @@ Network = TypeVar("Network")
 
 
 def func_gradients(
-    loss: Callable[[Network], LossAndLogs], bind: Callable[[Weights], Network], layout: Layout, flat_params: Tensor
+    loss: Callable[[Network], LossAndLogs],
+    bind: Callable[[Weights], Network],
+    layout: Layout,
+    flat_params: Tensor,
 ) -> tuple[Tensor, Logs]:
     """The flat gradient ``[M, n]`` of a loss on networks bound to ``flat_params``, and the loss's logs."""
 
@@ -35,5 +38,7 @@ def output_gradients(
         value, logs = loss(given)
         return value.sum(), logs
 
-    gradients, logs = torch.func.grad(total, argnums=tuple(range(len(outputs))), has_aux=True)(*outputs)
+    gradients, logs = torch.func.grad(total, argnums=tuple(range(len(outputs))), has_aux=True)(
+        *outputs
+    )
     return gradients, logs

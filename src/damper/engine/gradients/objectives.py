@@ -39,7 +39,9 @@ class Objectives:
     def critic_smoothness_loss(self, critic: Critic, policy: Policy) -> LossAndLogs:
         """The method's critic loss."""
         value = self._smoothness("critic", self.method.critic, critic, policy)
-        return value, {"critic_loss": value}  # the backbone's name too, so that the log has the sum of both losses
+        return value, {
+            "critic_loss": value
+        }  # the backbone's name too, so that the log has the sum of both losses
 
     def primary_loss(self, policy: Policy, critic: Critic) -> LossAndLogs:
         """The backbone's actor loss."""
@@ -57,10 +59,16 @@ class Objectives:
         value = loss(*networks, self.batch, self.noise, **self.method_kwargs[part])
         agents = self.batch.reward.shape[:-1]
         if not isinstance(value, Tensor) or value.shape != agents:
-            given = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            given = (
+                f"shape {tuple(value.shape)}"
+                if isinstance(value, Tensor)
+                else f"a {type(value).__name__}"
+            )
             raise DamperError(
-                f"the {part}'s loss of method {self.method.name!r} must return one value per agent, shape "
-                f"{tuple(agents)}, but returned {given}: end it in mean((-2, -1)) of [P, B, A], or mean(-1) of [P, B]."
+                f"the {part}'s loss of method {self.method.name!r} must return one value per "
+                "agent, shape "
+                f"{tuple(agents)}, but returned {given}: end it in mean((-2, -1)) of [P, B, A], or "
+                "mean(-1) of [P, B]."
             )
         return value
 
@@ -74,7 +82,8 @@ class CheckedNoise(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         raise DamperError(
-            f"a loss must read only noise that it declares, but {name!r} is not among {', '.join(self) or 'none'}: "
+            f"a loss must read only noise that it declares, but {name!r} is not among "
+            f"{', '.join(self) or 'none'}: "
             f"declare it in Loss(function, noise={{{name!r}: Noise('normal', like='action')}})."
         )
 
@@ -86,4 +95,7 @@ def add_losses(first: LossAndLogs, second: LossAndLogs) -> LossAndLogs:
 
 def add_logs(first: Logs, second: Logs) -> Logs:
     """Merge two logs; values of the same name are added."""
-    return {**first, **{name: first[name] + value if name in first else value for name, value in second.items()}}
+    return {
+        **first,
+        **{name: first[name] + value if name in first else value for name, value in second.items()},
+    }

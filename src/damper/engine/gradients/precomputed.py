@@ -1,8 +1,9 @@
 """Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
 
-A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero, and the inputs that
-it needs are collected. The network then runs once on all of them, and in its second run the loss is differentiated with
-respect to the outputs. ``torch.compile`` removes the unused results of the first run as dead code.
+A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero,
+and the inputs that it needs are collected. The network then runs once on all of them, and in its
+second run the loss is differentiated with respect to the outputs. ``torch.compile`` removes the
+unused results of the first run as dead code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Source = Callable[..., Tensor]  # maps inputs to a network's outputs
 class InputCollector:
     """Returns zeros, and collects the different inputs of a loss; several collectors may share ``inputs``."""
 
-    def __init__(self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]) -> None:
+    def __init__(
+        self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]
+    ) -> None:
         """``shape`` gives an output's shape for its input; ``order`` will hold the indices of this loss's inputs."""
         self.inputs, self.shape = inputs, shape
         self.order: list[int] = []
@@ -71,7 +74,9 @@ class LinearizedCritic:
         def value_at(obs: Tensor, action: Tensor) -> Tensor:
             value, gradient = next(known)
             moved = action - action.detach()
-            return value + (gradient * (moved if gradient.ndim == moved.ndim else moved.unsqueeze(-3))).sum(-1)
+            return value + (
+                gradient * (moved if gradient.ndim == moved.ndim else moved.unsqueeze(-3))
+            ).sum(-1)
 
         return value_at
 
@@ -135,7 +140,8 @@ class CriticFromActionGradients:
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """Raise: the critics' values are not computed."""
         raise DamperError(
-            "reads_action_gradients_only must be left out for a critic loss that reads the critics' values, but this "
+            "reads_action_gradients_only must be left out for a critic loss that reads the "
+            "critics' values, but this "
             "one sets it and reads them: leave it out, and autograd differentiates the loss."
         )
 

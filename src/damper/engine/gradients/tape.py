@@ -51,13 +51,21 @@ class Tape:
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
             f = None if i == last else activation
-            x, activation_grad = layer_ops.forward(flat_params, layer, x, f, for_backward=for_backward, stride=stride)
+            x, activation_grad = layer_ops.forward(
+                flat_params, layer, x, f, for_backward=for_backward, stride=stride
+            )
             self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
             layer, head = self.layers[-2:]
             h, activation_grad, x = self.kernels.forward(
-                flat_params, layer, x, activation, for_backward=for_backward, stride=stride, head=head
+                flat_params,
+                layer,
+                x,
+                activation,
+                for_backward=for_backward,
+                stride=stride,
+                head=head,
             )
             self.inputs.append(h)
             self.activation_grads += [activation_grad, None]
@@ -68,15 +76,26 @@ class Tape:
         """The tensors for ``from_saved``: each layer's inputs and activation derivatives, and the output."""
         return [
             *self.inputs,
-            *(activation_grad for activation_grad in self.activation_grads if activation_grad is not None),
+            *(
+                activation_grad
+                for activation_grad in self.activation_grads
+                if activation_grad is not None
+            ),
             self.output,
         ]
 
     @classmethod
-    def from_saved(cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]) -> Tape:
+    def from_saved(
+        cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]
+    ) -> Tape:
         """Rebuild the tape in another function than the one that ran the networks, from its ``saved_activations``."""
         tape, count = cls.__new__(cls), len(layout.layer_slices)
-        tape.layers, tape.flat_params, tape.stride, tape.kernels = layout.layer_slices, flat_params, 1, None
+        tape.layers, tape.flat_params, tape.stride, tape.kernels = (
+            layout.layer_slices,
+            flat_params,
+            1,
+            None,
+        )
         *between, tape.output = saved_activations
         tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
@@ -93,7 +112,11 @@ class Tape:
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], groups, grads)
         count = sizes[0] // groups[0] if grouped else 1
         by_group = layer_ops.collect_grads(grads, self.flat_params.shape[1])
-        return [functools.reduce(torch.add, share) for share in (by_group[:count], by_group[count:]) if share]
+        return [
+            functools.reduce(torch.add, share)
+            for share in (by_group[:count], by_group[count:])
+            if share
+        ]
 
     def input_gradients(self) -> Tensor:
         """``[M, R, inputs]``: row i is ``∂ Σ output_i / ∂x_i``; rows are independent."""
@@ -103,7 +126,10 @@ class Tape:
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
         rows = BackwardRows.whole(primary, groups)
         # The gradient with respect to x is needed only if the parameters' gradients are not.
-        rows_by_layer = [rows if grads is None else replace(rows, input_grad_rows=0), *[rows] * (len(self.layers) - 1)]
+        rows_by_layer = [
+            rows if grads is None else replace(rows, input_grad_rows=0),
+            *[rows] * (len(self.layers) - 1),
+        ]
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
@@ -136,4 +162,8 @@ class Tape:
 
 def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
     """Whether to sum groups of rows in parallel first, because few networks would leave most of a GPU idle."""
-    return flat_params.is_cuda and len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * rows_per_group
+    return (
+        flat_params.is_cuda
+        and len(flat_params) < MAX_NETWORKS_IN_GROUPS
+        and total <= MAX_GROUPS * rows_per_group
+    )

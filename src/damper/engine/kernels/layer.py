@@ -18,8 +18,9 @@ Pieces = dict[int, Tensor]  # flat gradients [M, length] by their start among th
 class LayerSlice:
     """A layer's position in flat parameters: its sizes, and where its weights ``[inputs, outputs]`` and biases start.
 
-    Several heads of ``outputs_per_head`` outputs each count as one layer, with parameters ``head_stride`` numbers
-    apart. ``padding`` counts the unused numbers after each head's weights and after its biases.
+    Several heads of ``outputs_per_head`` outputs each count as one layer, with parameters
+    ``head_stride`` numbers apart. ``padding`` counts the unused numbers after each head's weights
+    and after its biases.
     """
 
     inputs: int
@@ -38,7 +39,9 @@ class LayerSlice:
     def weights(self, flat_params: Tensor) -> Tensor:
         """``[M, inputs, outputs]`` from flat parameters ``[M, n]``."""
         spans = self._spans(self.weight_offset, self.inputs)
-        parts = [flat_params[:, a:b].unflatten(1, (self.inputs, self.outputs_per_head)) for a, b in spans]
+        parts = [
+            flat_params[:, a:b].unflatten(1, (self.inputs, self.outputs_per_head)) for a, b in spans
+        ]
         return parts[0] if self.heads == 1 else torch.cat(parts, -1)
 
     def biases(self, flat_params: Tensor) -> Tensor:
@@ -49,9 +52,14 @@ class LayerSlice:
     def pieces(self, weights: Tensor, biases: Tensor) -> dict[int, Tensor]:
         """Flat pieces of weights ``[M, inputs, outputs]`` and biases ``[M, outputs]``, by where they start."""
         pieces = {}
-        both = (self.weight_offset, self.inputs, weights), (self.bias_offset, 1, biases.unsqueeze(1))
+        both = (
+            (self.weight_offset, self.inputs, weights),
+            (self.bias_offset, 1, biases.unsqueeze(1)),
+        )
         for start, inputs, values in both:
-            for (a, _), part in zip(self._spans(start, inputs), values.split(self.outputs_per_head, -1), strict=True):
+            for (a, _), part in zip(
+                self._spans(start, inputs), values.split(self.outputs_per_head, -1), strict=True
+            ):
                 pieces[a] = part.flatten(1)
         return pieces
 
@@ -65,11 +73,12 @@ class BackwardRows:
     """What ``layer_ops.backward`` does with the rows of ``d = ∂L/∂z``; all counts start at the first row.
 
     Attributes:
-        primary_rows: number of rows of d that belong to the first loss; the rest belong to the second. Row i of either
-            was computed from row i of x.
-        gradient_groups: lengths of the groups into which the rows are split, each with its own gradient: all of one
-            length, or one group per loss.
-        input_grad_rows: number of rows that need the gradient with respect to the layer's inputs; 0 for none.
+        primary_rows: number of rows of d that belong to the first loss; the rest belong to the
+            second. Row i of either was computed from row i of x.
+        gradient_groups: lengths of the groups into which the rows are split, each with its own
+            gradient: all of one length, or one group per loss.
+        input_grad_rows: number of rows that need the gradient with respect to the layer's inputs; 0
+            for none.
         biased_rows: number of rows to which the bias was added.
     """
 
@@ -87,7 +96,10 @@ class BackwardRows:
         """For each group: its rows of x, its rows of d, and those rows of d that had the bias."""
         slices, begin = [], 0
         for length in self.gradient_groups:
-            x_begin, end = begin if begin < self.primary_rows else begin - self.primary_rows, begin + length
+            x_begin, end = (
+                begin if begin < self.primary_rows else begin - self.primary_rows,
+                begin + length,
+            )
             biased = slice(begin, min(end, max(begin, self.biased_rows)))
             slices.append((slice(x_begin, x_begin + length), slice(begin, end), biased))
             begin = end
@@ -106,12 +118,16 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
     if x.is_cpu and weight.shape[-1] < MIN_BATCHED_OUTPUTS:
-        # On a CPU a batched product with few columns is several times slower than separate products.
-        agents = zip(x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True)
+        # On a CPU a batched product with few columns is several times slower than separate
+        # products.
+        agents = zip(
+            x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True
+        )
         return torch.stack([F.linear(*agent) for agent in agents])
     if x.is_cpu:
         return torch.baddbmm(bias, x, weight)
-    # On a GPU baddbmm first copies the bias into the output; an addition is fused with the activation.
+    # On a GPU baddbmm first copies the bias into the output; an addition is fused with the
+    # activation.
     return torch.bmm(x, weight) + bias
 
 

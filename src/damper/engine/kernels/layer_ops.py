@@ -1,8 +1,8 @@
 """A linear layer and its activation, forward and backward, for M stacked networks with flat parameters.
 
-The gradients are written by hand instead of left to autograd: one pass then serves several losses, and on a GPU each
-layer is one kernel (``triton_layers``). ``reference`` has the same in plain PyTorch, for other devices, dtypes and
-activations.
+The gradients are written by hand instead of left to autograd: one pass then serves several losses,
+and on a GPU each layer is one kernel (``triton_layers``). ``reference`` has the same in plain
+PyTorch, for other devices, dtypes and activations.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
-# A one-output head is fused only into a layer with more than 16 outputs; with fewer, the saved store is negligible.
+# A one-output head is fused only into a layer with more than 16 outputs; with fewer, the saved
+# store is negligible.
 MAX_UNFUSED_OUTPUTS = 16
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
     """Storage for the gradients of ``backward``: one tensor ``[groups, M, n]`` for the kernels, else pieces by layer.
 
-    Inductor does not vectorise writes into slices of one tensor, so ``collect_grads`` concatenates the pieces.
+    Inductor does not vectorise writes into slices of one tensor, so ``collect_grads`` concatenates
+    the pieces.
     """
     if _kernels(flat_params) is None:
         return [{} for _ in range(groups)]
@@ -76,10 +78,18 @@ def forward(
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
         h, activation_grad, _ = kernels.forward(
-            flat_params, layer, x, activation, for_backward=for_backward, stride=stride, biased=biased
+            flat_params,
+            layer,
+            x,
+            activation,
+            for_backward=for_backward,
+            stride=stride,
+            biased=biased,
         )
         return h, activation_grad
-    return reference.forward(flat_params, layer, x, activation, for_backward=for_backward, stride=stride, biased=biased)
+    return reference.forward(
+        flat_params, layer, x, activation, for_backward=for_backward, stride=stride, biased=biased
+    )
 
 
 def backward(
@@ -102,20 +112,30 @@ def backward(
         d: ``[M, D, outputs]``.
         rows: what to do with each row of d.
         activation_grad: ``f'`` of the activation that gave x, or None if x is the network's input.
-        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None for no gradients.
+        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None
+            for no gradients.
         stride: as in ``forward``.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, rows.input_grad_rows, inputs]``;
-        None if ``rows.input_grad_rows`` is 0.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``),
+        ``[M, rows.input_grad_rows, inputs]``; None if ``rows.input_grad_rows`` is 0.
     """
     implementation = _kernels(flat_params) or reference
     return implementation.backward(
-        flat_params, layer, x, d, rows, activation_grad=activation_grad, gradients=gradients, stride=stride
+        flat_params,
+        layer,
+        x,
+        d,
+        rows,
+        activation_grad=activation_grad,
+        gradients=gradients,
+        stride=stride,
     )
 
 
-def fused_head(flat_params: Tensor, layers: Sequence[LayerSlice], activation: str) -> ModuleType | None:
+def fused_head(
+    flat_params: Tensor, layers: Sequence[LayerSlice], activation: str
+) -> ModuleType | None:
     """The kernels that run the last two layers as one, if the last has a single output; otherwise None."""
     last = layers[-1]
     return (
@@ -140,7 +160,12 @@ def check_capability(device: torch.device) -> None:
 
 def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
     """The module of Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
-    if not flat_params.is_cuda or flat_params.dtype != torch.float32 or not HAS_TRITON or _below_min_capability:
+    if (
+        not flat_params.is_cuda
+        or flat_params.dtype != torch.float32
+        or not HAS_TRITON
+        or _below_min_capability
+    ):
         return None
     from damper.engine.kernels import triton_layers
 

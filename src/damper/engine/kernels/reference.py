@@ -21,7 +21,9 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """``layer_ops.forward``."""
     flat_params = flat_params[::stride]
-    z = _product(expand_shared(x, flat_params), layer.weights(flat_params), layer.biases(flat_params), biased)
+    z = _product(
+        expand_shared(x, flat_params), layer.weights(flat_params), layer.biases(flat_params), biased
+    )
     if activation is None:
         return z, None
     h, activation_grad = ACTIVATIONS[activation].with_grad(z)
@@ -57,7 +59,8 @@ def backward(
     if rows.input_grad_rows == 0:
         return None
     d = d[:, : rows.input_grad_rows]
-    # With a single output the product is an outer one: a multiplication, which is fused with that by ``f'``.
+    # With a single output the product is an outer one: a multiplication, which is fused with that
+    # by ``f'``.
     back = layer.weights(flat_params).mT
     dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
     if activation_grad is None:

@@ -1,28 +1,27 @@
 """The kernels behind ``triton_layers``; each program computes one block of one network.
 
-Pointers: ``x`` is the layer's input, ``flat_params`` the parameters, ``h`` its output, ``act_grad`` the activation's
-derivative ``f'``, ``d`` the gradient of the loss with respect to the layer's output before the activation, ``dx`` that
-with respect to its input. Names in capitals are compile-time constants:
+Pointers: ``x`` is the layer's input, ``flat_params`` the parameters, ``h`` its output, ``act_grad``
+the activation's derivative ``f'``, ``d`` the gradient of the loss with respect to the layer's
+output before the activation, ``dx`` that with respect to its input. Names in capitals are
+compile-time constants:
 
     ROWS                         rows of x in the forward kernel, of d in the backward kernel
-    X_ROWS, DX_ROWS              rows of x, and of dx, in the backward kernel
-    PRIMARY_ROWS                 rows of d that belong to the first loss; the others belong to the second
-    GROUP_ROWS, EVEN_GROUPS      rows of d in each group with its own gradient; whether all groups have that many
-    BIASED                       number of first rows to which b is added
-    IN, OUT                      the layer's inputs and outputs
-    GROUP, HEAD_STRIDE           outputs of one head, and the distance between two heads' parameters
-    WEIGHT, BIAS                 where the layer's weights and biases start among a network's parameters
-    HEAD, HEAD_BIAS              where those of a fused head of one output start
-    W_PAD, B_PAD, HEAD_*_PAD     numbers of padding after them
-    N, X_NET, X_ROW              strides: of flat_params and x by network, of x by row
-    G_LOSS, G_NET                strides of the gradients by group and by network
-    SHARE                        networks that share an input
-    DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient
-    ACTIVATION                   a code of ``triton_layers.ACTIVATION_CODES``
-    STORE_*, HAS_*, FUSE_HEAD    which outputs are stored, which inputs and gradients there are, whether a head is fused
-    TF32                         one product in TF32, or three that make one of float32
-    BM, BN, BK                   block sizes in the forward kernel: rows, outputs, and inputs read at a time
-    BM, BI, BK; BW, BO, BR       in the backward kernel: rows, inputs, outputs of dx; inputs, outputs, rows of dW
+    X_ROWS, DX_ROWS              rows of x, and of dx, in the backward kernel PRIMARY_ROWS
+    rows of d that belong to the first loss; the others belong to the second GROUP_ROWS, EVEN_GROUPS
+    rows of d in each group with its own gradient; whether all groups have that many BIASED
+    number of first rows to which b is added IN, OUT                      the layer's inputs and
+    outputs GROUP, HEAD_STRIDE           outputs of one head, and the distance between two heads'
+    parameters WEIGHT, BIAS                 where the layer's weights and biases start among a
+    network's parameters HEAD, HEAD_BIAS              where those of a fused head of one output
+    start W_PAD, B_PAD, HEAD_*_PAD     numbers of padding after them N, X_NET, X_ROW
+    strides: of flat_params and x by network, of x by row G_LOSS, G_NET                strides of
+    the gradients by group and by network SHARE                        networks that share an input
+    DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient ACTIVATION
+    a code of ``triton_layers.ACTIVATION_CODES`` STORE_*, HAS_*, FUSE_HEAD    which outputs are
+    stored, which inputs and gradients there are, whether a head is fused TF32
+    one product in TF32, or three that make one of float32 BM, BN, BK                   block sizes
+    in the forward kernel: rows, outputs, and inputs read at a time BM, BI, BK; BW, BO, BR       in
+    the backward kernel: rows, inputs, outputs of dx; inputs, outputs, rows of dW
 """
 
 from __future__ import annotations
@@ -69,7 +68,9 @@ def forward_kernel(
     sums = tl.zeros((BM, BN), tl.float32)
     for start in range(0, IN, BK):
         k = start + tl.arange(0, BK)
-        inputs = tl.load(x + r[:, None] * X_ROW + k[None, :], (r[:, None] < ROWS) & (k[None, :] < IN), 0.0)
+        inputs = tl.load(
+            x + r[:, None] * X_ROW + k[None, :], (r[:, None] < ROWS) & (k[None, :] < IN), 0.0
+        )
         weights = tl.load(flat_params + WEIGHT + k[:, None] * GROUP + column_offset[None, :],
                           (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
         sums = product(inputs, weights, sums, TF32)
@@ -77,7 +78,9 @@ def forward_kernel(
         z = sums + tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :]
     elif BIASED > 0:
         z = sums + tl.where(
-            r[:, None] < BIASED, tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :], 0.0
+            r[:, None] < BIASED,
+            tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :],
+            0.0,
         )
     else:
         z = sums
@@ -135,9 +138,19 @@ def backward_kernel(
             group = tile // DW_TILES
             gradients += group.to(tl.int64) * G_LOSS
             if tile % DW_TILES == 0:
-                _zero_padding(gradients, WEIGHT + IN * GROUP, BIAS + GROUP, W_PAD, B_PAD, OUT // GROUP, HEAD_STRIDE)
+                _zero_padding(
+                    gradients,
+                    WEIGHT + IN * GROUP,
+                    BIAS + GROUP,
+                    W_PAD,
+                    B_PAD,
+                    OUT // GROUP,
+                    HEAD_STRIDE,
+                )
                 if FUSE_HEAD:
-                    _zero_padding(gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_PAD, HEAD_B_PAD, 1, 0)
+                    _zero_padding(
+                        gradients, HEAD + OUT, HEAD_BIAS + 1, HEAD_W_PAD, HEAD_B_PAD, 1, 0
+                    )
             begin = group * GROUP_ROWS
             x_row = tl.where(begin < PRIMARY_ROWS, begin, begin - PRIMARY_ROWS)
             x += x_row * X_ROW
@@ -160,8 +173,16 @@ def _zero_padding(
 ):  # fmt: skip
     unused = tl.arange(0, 32)  # padding is shorter than 32: layers start at multiples of 32
     for head in tl.static_range(HEADS):
-        tl.store(gradients + head * HEAD_STRIDE + WEIGHTS_END + unused, tl.zeros((32,), tl.float32), unused < W_PAD)
-        tl.store(gradients + head * HEAD_STRIDE + BIASES_END + unused, tl.zeros((32,), tl.float32), unused < B_PAD)
+        tl.store(
+            gradients + head * HEAD_STRIDE + WEIGHTS_END + unused,
+            tl.zeros((32,), tl.float32),
+            unused < W_PAD,
+        )
+        tl.store(
+            gradients + head * HEAD_STRIDE + BIASES_END + unused,
+            tl.zeros((32,), tl.float32),
+            unused < B_PAD,
+        )
 
 
 @triton.jit
@@ -212,7 +233,9 @@ def _grad_weight(
     for start in range(0, count, BR):
         r = start + tl.arange(0, BR)
         there = (r[:, None] < count) & (o[None, :] < OUT)
-        inputs = tl.load(x + r[None, :] * X_ROW + i[:, None], (i[:, None] < IN) & (r[None, :] < count), 0.0)
+        inputs = tl.load(
+            x + r[None, :] * X_ROW + i[:, None], (i[:, None] < IN) & (r[None, :] < count), 0.0
+        )
         if FUSE_HEAD:
             back = tl.load(head_act_grad + r[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(d + r, r < count, 0.0)[:, None]
@@ -246,7 +269,9 @@ def _grad_head(
     for start in range(0, count, BR):
         r = start + tl.arange(0, BR)
         back = tl.load(d + r, r < count, 0.0)
-        values = tl.load(h + r[:, None] * OUT + o[None, :], (r[:, None] < count) & (o[None, :] < OUT), 0.0)
+        values = tl.load(
+            h + r[:, None] * OUT + o[None, :], (r[:, None] < count) & (o[None, :] < OUT), 0.0
+        )
         sums += tl.sum(values * back[:, None], 0)
         total += back
     tl.store(gradients + HEAD + o, sums, o < OUT)

@@ -1,7 +1,7 @@
 """``layer_ops`` as GPU kernels: one for product, bias, activation and its derivative, one for a layer's gradients.
 
-Every size is a compile-time constant, since a population's shapes never change. A block reads only one network's
-numbers, so values that are not finite stay in their network.
+Every size is a compile-time constant, since a population's shapes never change. A block reads only
+one network's numbers, so values that are not finite stay in their network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from torch import Tensor
 from damper.engine.kernels.layer import BackwardRows, FusedHead, LayerSlice
 from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
 
-ACTIVATION_CODES = {None: 0, "silu": 1, "relu": 2}  # activations in the kernels; PyTorch runs layers with others
+ACTIVATION_CODES = {
+    None: 0,
+    "silu": 1,
+    "relu": 2,
+}  # activations in the kernels; PyTorch runs layers with others
 MULTIPROCESSORS = 128  # about the number in a large GPU
 NARROW_LAYER = 32  # largest number of inputs or outputs for which a layer has its own tiles
 
@@ -24,8 +28,9 @@ NARROW_LAYER = 32  # largest number of inputs or outputs for which a layer has i
 class Tile(NamedTuple):
     """The size of an output block, the depth of the sum it reads at a time, its warps and pipeline stages.
 
-    Two warps, because with four or more Triton would choose the tensor cores' asynchronous products, which take TF32
-    only if the summed axis is contiguous, and would therefore shuffle every factor.
+    Two warps, because with four or more Triton would choose the tensor cores' asynchronous
+    products, which take TF32 only if the summed axis is contiguous, and would therefore shuffle
+    every factor.
     """
 
     rows: int
@@ -35,14 +40,20 @@ class Tile(NamedTuple):
     stages: int
 
 
-# The fastest of about thirty on an H200 at 1, 5 and 35 agents. The larger the tile, the fewer numbers are read twice,
-# as long as there are enough blocks; what a large one saves for the backward pass would not fit into registers.
+# The fastest of about thirty on an H200 at 1, 5 and 35 agents. The larger the tile, the fewer
+# numbers are read twice, as long as there are enough blocks; what a large one saves for the
+# backward pass would not fit into registers.
 LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 32, 32, 2, 4)
-# In full float32 one product becomes three, with twice the factors in registers: tiles as deep or as large would spill
-# to memory, which made an update of 35 agents 24 times slower than in TF32. SMALL is for products with too few blocks.
+# In full float32 one product becomes three, with twice the factors in registers: tiles as deep or
+# as large would spill to memory, which made an update of 35 agents 24 times slower than in TF32.
+# SMALL is for products with too few blocks.
 SHALLOW, SMALL = Tile(64, 64, 16, 2, 3), Tile(32, 32, 32, 2, 4)
 MIN_BLOCKS = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
-FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4), Tile(64, 64, 16, 2, 4)
+FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = (
+    Tile(32, 32, 64, 4, 3),
+    Tile(32, 64, 32, 2, 4),
+    Tile(64, 64, 16, 2, 4),
+)
 
 
 def forward(
@@ -60,10 +71,22 @@ def forward(
     x = _rows_in_one_piece(x)
     nets, batch = len(flat_params) // stride, x.shape[1]
     h = x.new_empty(nets, batch, layer.outputs) if head is None or for_backward else None
-    activation_grad = x.new_empty(nets, batch, layer.outputs) if for_backward and activation else None
-    tile = FEW_OUTPUTS if layer.outputs <= NARROW_LAYER else FEW_INPUTS if layer.inputs <= NARROW_LAYER else WIDE
+    activation_grad = (
+        x.new_empty(nets, batch, layer.outputs) if for_backward and activation else None
+    )
+    tile = (
+        FEW_OUTPUTS
+        if layer.outputs <= NARROW_LAYER
+        else FEW_INPUTS
+        if layer.inputs <= NARROW_LAYER
+        else WIDE
+    )
     if tile is WIDE:
-        tile = _largest((WIDE, SPREAD) if for_backward else (LARGE, WIDE, SPREAD), nets, [(batch, layer.outputs)])
+        tile = _largest(
+            (WIDE, SPREAD) if for_backward else (LARGE, WIDE, SPREAD),
+            nets,
+            [(batch, layer.outputs)],
+        )
     columns = narrow(tile.columns, layer.outputs)
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
@@ -143,7 +166,10 @@ def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int
     """The first tile that gives enough blocks, else the last; without TF32, a tile that fits into registers."""
 
     def blocks(tile: Tile) -> int:
-        return sum(triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns) for rows, columns in products)
+        return sum(
+            triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns)
+            for rows, columns in products
+        )
 
     largest = next((tile for tile in tiles if nets * blocks(tile) >= MIN_BLOCKS[tile]), None)
     if tf32():

@@ -66,10 +66,13 @@ class Acting:
     def _compute_actions(self) -> Tensor:
         """``Actions`` as one tensor ``[3, P, A]``; uniformly random in the first ``learning_starts`` steps.
 
-        Observation statistics (``norm_obs``) change only here, so an update sees the same ones whether it runs while
-        the environments step or afterwards.
+        Observation statistics (``norm_obs``) change only here, so an update sees the same ones
+        whether it runs while the environments step or afterwards.
         """
-        learner, count = self.learner, self.learner.acted[:1]  # agents act in lockstep, so one counter is enough
+        learner, count = (
+            self.learner,
+            self.learner.acted[:1],
+        )  # agents act in lockstep, so one counter is enough
         population, streams = learner.population, learner.streams
         if learner.obs_rms:
             learner.obs_rms.update(self._obs, population.state()["active"])

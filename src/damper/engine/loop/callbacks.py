@@ -19,8 +19,10 @@ class Training:
         run: the run's folder.
         step: environment steps that every agent has taken.
         metrics: the line, as in ``metrics.jsonl``: values per agent, None where there is none.
-        agents: one row per agent: its seed, and its value of every setting that differs between agents.
-        evaluation: the latest evaluation's line, as in ``evaluations.jsonl``; None before the first.
+        agents: one row per agent: its seed, and its value of every setting that differs between
+            agents.
+        evaluation: the latest evaluation's line, as in ``evaluations.jsonl``; None before the
+            first.
     """
 
     run: Run
@@ -45,7 +47,9 @@ class Training:
 
     def _checked(self, agent: int) -> int:
         if agent not in range(len(self.agents)):
-            raise DamperError(f"agent must be 0 to {len(self.agents) - 1}, but {agent!r} was given.")
+            raise DamperError(
+                f"agent must be 0 to {len(self.agents) - 1}, but {agent!r} was given."
+            )
         return agent
 
 
@@ -58,7 +62,8 @@ def as_callbacks(given: Callback | Sequence[Callback] | None) -> tuple[Callback,
     for callback in several:
         if not callable(callback):
             raise DamperError(
-                f"callbacks must be functions that take a damper.Training, but {callback!r} was given: leave it out."
+                f"callbacks must be functions that take a damper.Training, but {callback!r} was "
+                "given: leave it out."
             )
     return several
 
@@ -66,8 +71,8 @@ def as_callbacks(given: Callback | Sequence[Callback] | None) -> tuple[Callback,
 class Callbacks:
     """A run's callbacks, and what they asked for.
 
-    ``stop`` is True after one returned False or raised ``error``; ``frozen`` maps frozen agents to the step at which
-    they were frozen.
+    ``stop`` is True after one returned False or raised ``error``; ``frozen`` maps frozen agents to
+    the step at which they were frozen.
     """
 
     def __init__(self, functions: tuple[Callback, ...] = ()) -> None:

@@ -36,10 +36,16 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
     settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
     seeds = selection_seeds(settings.eval_episodes)
     where = settings.env, seeds * learner.n_agents, settings.backend, settings.env_threads
-    episodes, _ = run_episodes(partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs)
+    episodes, _ = run_episodes(
+        partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs
+    )
     stats = [
         EpisodeStats(
-            place // len(seeds), one.total, one.length, smoothness(one.executed), mean_change(one.executed, low, high)
+            place // len(seeds),
+            one.total,
+            one.length,
+            smoothness(one.executed),
+            mean_change(one.executed, low, high),
         )
         for place, one in enumerate(episodes)
     ]
@@ -49,9 +55,15 @@ def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
 @torch.no_grad()
 def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
     """Actions ``[P·E, A]`` for observations ``[P·E, d]``, with an agent's E episodes next to each other."""
-    inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(0, (learner.n_agents, -1))
-    chosen = torch.nan_to_num(learner.population.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
-    return unscale_action(chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high)
+    inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(
+        0, (learner.n_agents, -1)
+    )
+    chosen = torch.nan_to_num(
+        learner.population.networks.actor()(learner.normalise(inputs))
+    ).flatten(0, 1)
+    return unscale_action(
+        chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high
+    )
 
 
 class BestPolicy(NamedTuple):
@@ -71,21 +83,30 @@ class Evaluations:
         self.latest: dict[str, Any] | None = None
         self.best: dict[int, BestPolicy] = {}
 
-    def add(self, step: int, means: Mapping[str, list[float | None]], policies: list[Policy]) -> None:
+    def add(
+        self, step: int, means: Mapping[str, list[float | None]], policies: list[Policy]
+    ) -> None:
         """Record an evaluation of these policies; keep those that are better than all before."""
         self.latest = {"step": step, **means}
         self.log.write(self.latest)
-        LOG.info("%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"])
+        LOG.info(
+            "%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"]
+        )
         for write in self.writers:
             write(self.latest)
         for agent, (mean_return, policy) in enumerate(zip(means["return"], policies, strict=True)):
-            if mean_return is not None and (agent not in self.best or mean_return > self.best[agent].mean_return):
+            if mean_return is not None and (
+                agent not in self.best or mean_return > self.best[agent].mean_return
+            ):
                 self.best[agent] = BestPolicy(policy, mean_return)
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         """The state for a checkpoint; the parameters of the best policies are added to ``tensors``."""
         tensors |= {f"best.{agent}": one.policy.flat_params for agent, one in self.best.items()}
-        best = {agent: {"info": asdict(one.policy.info), "return": one.mean_return} for agent, one in self.best.items()}
+        best = {
+            agent: {"info": asdict(one.policy.info), "return": one.mean_return}
+            for agent, one in self.best.items()
+        }
         return {"offset": self.log.sync(), "latest": self.latest, "best": best}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -13,28 +13,36 @@ from damper.engine.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
 
-# Upper bound of a learner's peak GPU memory over parameters, targets and moments. `damper bench scaling` measures the
-# peak of two learners together (docs/bench/h200/scaling-35.json): 790 MiB with TD3, 507 with SAC; each state has 203
-# and 103, each replay 7.5. If one held nothing else, the other held 2.8 and 3.8 times its state.
+# Upper bound of a learner's peak GPU memory over parameters, targets and moments.
+# `damper bench scaling` measures the peak of two learners together
+# (docs/bench/h200/scaling-35.json): 790 MiB with TD3, 507 with SAC; each state has 203 and 103,
+# each replay 7.5. If one held nothing else, the other held 2.8 and 3.8 times its state.
 PEAK_FACTOR = 3.9
 
 
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
     """Raise for a population that does not fit, before anything is trained."""
     device = torch.device(settings.device)
-    needed = needed_memory(settings, obs_dim, act_dim, PEAK_FACTOR if device.type == "cuda" else 1.0)
+    needed = needed_memory(
+        settings, obs_dim, act_dim, PEAK_FACTOR if device.type == "cuda" else 1.0
+    )
     available = memory_available(device)
     if available is not None and needed > 0.95 * available:
         n_agents = len(settings.agents())
         raise DamperError(
-            f"buffer_size={settings.buffer_size} with {n_agents} agents needs about {needed / 2**30:.1f} GiB on "
-            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or train fewer agents."
+            f"buffer_size={settings.buffer_size} with {n_agents} agents needs about "
+            f"{needed / 2**30:.1f} GiB on "
+            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or "
+            "train fewer agents."
         )
 
 
 def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
     """Bytes of the replay, as far as the run can fill it, plus ``peak`` times parameters, targets and moments."""
-    method, sizes = find_method(settings.method), NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation)
+    method, sizes = (
+        find_method(settings.method),
+        NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation),
+    )
     actor, critic = layouts(settings.backbone, method, sizes)
     copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
     replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)

@@ -26,7 +26,11 @@ def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor
     normalisers = [one.to_dict() for one in rms.normalisers()] if rms else [None] * learner.n_agents
     for agent, normaliser in zip(settings.agents(), normalisers, strict=True):
         method = find_method(agent.get("method", settings.method))
-        given = {name: value for name, value in settings.method_settings.items() if name in method.settings()}
+        given = {
+            name: value
+            for name, value in settings.method_settings.items()
+            if name in method.settings()
+        }
         given |= {name: value for name, value in agent.items() if name not in ("seed", "method")}
         info = PolicyInfo(
             backbone=settings.backbone,
@@ -48,4 +52,6 @@ def actor_params(learner: Learner) -> tuple[Layout, Tensor]:
     trained = learner.population.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
-    return layout, layout.flatten([tensor for name, _, _ in layout.layers for tensor in weights[name]])
+    return layout, layout.flatten(
+        [tensor for name, _, _ in layout.layers for tensor in weights[name]]
+    )

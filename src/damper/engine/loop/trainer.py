@@ -37,7 +37,10 @@ from damper.engine.update.learner import Learner
 from damper.errors import DamperError
 
 LOG = logging.getLogger(__name__)
-SAVED_AS = {"active": "alive", "frozen_at": "died_at"}  # the learner's tensors that have other names in a checkpoint
+SAVED_AS = {
+    "active": "alive",
+    "frozen_at": "died_at",
+}  # the learner's tensors that have other names in a checkpoint
 # Called with each metrics line (a dict); users' callbacks get a `Training` instead.
 MetricsWriter = Callable[[dict[str, Any]], None]
 
@@ -53,10 +56,15 @@ class Trainer:
         callbacks: tuple[Callback, ...] = (),
     ) -> None:
         """Build environments and learner, open the run's folder, and load its newest checkpoint if it has one."""
-        assert left_to_train(Run(out), settings), "a finished run is opened, not trained: it would begin anew"
+        assert left_to_train(Run(out), settings), (
+            "a finished run is opened, not trained: it would begin anew"
+        )
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
-        self.checkpoints, self.log = CheckpointStore(out / "checkpoints"), MetricsLog(out / "metrics.jsonl")
+        self.checkpoints, self.log = (
+            CheckpointStore(out / "checkpoints"),
+            MetricsLog(out / "metrics.jsonl"),
+        )
         self.evaluations = Evaluations(out / "evaluations.jsonl")
         settings.custom_code()  # first read before environments are made, which may fill caches of their module
         seeds = [agent["seed"] for agent in settings.agents()]
@@ -77,14 +85,18 @@ class Trainer:
         self.recent: list[EpisodeStats] = []
         # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
-        self._pending_stats: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None = None
+        self._pending_stats: (
+            tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None
+        ) = None
         self.step, self._seconds_before = 0, 0.0
         # When this process began to train, and from which step.
         self._clock, self._first_step = time.perf_counter(), 0
         self._last_checkpoint_step: int | None = None
-        # Gradient steps already done for the step in progress; whether those of the next step must wait for its end.
+        # Gradient steps already done for the step in progress; whether those of the next step must
+        # wait for its end.
         self._updates_ahead, self._next_updates_wait = 0, True
-        # On a GPU, updates are queued right after acting, before the host has the actions, so that the GPU never idles.
+        # On a GPU, updates are queued right after acting, before the host has the actions, so that
+        # the GPU never idles.
         self._queues_updates = self.learner.device.type == "cuda"
         self.stop, self.stop_step = StopSignals(), settings.steps
         # Open the folder last, so that settings that cannot be trained leave no run behind.
@@ -145,7 +157,13 @@ class Trainer:
     def finish_step(self, actions: Actions, transition: Transition) -> None:
         """Process the step's actions and transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
-        parts = (self.obs, actions.buffer, transition.next_obs, transition.reward, transition.terminated)
+        parts = (
+            self.obs,
+            actions.buffer,
+            transition.next_obs,
+            transition.reward,
+            transition.terminated,
+        )
         self._pending_transition = (*parts, self.episodes.first)
         ended = transition.terminated | transition.truncated
         self._pending_stats = (actions.deterministic, transition.reward, ended)
@@ -174,9 +192,11 @@ class Trainer:
         """The host's work between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
         if not self._queues_updates:
             self.update_ahead()
-        # With train_freq > 1 this would be as exact, but a block of updates would overlap with only one simulator step,
-        # and the host would have to draw the indices of all its batches first.
-        self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_sample_next_step()
+        # With train_freq > 1 this would be as exact, but a block of updates would overlap with only
+        # one simulator step, and the host would have to draw the indices of all its batches first.
+        self._next_updates_wait = (
+            self.settings.train_freq > 1 or self._next_updates_sample_next_step()
+        )
         self.update_stats()
 
     def _next_updates_sample_next_step(self) -> bool:
@@ -189,8 +209,9 @@ class Trainer:
     def update_ahead(self) -> None:
         """Do the gradient steps of the step in progress before it ends, unless one of their batches contains it.
 
-        The sampled indices are a function of seed and counter, and a batch of 256 from a million steps seldom contains
-        the newest; so the updates are bit for bit those that would follow the step.
+        The sampled indices are a function of seed and counter, and a batch of 256 from a million
+        steps seldom contains the newest; so the updates are bit for bit those that would follow the
+        step.
         """
         if self._next_updates_wait:
             return
@@ -205,7 +226,9 @@ class Trainer:
 
     def finish(self) -> None:
         """Write the policies of a finished run, and a checkpoint if the run was stopped or may be extended."""
-        if (self.stopped or self.settings.keep_checkpoint) and self._last_checkpoint_step != self.step:
+        if (
+            self.stopped or self.settings.keep_checkpoint
+        ) and self._last_checkpoint_step != self.step:
             self.checkpoint()
         if self.stopped:
             LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
@@ -225,7 +248,9 @@ class Trainer:
         self._warned_of_no_end = True
         if self.spec.max_episode_steps is None:
             facts = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
-            LOG.warning("%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *facts)
+            LOG.warning(
+                "%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *facts
+            )
 
     def _seconds(self) -> float:
         """Seconds spent on this run, including before it was resumed."""
@@ -272,9 +297,15 @@ class Trainer:
         facts = checkpoint.facts
         self.checkpoints.load_rows(self.learner.replay, checkpoint)
         self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
-        self.step, self.learner.updates, self._seconds_before = facts["step"], facts["updates"], facts["seconds"]
+        self.step, self.learner.updates, self._seconds_before = (
+            facts["step"],
+            facts["updates"],
+            facts["seconds"],
+        )
         self._last_checkpoint_step = self.step
-        if self.learner.scheduled is not None and self.learner.updates:  # the values of the last update, for the log
+        if (
+            self.learner.scheduled is not None and self.learner.updates
+        ):  # the values of the last update, for the log
             last = self.step - self.step % self.settings.train_freq
             self.learner.scheduled.set(1.0 - last / self.settings.steps)
         self.log.rewind(facts["metrics_offset"])
@@ -289,19 +320,31 @@ class Trainer:
             obs = self.pool.restore(host["pool"])
         except InexactReplayError as error:  # losing an episode is better than losing the run
             obs, exact = self.pool.start_afresh(len(manifest["resumed"]) + 1), False
-            LOG.warning("%s continues with fresh episodes, not bit for bit: %s", self.run.path, error)
+            LOG.warning(
+                "%s continues with fresh episodes, not bit for bit: %s", self.run.path, error
+            )
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
-        event: dict[str, Any] = {"step": self.step, "environments": "exact" if exact else "fresh episodes"}
-        now = {"source": source_digest(), "versions": versions(), "hardware": hardware(self.settings.device)}
-        event |= {name: value for name, value in now.items() if value != manifest.get(name)}  # changed since the start
+        event: dict[str, Any] = {
+            "step": self.step,
+            "environments": "exact" if exact else "fresh episodes",
+        }
+        now = {
+            "source": source_digest(),
+            "versions": versions(),
+            "hardware": hardware(self.settings.device),
+        }
+        event |= {
+            name: value for name, value in now.items() if value != manifest.get(name)
+        }  # changed since the start
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
     def _load_learner(self, tensors: Mapping[str, Tensor], saved_names: list[str] | None) -> None:
         """Load the learner's tensors; diagnostics restart from zero if another version of damper logged different ones.
 
-        ``saved_names`` are the names of the diagnostics in the checkpoint; older checkpoints do not have them.
+        ``saved_names`` are the names of the diagnostics in the checkpoint; older checkpoints do not
+        have them.
         """
         state, diagnostics = self.learner.state(), self.learner.population.diagnostics
         sums = diagnostics.state()
@@ -315,8 +358,10 @@ class Trainer:
         for name in (name for name in state if name not in fresh):
             if not fits(name):
                 raise DamperError(
-                    f"the checkpoint in {self.checkpoints.folder} must be from this version of damper, but its {name} "
-                    "does not fit: finish the run with the version that started it, or choose another folder."
+                    f"the checkpoint in {self.checkpoints.folder} must be from this version of "
+                    f"damper, but its {name} "
+                    "does not fit: finish the run with the version that started it, or choose "
+                    "another folder."
                 )
             state[name].copy_(tensors[_saved_as(name)])
 
@@ -330,7 +375,9 @@ class Trainer:
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._frozen_at()
         if frozen := self.callbacks.frozen:
-            line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in range(self.learner.n_agents)]
+            line["frozen_by_callback"] = [
+                frozen.get(agent, -1) for agent in range(self.learner.n_agents)
+            ]
         self.recent = []
         self.log.write(line)
         self._log_to_python(line)
@@ -339,7 +386,11 @@ class Trainer:
         if self.callbacks.functions:
             agents = self.settings.agents()
             latest = self.evaluations.latest
-            self.callbacks(Training(self.run, self.step, line, agents, latest, self._current_policies, self._freeze))
+            self.callbacks(
+                Training(
+                    self.run, self.step, line, agents, latest, self._current_policies, self._freeze
+                )
+            )
 
     def _log_to_python(self, line: dict[str, Any]) -> None:
         """Send a metrics line to Python's logging, with a warning for each agent frozen since the last one."""
@@ -353,12 +404,16 @@ class Trainer:
                 inputs = " and ".join(self.learner.replay.not_finite(agent))
                 why = f", and neither were {inputs} from its environment" if inputs else ""
                 facts = (path, agent, update, why)
-                LOG.warning("%s: agent %d was frozen at update %d: its gradient was not finite%s", *facts)
+                LOG.warning(
+                    "%s: agent %d was frozen at update %d: its gradient was not finite%s", *facts
+                )
 
     def _frozen_at(self) -> list[int]:
         """The update at which each agent's gradient was not finite; -1 for none, and for agents frozen by callbacks."""
         updates = self.learner.state()["frozen_at"].tolist()
-        return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(updates)]
+        return [
+            -1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(updates)
+        ]
 
     def _current_policies(self) -> list[Policy]:
         return current_policies(self.learner, self.step)
@@ -382,7 +437,10 @@ class Trainer:
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._frozen_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
-            best={i: {"step": one.policy.info.steps, "return": one.mean_return} for i, one in sorted(best.items())},
+            best={
+                i: {"step": one.policy.info.steps, "return": one.mean_return}
+                for i, one in sorted(best.items())
+            },
             seconds=round(self._seconds(), 1),
             kept_checkpoint=keep,
         )

@@ -1,8 +1,9 @@
 """A critic's gradient with respect to the action, ``∇ₐQ``, and its curvature, written by hand layer by layer.
 
-A critic of L hidden layers is ``z_1 = x W_1 + b_1``, ``h_l = f(z_l)``, ``z_{l+1} = h_l W_{l+1} + b_{l+1}`` and
-``q = h_L w + b``. Its derivatives with respect to the action are then products and sums like the critic itself, and a
-loss on them needs to be differentiated only once, with respect to the parameters.
+A critic of L hidden layers is ``z_1 = x W_1 + b_1``, ``h_l = f(z_l)``,
+``z_{l+1} = h_l W_{l+1} + b_{l+1}`` and ``q = h_L w + b``. Its derivatives with respect to the
+action are then products and sums like the critic itself, and a loss on them needs to be
+differentiated only once, with respect to the parameters.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ def action_gradients(
 ) -> tuple[Tensor, Tensor]:
     r"""``g = ∇ₐq`` at every row of x, ``[M, R, A]``, and ``vᵀ∇²ₐₐq v`` at the first B rows, ``[M, B]``.
 
-    The forward pass runs x and, along ``a + t v``, its tangents: ``z_1' = v W_1[a]``, ``h_l' = f'(z_l) z_l'`` and
-    ``z_{l+1}' = h_l' W_{l+1}``, where ``W_1[a]`` are the actions' rows. The backward pass runs the hidden units'
-    gradients, ``u_L = w`` and ``u_{l-1} = (u_l f'(z_l)) W_lᵀ``, and ends with ``g = (u_1 f'(z_1)) W_1[a]ᵀ``. The second
+    The forward pass runs x and, along ``a + t v``, its tangents: ``z_1' = v W_1[a]``,
+    ``h_l' = f'(z_l) z_l'`` and ``z_{l+1}' = h_l' W_{l+1}``, where ``W_1[a]`` are the actions' rows.
+    The backward pass runs the hidden units' gradients, ``u_L = w`` and
+    ``u_{l-1} = (u_l f'(z_l)) W_lᵀ``, and ends with ``g = (u_1 f'(z_1)) W_1[a]ᵀ``. The second
     derivative along the line is a sum over the layers: ``vᵀ∇²ₐₐq v = Σ_l u_l · (f''(z_l) z_l'²)``.
 
     Args:
-        layers: weights ``[M, in, out]`` and biases ``[M, 1, out]`` of M networks, the output layer last.
+        layers: weights ``[M, in, out]`` and biases ``[M, 1, out]`` of M networks, the output layer
+            last.
         activation: f.
         x: inputs ``[M, R, d + A]``, observations before actions.
         v: directions ``[M, B, A]`` at x's first B rows.

@@ -29,13 +29,18 @@ class NetworkSizes:
 class AgentNetworks:
     """Actors and twin critics of P agents, with their target and averaged copies.
 
-    ``parameters`` holds all agents' flat parameters by name: ``actor`` and the copies that the backbone or the method
-    needs (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and ``critic_target``, ``[P, 2n]``. They are
-    changed in place.
+    ``parameters`` holds all agents' flat parameters by name: ``actor`` and the copies that the
+    backbone or the method needs (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and
+    ``critic_target``, ``[P, 2n]``. They are changed in place.
     """
 
     def __init__(
-        self, backbone: str, method: Method, sizes: NetworkSizes, streams: Streams, dtype: torch.dtype
+        self,
+        backbone: str,
+        method: Method,
+        sizes: NetworkSizes,
+        streams: Streams,
+        dtype: torch.dtype,
     ) -> None:
         """Initialise new networks, one agent per seed of ``streams``."""
         self.backbone, self.method = backbone, method
@@ -63,7 +68,11 @@ class AgentNetworks:
     def bound_actor(self, weights: Weights) -> StackedActor:
         """The actors with the given weights, and their Polyak average if the method needs one."""
         average, activation = self.parameters.get("actor_average"), self.sizes.activation
-        copy = None if average is None else StackedActor(self.actor_layout.unflatten(average), activation)
+        copy = (
+            None
+            if average is None
+            else StackedActor(self.actor_layout.unflatten(average), activation)
+        )
         return StackedActor(weights, activation, copy)
 
     def critic(self, name: str = "critic") -> StackedCritic:
@@ -83,9 +92,13 @@ def layouts(backbone: str, method: Method, sizes: NetworkSizes) -> tuple[Layout,
     """The layouts of the actor and of one critic."""
     heads = BACKBONES[backbone].HEADS + (("prediction",) if method.prediction else ())
     last = sizes.net_arch[-1]
-    actor = trunk_layers(sizes.obs_dim, sizes.net_arch) + tuple((head, last, sizes.act_dim) for head in heads)
+    actor = trunk_layers(sizes.obs_dim, sizes.net_arch) + tuple(
+        (head, last, sizes.act_dim) for head in heads
+    )
     critic = (*trunk_layers(sizes.obs_dim + sizes.act_dim, sizes.net_arch), ("q", last, 1))
     made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
     for layout in made:
-        _ = layout.layer_slices  # cached now, because torch.compile cannot trace the first use of a cached property
+        _ = (
+            layout.layer_slices
+        )  # cached now, because torch.compile cannot trace the first use of a cached property
     return made

@@ -1,7 +1,7 @@
 """Layout of a network's layers in its flat parameters, ``[M, n]`` for M stacked networks.
 
-With flat parameters, per-agent dots, norms, optimiser steps and Polyak averages are single operations. Layers are views
-into them, so running a network copies nothing.
+With flat parameters, per-agent dots, norms, optimiser steps and Polyak averages are single
+operations. Layers are views into them, so running a network copies nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Weights = dict[str, tuple[Tensor, Tensor]]  # by layer: weights [M, in, out] and
 class Layout:
     """A network's linear layers, (name, inputs, outputs), and their positions in flat parameters.
 
-    Every weight, every bias and every network starts at a multiple of ``alignment`` numbers, because matrix kernels are
-    much slower on unaligned data. The padding in between is zero and stays zero.
+    Every weight, every bias and every network starts at a multiple of ``alignment`` numbers,
+    because matrix kernels are much slower on unaligned data. The padding in between is zero and
+    stays zero.
     """
 
     layers: tuple[tuple[str, int, int], ...]
@@ -58,7 +59,12 @@ class Layout:
         """The hidden layers, then all heads as one layer: they have the same inputs and sizes, evenly spaced."""
         slices = [
             LayerSlice(
-                inputs, outputs, start, bias, outputs, padding=(self._padding(inputs * outputs), self._padding(outputs))
+                inputs,
+                outputs,
+                start,
+                bias,
+                outputs,
+                padding=(self._padding(inputs * outputs), self._padding(outputs)),
             )
             for (_, inputs, outputs), (start, _), (bias, _) in zip(
                 self.layers, self.spans[::2], self.spans[1::2], strict=True
@@ -67,12 +73,18 @@ class Layout:
         hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
         heads = slices[hidden:]
         head_stride = heads[1].weight_offset - heads[0].weight_offset if len(heads) > 1 else 0
-        return (*slices[:hidden], replace(heads[0], outputs=len(heads) * heads[0].outputs, head_stride=head_stride))
+        return (
+            *slices[:hidden],
+            replace(heads[0], outputs=len(heads) * heads[0].outputs, head_stride=head_stride),
+        )
 
     def unflatten(self, flat_params: Tensor) -> Weights:
         """Views of flat parameters ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""
         parts = iter([flat_params[:, start : start + length] for start, length in self.spans])
-        return {name: (next(parts).unflatten(1, (a, b)), next(parts).unsqueeze(1)) for name, a, b in self.layers}
+        return {
+            name: (next(parts).unflatten(1, (a, b)), next(parts).unsqueeze(1))
+            for name, a, b in self.layers
+        }
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
         """Flat parameters ``[M, n]`` from weights and biases, in the order of ``weight_list``."""
@@ -91,7 +103,9 @@ class Layout:
         """
         parts = []
         for name, inputs, outputs in self.layers:
-            draw = streams.uniform(f"init:{purpose}.{name}", 0, (inputs * outputs + outputs,), dtype)
+            draw = streams.uniform(
+                f"init:{purpose}.{name}", 0, (inputs * outputs + outputs,), dtype
+            )
             parts += (draw / math.sqrt(inputs)).split((inputs * outputs, outputs), 1)
         return self.flatten(parts)
 
@@ -109,4 +123,6 @@ def weight_list(weights: Weights) -> list[Tensor]:
 
 def weights_from_list(layout: Layout, tensors: Sequence[Tensor]) -> Weights:
     """The inverse of ``weight_list``."""
-    return {name: (tensors[2 * i], tensors[2 * i + 1]) for i, (name, _, _) in enumerate(layout.layers)}
+    return {
+        name: (tensors[2 * i], tensors[2 * i + 1]) for i, (name, _, _) in enumerate(layout.layers)
+    }

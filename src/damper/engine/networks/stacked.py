@@ -30,9 +30,15 @@ def check_head(name: str, heads: Container[str]) -> None:
 class StackedActor:
     """P actors with their weights bound (a ``damper.interface.Policy``)."""
 
-    def __init__(self, weights: Weights, activation: str, average: StackedActor | None = None) -> None:
+    def __init__(
+        self, weights: Weights, activation: str, average: StackedActor | None = None
+    ) -> None:
         """``average`` is the Polyak copy, for ``averaged_prediction``."""
-        self.weights, self.activation, self.average = weights, ACTIVATIONS[activation].function, average
+        self.weights, self.activation, self.average = (
+            weights,
+            ACTIVATIONS[activation].function,
+            average,
+        )
         self._features: list[tuple[Tensor, Tensor]] = []
         self._actions: list[tuple[Tensor, Tensor]] = []
 
@@ -41,7 +47,9 @@ class StackedActor:
         """Whether the actor has a distribution."""
         return "log_std" in self.weights
 
-    def _shared(self, cache: list[tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    def _shared(
+        self, cache: list[tuple[Tensor, Tensor]], obs: Tensor, compute: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         # A handful of entries, compared by identity: torch.compile can trace `is`, but not `id`.
         for known, value in cache:
             if known is obs:
@@ -62,13 +70,17 @@ class StackedActor:
 
     def __call__(self, obs: Any) -> Tensor:
         """``μ(s) = tanh(W h(s) + b)``."""
-        return self._shared(self._actions, obs, lambda s: torch.tanh(linear(self.features(s), self.weights["mu"])))
+        return self._shared(
+            self._actions, obs, lambda s: torch.tanh(linear(self.features(s), self.weights["mu"]))
+        )
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before the tanh; the latter clamped to [-20, 2]."""
         check_head("log_std", self.weights)
         h = self.features(obs)
-        return linear(h, self.weights["mu"]), linear(h, self.weights["log_std"]).clamp(*LOG_STD_RANGE)
+        return linear(h, self.weights["mu"]), linear(h, self.weights["log_std"]).clamp(
+            *LOG_STD_RANGE
+        )
 
     def prediction(self, obs: Any) -> Tensor:
         """Output of the second head, without activation: the loss squashes it or not."""
@@ -78,7 +90,9 @@ class StackedActor:
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The Polyak copy's prediction, without gradient."""
         if self.average is None:
-            raise DamperError("this loss needs the actor's Polyak average: set prediction=True in its Loss.")
+            raise DamperError(
+                "this loss needs the actor's Polyak average: set prediction=True in its Loss."
+            )
         with torch.no_grad():
             return self.average.prediction(obs)
 
@@ -91,7 +105,11 @@ class StackedCritic:
 
     def __init__(self, weights: Weights, activation: str) -> None:
         """``weights`` are stacked over ``2P`` networks."""
-        self.weights, self.activation, self._name = weights, ACTIVATIONS[activation].function, activation
+        self.weights, self.activation, self._name = (
+            weights,
+            ACTIVATIONS[activation].function,
+            activation,
+        )
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``[P, 2, B]`` from observations ``[P, B, d]`` and actions ``[P, B, A]`` or ``[P, 2, B, A]``."""
@@ -112,7 +130,9 @@ class StackedCritic:
         """``∇ₐQ_j`` at each observation, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``."""
         x = repeat_action(observations, action)
         x, v = (rows.unsqueeze(1).expand(-1, 2, -1, -1).flatten(0, 1) for rows in (x, v))
-        return by_agent(*action_gradients(list(self.weights.values()), self._name, x, v), len(observations))
+        return by_agent(
+            *action_gradients(list(self.weights.values()), self._name, x, v), len(observations)
+        )
 
     def _forward(self, weights: Weights, x: Tensor) -> Tensor:
         for name, layer in weights.items():

@@ -1,7 +1,8 @@
 """Checkpoints: complete, verified and atomic; new replay rows are appended, old ones are not rewritten.
 
-A checkpoint is ``step-N.json`` (facts, and the SHA-256 of every file it needs), written last, next to
-``step-N.safetensors``; replay rows are in files ``rows-A-B.safetensors``, which checkpoints share.
+A checkpoint is ``step-N.json`` (facts, and the SHA-256 of every file it needs), written last, next
+to ``step-N.safetensors``; replay rows are in files ``rows-A-B.safetensors``, which checkpoints
+share.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from damper.engine.run.files import file_sha256, write_json, write_tensors
 from damper.errors import DamperError
 
 MAX_CHECKPOINTS = 2  # the newest, and the one before in case the newest is damaged
-SEGMENT_BYTES = 2**26  # of rows per file, which are copied on the device, to the host, and into the file's bytes
+SEGMENT_BYTES = (
+    2**26
+)  # of rows per file, which are copied on the device, to the host, and into the file's bytes
 
 
 class Checkpoint(NamedTuple):
@@ -43,7 +46,9 @@ class CheckpointStore:
         self.folder = folder
         self._segments: list[dict[str, Any]] = []
 
-    def save(self, step: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], replay: Replay) -> None:
+    def save(
+        self, step: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], replay: Replay
+    ) -> None:
         """Append new replay rows, write the tensors, and last the facts, which complete the checkpoint."""
         self._append(replay)
         name = f"step-{step:012d}"
@@ -54,7 +59,9 @@ class CheckpointStore:
 
     def _append(self, replay: Replay) -> None:
         """Write the rows that are in no file yet; the new files are not read until the facts name them."""
-        first = max(self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity)
+        first = max(
+            self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity
+        )
         most = max(1, SEGMENT_BYTES // replay.rows[0].nbytes)
         for start in range(first, replay.stored, most):
             end = min(start + most, replay.stored)
@@ -68,10 +75,14 @@ class CheckpointStore:
         """Keep the two newest checkpoints up to ``newest``; delete newer ones, which were refused as damaged."""
         checkpoints = sorted(self.folder.glob("step-*.json"))
         kept = [path for path in checkpoints if path.name <= newest][-MAX_CHECKPOINTS:]
-        needed = {path.with_suffix(".safetensors").name for path in kept} | {path.name for path in kept}
+        needed = {path.with_suffix(".safetensors").name for path in kept} | {
+            path.name for path in kept
+        }
         for path in kept:
             try:
-                needed |= {segment["file"] for segment in json.loads(path.read_text())["content"]["rows"]}
+                needed |= {
+                    segment["file"] for segment in json.loads(path.read_text())["content"]["rows"]
+                }
             except (ValueError, KeyError):
                 continue
         for path in [*checkpoints, *self.folder.glob("*.safetensors"), *self.folder.glob(".*.tmp")]:
@@ -94,7 +105,10 @@ class CheckpointStore:
             self._segments = list(checkpoint.segments)
             return checkpoint
         if paths:
-            raise DamperError(f"no checkpoint in {self.folder} is intact: delete the folder to start the run again.")
+            raise DamperError(
+                f"no checkpoint in {self.folder} is intact: delete the folder to start the run "
+                "again."
+            )
         return None
 
     def _read(self, path: Path, with_rows: bool) -> Checkpoint:
@@ -105,13 +119,17 @@ class CheckpointStore:
                 raise ValueError("its content was altered")
             tensors = path.with_suffix(".safetensors")
             segments = content["rows"] if with_rows else []
-            checksums = {tensors.name: content["sums"]["tensors"]} | {s["file"]: s["sum"] for s in segments}
+            checksums = {tensors.name: content["sums"]["tensors"]} | {
+                s["file"]: s["sum"] for s in segments
+            }
             for name, expected in checksums.items():
                 if file_sha256(self.folder / name) != expected:
                     raise ValueError(f"{name} was altered")
             return Checkpoint(content["facts"], load_file(tensors), segments)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DamperError(f"checkpoint {path.stem} is damaged ({error}) and was refused.") from error
+            raise DamperError(
+                f"checkpoint {path.stem} is damaged ({error}) and was refused."
+            ) from error
 
     def clear(self) -> None:
         """Remove all checkpoints of a finished run."""

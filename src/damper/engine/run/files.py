@@ -42,7 +42,9 @@ def disk_error(path: Path, error: OSError) -> DamperError:
             f"the disk is full: {path} could not be written; what was there before is intact. "
             "Free some space and start again."
         )
-    return DamperError(f"{path} could not be written ({error.strerror}): choose another out folder.")
+    return DamperError(
+        f"{path} could not be written ({error.strerror}): choose another out folder."
+    )
 
 
 def check_folder(name: str, folder: Path) -> None:
@@ -56,7 +58,9 @@ def check_folder(name: str, folder: Path) -> None:
     if not nearest.is_dir():
         raise DamperError(f"{name} needs a folder, but {nearest} is a file: choose another place.")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise DamperError(f"{name} needs a writable folder, but {nearest} is not writable: choose another.")
+        raise DamperError(
+            f"{name} needs a writable folder, but {nearest} is not writable: choose another."
+        )
 
 
 def sync_folder(folder: Path) -> None:
@@ -75,7 +79,9 @@ def write_json(path: Path, value: Any) -> str:
     return write_bytes(path, (json.dumps(value, indent=1, default=_plain) + "\n").encode())
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> str:
     """Write a safetensors file atomically; returns its SHA-256."""
     flat = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     return write_bytes(path, save(flat, dict(metadata) if metadata else None))

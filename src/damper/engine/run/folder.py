@@ -38,10 +38,13 @@ class Run:
         except FileNotFoundError as error:
             inside = sorted(found.parent.name for found in self.path.glob("*/manifest.json"))
             hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
-            raise DamperError(f"{self.path} is not a run: it has no manifest.json{hint}.") from error
+            raise DamperError(
+                f"{self.path} is not a run: it has no manifest.json{hint}."
+            ) from error
         except ValueError as error:
             raise DamperError(
-                f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or delete the folder to "
+                f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or "
+                "delete the folder to "
                 "train it again."
             ) from error
         return manifest
@@ -71,7 +74,9 @@ class Run:
         For an unfinished run, the policy at the newest checkpoint.
         """
         if not 0 <= agent < len(self.agents):
-            raise DamperError(f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given.")
+            raise DamperError(
+                f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given."
+            )
         if best:
             return self._best(agent)
         if not self.finished:
@@ -79,7 +84,8 @@ class Run:
         policy = self._load(agent)
         made_by, info = self.manifest["settings"]["env"], policy.info
         if info.env_spec is None and find_task(made_by) != find_task(info.env):
-            # From before specs were recorded: a callable may have changed the environment whose id it has.
+            # From before specs were recorded: a callable may have changed the environment whose id
+            # it has.
             unknown = replace(env_spec_from_id(info.env), entry_point=None)
             policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
         return policy
@@ -90,18 +96,30 @@ class Run:
         except DamperError as error:
             raise DamperError(
                 f"{self.path} is finished, but this version of damper finds no intact policy in "
-                f"{self.policy_path(agent, best).name}: use the version that trained it or a copy of the run, or "
+                f"{self.policy_path(agent, best).name}: use the version that trained it or a copy "
+                "of the run, or "
                 "delete the folder to train it again."
             ) from error
 
     def _best(self, agent: int) -> Policy:
         if self.finished and str(agent) in self.manifest.get("best", {}):
             return self._load(agent, best=True)
-        checkpoint = None if self.finished else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
-        best_policies = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
+        checkpoint = (
+            None
+            if self.finished
+            else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
+        )
+        best_policies = (
+            checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
+        )
         if checkpoint is None or str(agent) not in best_policies:
-            raise DamperError(f"{self.path} holds no best policy of agent {agent}: train with eval_every to keep one.")
-        return Policy(PolicyInfo(**best_policies[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"])
+            raise DamperError(
+                f"{self.path} holds no best policy of agent {agent}: train with eval_every to keep "
+                "one."
+            )
+        return Policy(
+            PolicyInfo(**best_policies[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"]
+        )
 
     def policies(self) -> list[Policy]:
         """The last policy of every agent."""
@@ -110,7 +128,9 @@ class Run:
             return [self.policy(agent) for agent in range(len(manifest["agents"]))]
         checkpoint = CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
         if checkpoint is None or "policies" not in checkpoint.facts:
-            raise DamperError(f"{self.path} is not finished: run the same command again to continue it.")
+            raise DamperError(
+                f"{self.path} is not finished: run the same command again to continue it."
+            )
         policies = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
         return [Policy(PolicyInfo(**info), row.clone()) for info, row in policies]
 
@@ -128,7 +148,9 @@ class Run:
         settings = manifest["settings"]
         if steps > settings["steps"]:
             extended = [*manifest.get("extended", []), {"from": settings["steps"], "to": steps}]
-            self.update_manifest(settings={**settings, "steps": steps}, finished=False, extended=extended)
+            self.update_manifest(
+                settings={**settings, "steps": steps}, finished=False, extended=extended
+            )
 
     def update_manifest(self, **facts: Any) -> None:
         """Add facts to the manifest."""
@@ -137,7 +159,9 @@ class Run:
 
 def left_to_train(run: Run, settings: Settings) -> bool:
     """Whether the run is new or unfinished, or has a checkpoint from which it can continue to a larger budget."""
-    return not run.finished or (run.has_checkpoint and settings.steps > run.manifest["settings"]["steps"])
+    return not run.finished or (
+        run.has_checkpoint and settings.steps > run.manifest["settings"]["steps"]
+    )
 
 
 def open_run(path: Path, settings: Settings) -> Run:
@@ -150,31 +174,52 @@ def open_run(path: Path, settings: Settings) -> Run:
     if (path / "manifest.json").exists():
         manifest = run.manifest
         before, now = (
-            complete_settings(old) | {f"code of {part}": identified for part, identified in its.items()}
-            for old, its in ((manifest["settings"], recorded_code(manifest, settings)), (record, custom))
+            complete_settings(old)
+            | {f"code of {part}": identified for part, identified in its.items()}
+            for old, its in (
+                (manifest["settings"], recorded_code(manifest, settings)),
+                (record, custom),
+            )
         )
         if before.get("overlap"):
             raise DamperError(
-                f"out={str(path)!r} holds a run with overlap=True, a setting that was removed: choose another folder, "
-                "or continue with the version of damper that started it. Its policies can still be loaded."
+                f"out={str(path)!r} holds a run with overlap=True, a setting that was removed: "
+                "choose another folder, "
+                "or continue with the version of damper that started it. Its policies can still be "
+                "loaded."
             )
-        free = (*EXECUTION, "steps") if run.has_checkpoint and settings.steps > before["steps"] else EXECUTION
+        free = (
+            (*EXECUTION, "steps")
+            if run.has_checkpoint and settings.steps > before["steps"]
+            else EXECUTION
+        )
         for name in dict.fromkeys([*record, *now, *before]):
             if name not in free and now.get(name) != before.get(name):
                 longer = name == "steps" and settings.steps > before["steps"]
-                more = " Only a run with a checkpoint (keep_checkpoint) can be extended." if longer else ""
+                more = (
+                    " Only a run with a checkpoint (keep_checkpoint) can be extended."
+                    if longer
+                    else ""
+                )
                 if name.startswith("code of"):
-                    more = " What it uses from its module counts too, even a list or dict that it changes itself."
+                    more = (
+                        " What it uses from its module counts too, even a list or dict that it "
+                        "changes itself."
+                    )
                 raise DamperError(
-                    f"out={str(path)!r} holds a run with other settings: {name} was {before.get(name)!r}, now "
-                    f"{now.get(name)!r}; choose another folder, or repeat the settings to continue it.{more}"
+                    f"out={str(path)!r} holds a run with other settings: {name} was "
+                    f"{before.get(name)!r}, now "
+                    f"{now.get(name)!r}; choose another folder, or repeat the settings to continue "
+                    f"it.{more}"
                 )
         if not run.finished:
             _sweep(path, "**/.*.tmp")
         return run
     _sweep(path, ".manifest.json.*.tmp")
     if path.exists() and any(other.name != LOCK for other in path.iterdir()):
-        raise DamperError(f"out must be a new or empty folder, or a run, but {str(path)!r} holds other files.")
+        raise DamperError(
+            f"out must be a new or empty folder, or a run, but {str(path)!r} holds other files."
+        )
     facts = {
         "settings": record,
         "custom_code": custom,
@@ -208,8 +253,10 @@ def record_env(run: Run, env_spec: str) -> None:
     for name in ("kwargs", "max_episode_steps", "additional_wrappers"):
         if before[name] != now[name]:
             raise DamperError(
-                f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} was "
-                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it was to continue."
+                f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} "
+                "was "
+                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it "
+                "was to continue."
             )
 
 

@@ -22,8 +22,8 @@ class RunLockedError(DamperError):
 def run_lock(folder: Path) -> Iterator[None]:
     """Lock a run's folder for one process, and make it if needed; ``RunLockedError`` if another process has it.
 
-    The system releases the lock when the process dies, however that happens. A new folder in which no run was started
-    is removed again.
+    The system releases the lock when the process dies, however that happens. A new folder in which
+    no run was started is removed again.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, timeout=0)
@@ -32,7 +32,8 @@ def run_lock(folder: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise RunLockedError(
-            f"another process is training in out={str(folder)!r}: wait until it ends, or choose another folder."
+            f"another process is training in out={str(folder)!r}: wait until it ends, or choose "
+            "another folder."
         ) from error
     except OSError as error:
         raise disk_error(folder, error) from error

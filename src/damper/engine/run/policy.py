@@ -31,11 +31,12 @@ DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
 class PolicyInfo:
     """The header of a policy file.
 
-    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None in files of earlier versions,
-    which have only the id ``env``. ``squash`` says how the actor's output becomes an action: by tanh and scaling to the
-    action's range (TD3, SAC), or clipped to the range (PPO's Gaussian). ``normaliser`` has the fields of ``Normaliser``
-    if the actor sees normalised observations. ``backend`` stepped the training environments; None if unknown, as in
-    earlier files.
+    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None in files of
+    earlier versions, which have only the id ``env``. ``squash`` says how the actor's output becomes
+    an action: by tanh and scaling to the action's range (TD3, SAC), or clipped to the range (PPO's
+    Gaussian). ``normaliser`` has the fields of ``Normaliser`` if the actor sees normalised
+    observations. ``backend`` stepped the training environments; None if unknown, as in earlier
+    files.
     """
 
     env: str
@@ -83,19 +84,24 @@ class Predictor(ABC):
             obs: one observation ``[d]`` or a batch ``[N, d]`` (``[..., d]``), of any real type.
             state: for recurrent policies, which there are none of here; returned unchanged.
             episode_start: for recurrent policies too; not used.
-            deterministic: False draws from the policy's distribution, with torch's random numbers (SAC, TQC). TD3's and
-                DDPG's policies have no distribution and ignore it. A file without its distribution raises an error.
+            deterministic: False draws from the policy's distribution, with torch's random numbers
+                (SAC, TQC). TD3's and DDPG's policies have no distribution and ignore it. A file
+                without its distribution raises an error.
 
         Returns:
-            Actions ``[A]`` or ``[N, A]`` (``[..., A]``), within the action space's bounds, and ``state``.
+            Actions ``[A]`` or ``[N, A]`` (``[..., A]``), within the action space's bounds, and
+            ``state``.
         """
         size, env, backbone = self._about()
         inputs = check_obs(obs, size, env)
         flat = inputs.reshape(-1, inputs.shape[-1])
-        actions = self._act(flat) if deterministic or backbone in DETERMINISTIC else self._draw(flat)
+        actions = (
+            self._act(flat) if deterministic or backbone in DETERMINISTIC else self._draw(flat)
+        )
         if actions is None:
             raise DamperError(
-                f"deterministic must be True for this policy of {backbone}, which holds only the deterministic action "
+                f"deterministic must be True for this policy of {backbone}, which holds only the "
+                "deterministic action "
                 "and no distribution to sample from."
             )
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
@@ -106,10 +112,16 @@ def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
     try:
         inputs = np.asarray(obs)
         kind = f"{type(obs).__name__} of {inputs.dtype.name}"
-    except (TypeError, ValueError, RuntimeError):  # rows of different lengths; a tensor on a GPU or with a gradient
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # rows of different lengths; a tensor on a GPU or with a gradient
         inputs, kind = np.empty(0, object), type(obs).__name__
     if inputs.dtype.kind not in "biuf":
-        raise DamperError(f"obs must be an array of real numbers, but is a {kind}: give observations of {env}.")
+        raise DamperError(
+            f"obs must be an array of real numbers, but is a {kind}: give observations of {env}."
+        )
     if inputs.ndim == 0 or (size is not None and inputs.shape[-1] != size):
         raise DamperError(
             f"obs must have shape [..., {'d' if size is None else size}], but has {inputs.shape}: "
@@ -121,15 +133,17 @@ def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
 class Policy(Predictor):
     """The actor of one agent, in the environment's own units.
 
-    Called with observations ``[..., d]`` it returns deterministic actions ``[..., A]``; ``predict`` does the same with
-    Stable-Baselines3's arguments. It is ``damper.Policy``; the actor as losses see it in training is
-    ``damper.interface.Policy``.
+    Called with observations ``[..., d]`` it returns deterministic actions ``[..., A]``; ``predict``
+    does the same with Stable-Baselines3's arguments. It is ``damper.Policy``; the actor as losses
+    see it in training is ``damper.interface.Policy``.
     """
 
     def __init__(self, info: PolicyInfo, flat_params: torch.Tensor) -> None:
         """``flat_params`` are the actor's parameters, ``[n]``."""
         self.info, self.flat_params = info, flat_params
-        self._low, self._high = (torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high))
+        self._low, self._high = (
+            torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high)
+        )
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
         self.weights = self.layout.unflatten(flat_params.unsqueeze(0))
         self.normaliser = Normaliser.from_dict(info.normaliser) if info.normaliser else None
@@ -138,7 +152,10 @@ class Policy(Predictor):
         """Environment, sizes and agent in one line."""
         info, (observations, actions) = self.info, self.sizes
         agent = f"{info.backbone} {info.method}" + (f", seed {info.seed}" if info.seed >= 0 else "")
-        return f"<Policy of {info.env}: {observations} in, {actions} out; {agent}, {info.steps:,} steps>"
+        return (
+            f"<Policy of {info.env}: {observations} in, {actions} out; {agent}, {info.steps:,} "
+            "steps>"
+        )
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -169,7 +186,11 @@ class Policy(Predictor):
         inputs, actor = self._inputs(obs), self.actor
         if self.info.squash:
             return self._unscaled(actor(inputs))
-        return linear(actor.features(inputs), self.weights["mu"])[0].clamp(self._low, self._high).numpy()
+        return (
+            linear(actor.features(inputs), self.weights["mu"])[0]
+            .clamp(self._low, self._high)
+            .numpy()
+        )
 
     @torch.no_grad()
     def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
@@ -191,29 +212,41 @@ class Policy(Predictor):
 
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
-        # Fields unknown to earlier versions are left out at their defaults. One entry, since the order of several
-        # varies.
+        # Fields unknown to earlier versions are left out at their defaults. One entry, since the
+        # order of several varies.
         usual = {"squash": True, "normaliser": None, "backend": None}
-        info = {name: value for name, value in asdict(self.info).items() if name not in usual or value != usual[name]}
-        write_tensors(Path(path), {"actor": self.flat_params}, {"damper_policy": json.dumps(info, sort_keys=True)})
+        info = {
+            name: value
+            for name, value in asdict(self.info).items()
+            if name not in usual or value != usual[name]
+        }
+        write_tensors(
+            Path(path),
+            {"actor": self.flat_params},
+            {"damper_policy": json.dumps(info, sort_keys=True)},
+        )
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
         """Read a policy file; raises for anything else."""
         if not Path(path).is_file():
-            raise DamperError(f"{path} must be a policy file, but is not: give a file from a run's policies/.")
+            raise DamperError(
+                f"{path} must be a policy file, but is not: give a file from a run's policies/."
+            )
         try:
             with safe_open(str(path), framework="pt") as file:
                 header = (file.metadata() or {})["damper_policy"]
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except SafetensorError as error:
             raise DamperError(
-                f"{path} is damaged or not a safetensors file ({error}): give a file from a run's policies/, a "
+                f"{path} is damaged or not a safetensors file ({error}): give a file from a run's "
+                "policies/, a "
                 "Stable-Baselines3 .zip or an .onnx file."
             ) from error
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamperError(
-                f"{path} is a safetensors file, but not a damper policy of this version: give a file from a run's "
+                f"{path} is a safetensors file, but not a damper policy of this version: give a "
+                "file from a run's "
                 "policies/."
             ) from error
 

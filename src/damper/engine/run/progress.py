@@ -32,7 +32,9 @@ class Progress:
         self.settings, self.console = settings, console()
         self.groups = group_by_settings(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
-        self.live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        self.live = (
+            Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        )
         self.shown_at = 0.0
         if self.live:
             self.live.start()
@@ -48,19 +50,32 @@ class Progress:
             values = line.get(name)
             if values is not None:
                 kept = self.latest.get(name) or [None] * len(values)
-                self.latest[name] = [new if new is not None else old for new, old in zip(values, kept, strict=True)]
+                self.latest[name] = [
+                    new if new is not None else old for new, old in zip(values, kept, strict=True)
+                ]
         if self.live:
             self.live.update(self._table(line), refresh=True)
-        elif time.monotonic() - self.shown_at > SECONDS_BETWEEN_LINES or line["step"] >= self.settings.steps:
+        elif (
+            time.monotonic() - self.shown_at > SECONDS_BETWEEN_LINES
+            or line["step"] >= self.settings.steps
+        ):
             self.shown_at = time.monotonic()
             self.console.print(self._sentence(line), highlight=False, soft_wrap=True)
 
     def _table(self, line: dict[str, Any]) -> Table:
-        header = ["agents" if len(self.groups) == 1 else "group", *(COLUMNS[name][0] for name in self.latest)]
+        header = [
+            "agents" if len(self.groups) == 1 else "group",
+            *(COLUMNS[name][0] for name in self.latest),
+        ]
         rows = []
         for label, members in self.groups.items():
-            cells = [_cell(group_mean(values, members), COLUMNS[name][1]) for name, values in self.latest.items()]
-            rows.append([f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells])
+            cells = [
+                _cell(group_mean(values, members), COLUMNS[name][1])
+                for name, values in self.latest.items()
+            ]
+            rows.append(
+                [f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells]
+            )
         table, _ = fit(header, rows, self.console)
         table.title, table.title_justify = self._title(line), "left"
         return table
@@ -71,14 +86,21 @@ class Progress:
         frozen = sum(at >= 0 for at in line["frozen"])
         note = f", {frozen} frozen (not finite)" if frozen else ""
         return (
-            f"{settings.env_id} {settings.backbone} {settings.method}: step {line['step']:,} of {settings.steps:,}, "
+            f"{settings.env_id} {settings.backbone} {settings.method}: step {line['step']:,} of "
+            f"{settings.steps:,}, "
             f"{speed:,.0f} steps/s, {_duration(left)} left{note}"
         )
 
     def _sentence(self, line: dict[str, Any]) -> str:
         everyone = range(len(line["frozen"]))
-        values = {name: group_mean(self.latest[name], everyone) for name in ("return", "sm") if name in self.latest}
-        shown = ", ".join(f"{name} {_cell(value, COLUMNS[name][1])}" for name, value in values.items())
+        values = {
+            name: group_mean(self.latest[name], everyone)
+            for name in ("return", "sm")
+            if name in self.latest
+        }
+        shown = ", ".join(
+            f"{name} {_cell(value, COLUMNS[name][1])}" for name, value in values.items()
+        )
         return f"{self._title(line)}; {shown}" if shown else self._title(line)
 
 

@@ -22,7 +22,16 @@ from damper.version import __version__
 
 DISTRIBUTION = "damper-rl"  # the package's name for pip, where "damper" is another project
 PACKAGE = Path(__file__).resolve().parents[2]
-_PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "box2d", "envpool", "stable-baselines3", "safetensors")
+_PACKAGES = (
+    "torch",
+    "numpy",
+    "gymnasium",
+    "mujoco",
+    "box2d",
+    "envpool",
+    "stable-baselines3",
+    "safetensors",
+)
 _HASHED = (".py", ".json")  # files that can change results
 
 
@@ -43,10 +52,16 @@ def hardware(device: str) -> dict[str, str | int]:
     info = Path("/proc/cpuinfo")
     if info.exists():
         names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+            line.split(":", 1)[1].strip()
+            for line in info.read_text().splitlines()
+            if line.startswith("model name")
         ]
         cpu = names[0] if names else cpu
-    facts: dict[str, str | int] = {"cpu": cpu, "cores": os.cpu_count() or 1, "threads": torch.get_num_threads()}
+    facts: dict[str, str | int] = {
+        "cpu": cpu,
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+    }
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
     return facts
@@ -70,7 +85,11 @@ def digest_of(package: Path) -> str:
     It is the same in a checkout, an installation and a bare copy, with any line endings.
     """
     digest = hashlib.blake2b(digest_size=10)
-    files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.suffix in _HASHED}
+    files = {
+        path.relative_to(package).as_posix(): path
+        for path in package.rglob("*")
+        if path.suffix in _HASHED
+    }
     for name in sorted(files):
         text = files[name].read_text(encoding="utf-8").encode()
         digest.update(f"{name}\0{len(text)}\0".encode() + text)
@@ -80,8 +99,8 @@ def digest_of(package: Path) -> str:
 def commit() -> str | None:
     """The commit of the checkout that this code runs from, marked if the package has changed since.
 
-    None for an installed or vendored copy, even if it lies inside another git repository. For a copy without its
-    history, set the environment variable ``DAMPER_COMMIT``.
+    None for an installed or vendored copy, even if it lies inside another git repository. For a
+    copy without its history, set the environment variable ``DAMPER_COMMIT``.
     """
     if given := os.environ.get("DAMPER_COMMIT"):
         return given
@@ -92,21 +111,25 @@ def commit() -> str | None:
         changes = _git("status", "--porcelain", ".")
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
-    if (Path(root) / "src" / "damper").resolve() != PACKAGE or project.get("project", {}).get("name") != DISTRIBUTION:
+    if (Path(root) / "src" / "damper").resolve() != PACKAGE or project.get("project", {}).get(
+        "name"
+    ) != DISTRIBUTION:
         return None
     return head + ("+changes" if changes else "")
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
 def origin() -> str | None:
     """Where pip installed this code from, as a requirement; None if pip did not install it.
 
-    ``name==version`` from an index, ``git+url@commit``, or an archive's address with its hash. For a local folder or
-    file only its name is given: its path means nothing on another machine.
+    ``name==version`` from an index, ``git+url@commit``, or an archive's address with its hash. For
+    a local folder or file only its name is given: its path means nothing on another machine.
     """
     for installed in importlib.metadata.distributions(name=DISTRIBUTION):
         direct_url = json.loads(installed.read_text("direct_url.json") or "{}")
@@ -114,7 +137,9 @@ def origin() -> str | None:
         if direct_url.get("dir_info", {}).get("editable"):
             installed_at = Path(url2pathname(urlsplit(direct_url["url"]).path), "src", "damper")
         if installed_at.resolve() == PACKAGE:  # otherwise it is not the copy that runs
-            return _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
+            return (
+                _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
+            )
     return None
 
 

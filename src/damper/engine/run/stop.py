@@ -23,8 +23,8 @@ class Stopped(KeyboardInterrupt):
 class StopSignals:
     """Inside its ``with`` block, the first SIGINT or SIGTERM is only stored in ``received``.
 
-    A second one has its usual effect. Signals that the process ignores stay ignored. Outside the main thread, the only
-    one that receives signals, it does nothing.
+    A second one has its usual effect. Signals that the process ignores stay ignored. Outside the
+    main thread, the only one that receives signals, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,10 @@ class StopSignals:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._restore()
 

@@ -15,7 +15,9 @@ def find_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise MissingExtraError('tensorboard needs its package: pip install "damper-rl[tensorboard]".') from error
+        raise MissingExtraError(
+            'tensorboard needs its package: pip install "damper-rl[tensorboard]".'
+        ) from error
     return SummaryWriter
 
 
@@ -27,7 +29,8 @@ class TensorBoard:
         writer = find_writer()
         self.groups = group_by_settings(settings.agents())
         self.writers = {
-            label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1) for label in self.groups
+            label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1)
+            for label in self.groups
         }
 
     def close(self) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from damper.engine.settings.checks import check_settings
 from damper.engine.settings.devices import find_device
 from damper.engine.settings.names import accept_sb3_names, complete_settings, current_names
-from damper.engine.settings.resolving import DEFAULT_SEEDS, METHOD_PARTS, pick_seeds, population_settings, resolve
+from damper.engine.settings.resolving import (
+    DEFAULT_SEEDS,
+    METHOD_PARTS,
+    pick_seeds,
+    population_settings,
+    resolve,
+)
 from damper.engine.settings.settings import BACKBONE_ONLY, EXECUTION, PER_AGENT, Settings, is_number
 
 __all__ = [

@@ -13,7 +13,8 @@ def find_device(device: str | int | torch.device = "auto") -> str:
     count = torch.cuda.device_count()
     if name != "cpu" and (torch.device(name).index or 0) >= count:
         raise DamperError(
-            f"device must be one that this machine has, but {str(device)!r} was given and {count} CUDA devices were "
+            f"device must be one that this machine has, but {str(device)!r} was given and {count} "
+            "CUDA devices were "
             "found: use device='cpu'."
         )
     return name
@@ -26,7 +27,9 @@ def device_name(device: str | int | torch.device) -> str:
     except (RuntimeError, TypeError) as error:
         raise DamperError(f"device must be 'cpu' or 'cuda', but {device!r} was given.") from error
     if kind.type not in ("cpu", "cuda"):
-        raise DamperError(f"device must be 'cpu' or 'cuda', but {str(device)!r} was given: use device='cpu'.")
+        raise DamperError(
+            f"device must be 'cpu' or 'cuda', but {str(device)!r} was given: use device='cpu'."
+        )
     return "cpu" if kind.type == "cpu" else str(kind)
 
 

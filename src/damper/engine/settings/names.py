@@ -28,22 +28,33 @@ def accept_sb3_names(
     given = current_names(given)
     if "overlap" in given:
         raise DamperError(
-            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, because updates run while "
+            f"overlap must be left out, but {given['overlap']!r} was given: it was removed, "
+            "because updates run while "
             "the environments step anyway."
         )
-    if isinstance(freq := given.get("train_freq"), tuple | list) and len(freq) == 2 and isinstance(freq[1], str):
+    if (
+        isinstance(freq := given.get("train_freq"), tuple | list)
+        and len(freq) == 2
+        and isinstance(freq[1], str)
+    ):
         if freq[1] != "step":
             raise DamperError(
-                f"train_freq must be a number of steps, but {freq!r} was given: damper.sb3's classes take episodes."
+                f"train_freq must be a number of steps, but {freq!r} was given: damper.sb3's "
+                "classes take episodes."
             )
         given["train_freq"] = freq[0]
     if "total_timesteps" in given:
         if steps is not None:
-            raise DamperError("steps and total_timesteps are the same setting, but both were given: leave one out.")
+            raise DamperError(
+                "steps and total_timesteps are the same setting, but both were given: leave one "
+                "out."
+            )
         steps = given.pop("total_timesteps")
     if "seed" in given:
         if seeds is not None:
-            raise DamperError("seed is for one agent and seeds for several, but both were given: leave one out.")
+            raise DamperError(
+                "seed is for one agent and seeds for several, but both were given: leave one out."
+            )
         seeds = (given.pop("seed"),)
     return seeds, steps, given
 
@@ -51,9 +62,16 @@ def accept_sb3_names(
 def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Rename settings to their current names: ``envs`` to ``backend``; the removed ``overlap`` is dropped if off."""
     if "envs" in settings and "backend" in settings:
-        raise DamperError("backend and envs, its old name, are the same setting, but both were given: leave envs out.")
+        raise DamperError(
+            "backend and envs, its old name, are the same setting, but both were given: leave envs "
+            "out."
+        )
     removed = {"overlap"} if settings.get("overlap") is False else set()
-    return {("backend" if name == "envs" else name): settings[name] for name in settings if name not in removed}
+    return {
+        ("backend" if name == "envs" else name): settings[name]
+        for name in settings
+        if name not in removed
+    }
 
 
 def complete_settings(record: Mapping[str, Any]) -> dict[str, Any]:

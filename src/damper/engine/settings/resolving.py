@@ -24,8 +24,21 @@ from damper.tasks import TASKS, find_task, task_name
 
 METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that replace a part of the method
 DEFAULT_SEEDS = (0,)
-SB3_NETWORKS = ("policy_kwargs", "policy", "activation_fn", "features_extractor_class", "features_extractor_kwargs")
-SB3_ONLY = {"n_steps", "target_entropy", "target_update_interval", "use_sde", "sde_sample_freq", "use_sde_at_warmup"}
+SB3_NETWORKS = (
+    "policy_kwargs",
+    "policy",
+    "activation_fn",
+    "features_extractor_class",
+    "features_extractor_kwargs",
+)
+SB3_ONLY = {
+    "n_steps",
+    "target_entropy",
+    "target_update_interval",
+    "use_sde",
+    "sde_sample_freq",
+    "use_sde_at_warmup",
+}
 SB3_ONLY |= {"optimize_memory_usage", "replay_buffer_class", "replay_buffer_kwargs"}
 MIN_UPDATES_TO_COMPILE = 100_000  # compiled, each is about half a millisecond faster
 
@@ -43,34 +56,57 @@ def resolve(
 ) -> Settings:
     """Complete settings, by precedence: given values, the method's preset for the task, the protocol, defaults.
 
-    ``trained_here=False`` is for plans and other machines' runs, whose device this machine may lack.
+    ``trained_here=False`` is for plans and other machines' runs, whose device this machine may
+    lack.
     """
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
     seeds = DEFAULT_SEEDS if named is None else named
     if not isinstance(env, str) and not callable(env):
         raise wrong_env_error(env)
     if backbone not in BACKBONE_ONLY:
-        others = ": damper.sb3 has PPO, DDPG and TQC" if str(backbone).lower() in ("ppo", "ddpg", "tqc") else ""
+        others = (
+            ": damper.sb3 has PPO, DDPG and TQC"
+            if str(backbone).lower() in ("ppo", "ddpg", "tqc")
+            else ""
+        )
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
     if callable(given.get("rule")):
         given["rule"] = _rule_name(given["rule"])
-    chosen = _registered(choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given}))
+    chosen = _registered(
+        choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given})
+    )
     task = task_name(env) if isinstance(env, str) else None
     if steps is None:
         steps = find_task(env).steps if isinstance(env, str) else None
         if steps is None:
             published = ", ".join(name for name, known_task in TASKS.items() if known_task.steps)
             ids = [known_task.gymnasium_id for known_task in TASKS.values()]
-            fix = did_you_mean(env, [*TASKS, *ids], "give steps=, the agent's steps in the environment.")
-            raise DamperError(f"steps must be given for {env!r}: only {published} have a published budget; {fix}")
+            fix = did_you_mean(
+                env, [*TASKS, *ids], "give steps=, the agent's steps in the environment."
+            )
+            raise DamperError(
+                f"steps must be given for {env!r}: only {published} have a published budget; {fix}"
+            )
     _check_names(given, chosen)
     known = chosen.settings()
-    own = {**preset(chosen.name, task, backbone, preset_name), **{k: v for k, v in given.items() if k in known}}
-    shared = {**protocol_settings(protocol, backbone, task), **{k: v for k, v in given.items() if k not in known}}
-    shared |= {f.name: _as_integer(shared[f.name]) for f in fields(Settings) if f.type == "int" and f.name in shared}
+    own = {
+        **preset(chosen.name, task, backbone, preset_name),
+        **{k: v for k, v in given.items() if k in known},
+    }
+    shared = {
+        **protocol_settings(protocol, backbone, task),
+        **{k: v for k, v in given.items() if k not in known},
+    }
+    shared |= {
+        f.name: _as_integer(shared[f.name])
+        for f in fields(Settings)
+        if f.type == "int" and f.name in shared
+    }
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     device = shared.get("device", "auto")
-    shared["device"] = find_device(device) if trained_here or device == "auto" else device_name(device)
+    shared["device"] = (
+        find_device(device) if trained_here or device == "auto" else device_name(device)
+    )
     if shared.setdefault("backend", "auto") == "auto":
         pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
         shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
@@ -99,12 +135,18 @@ def population_settings(agents: Sequence[Settings]) -> Settings:
     known = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
     names = dict.fromkeys(name for own in known for name in own)
     given = {name: [own[name] for own in known if name in own] for name in names}
-    shared = {name: values[0] for name, values in given.items() if all(value == values[0] for value in values)}
+    shared = {
+        name: values[0]
+        for name, values in given.items()
+        if all(value == values[0] for value in values)
+    }
     methods = tuple(dict.fromkeys(agent.method for agent in agents))
     rows: list[dict[str, Any]] = []
     for agent, own in zip(agents, known, strict=True):
         row = {"method": agent.method} if len(methods) > 1 else {}
-        rows.append({**row, **{k: v for k, v in own.items() if k not in shared}, "seed": agent.seeds[0]})
+        rows.append(
+            {**row, **{k: v for k, v in own.items() if k not in shared}, "seed": agent.seeds[0]}
+        )
     return check_settings(
         replace(
             agents[0],
@@ -121,9 +163,14 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
     if isinstance(seeds, int | Integral):  # NumPy's too
         count = operator.index(seeds)
         if isinstance(seeds, bool) or count < 1:
-            raise DamperError(f"seeds must be at least 1, or different integers, but {seeds} was given.")
+            raise DamperError(
+                f"seeds must be at least 1, or different integers, but {seeds} was given."
+            )
         if protocol and count > len(TRAINING_SEEDS):
-            raise DamperError(f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was given.")
+            raise DamperError(
+                f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was "
+                "given."
+            )
         return TRAINING_SEEDS[:count] if protocol else tuple(range(count))
     try:
         return tuple(operator.index(seed) for seed in seeds)
@@ -141,7 +188,9 @@ def _check_names(given: Iterable[str], method: Method) -> None:
             hint = NO_CUSTOM_LAYERS if name in SB3_NETWORKS else setting_hint(name, method, names)
             if name in SB3_ONLY:
                 hint = "only the classes of damper.sb3 take it, not the engine."
-            raise DamperError(f"{name} is not a setting of the run or of method {method.name!r}: {hint}")
+            raise DamperError(
+                f"{name} is not a setting of the run or of method {method.name!r}: {hint}"
+            )
 
 
 def _rule_name(rule: Callable[..., Any]) -> str:
@@ -150,7 +199,8 @@ def _rule_name(rule: Callable[..., Any]) -> str:
         return known
     name = getattr(rule, "__name__", "mine")
     raise DamperError(
-        f"rule must be a name in damper.rules.RULES, because a run's files record its name, but the function {name} "
+        "rule must be a name in damper.rules.RULES, because a run's files record its name, but "
+        f"the function {name} "
         f"was given: set damper.rules.RULES[{name!r}] = {name}, then give rule={name!r}."
     )
 
@@ -161,14 +211,18 @@ def _registered(method: str | Method) -> Method:
     if callable(chosen.rule):
         _rule_name(chosen.rule)
         raise DamperError(
-            f"the rule of method {chosen.name!r} must be its name in damper.rules.RULES, but is a function."
+            f"the rule of method {chosen.name!r} must be its name in damper.rules.RULES, but is a "
+            "function."
         )
     if isinstance(method, Method) and chosen.name not in METHODS and "+" not in chosen.name:
         raise DamperError(
-            f"method {chosen.name!r} must be registered, but is not: set damper.METHODS[{chosen.name!r}] first."
+            f"method {chosen.name!r} must be registered, but is not: set "
+            f"damper.METHODS[{chosen.name!r}] first."
         )
     if find_method(chosen.name) != chosen:
-        raise DamperError(f"method {chosen.name!r} is another method in damper.METHODS: give yours another name.")
+        raise DamperError(
+            f"method {chosen.name!r} is another method in damper.METHODS: give yours another name."
+        )
     return chosen
 
 
@@ -201,6 +255,10 @@ def _envpool_has(task: str) -> bool:
 
 def _pays_to_compile(settings: Settings) -> bool:
     """Whether a run on a GPU has enough updates to make up for the time that compiling takes."""
-    updates = (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
-    able = any(map(shutil.which, ("cc", "gcc", "clang")))  # Triton builds its launchers with a C compiler
+    updates = (
+        (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
+    )
+    able = any(
+        map(shutil.which, ("cc", "gcc", "clang"))
+    )  # Triton builds its launchers with a C compiler
     return settings.device.startswith("cuda") and updates >= MIN_UPDATES_TO_COMPILE and able

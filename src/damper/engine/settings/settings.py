@@ -13,14 +13,31 @@ from damper.engine.custom_code import identify, registered_env
 from damper.methods import find_method
 from damper.schedules import Schedule, as_schedule, value_at
 
-PER_AGENT = ("learning_rate", "gamma", "tau", "target_policy_noise", "target_noise_clip", "action_noise", "ent_coef")
+PER_AGENT = (
+    "learning_rate",
+    "gamma",
+    "tau",
+    "target_policy_noise",
+    "target_noise_clip",
+    "action_noise",
+    "ent_coef",
+)
 BACKBONE_ONLY = {  # settings that the other backbone does not read
     "td3": ("policy_delay", "target_policy_noise", "target_noise_clip", "action_noise"),
     "sac": ("ent_coef",),
 }
-# How a run is computed, not what: with `device`, `compile` and `graph` results agree up to rounding, else bit for bit.
-# A resumed run may change them, and an agent's identity leaves them out.
-EXECUTION = ("device", "env_threads", "compile", "graph", "log_every", "checkpoint_every", "keep_checkpoint")
+# How a run is computed, not what: with `device`, `compile` and `graph` results agree up to
+# rounding, else bit for bit. A resumed run may change them, and an agent's identity leaves them
+# out.
+EXECUTION = (
+    "device",
+    "env_threads",
+    "compile",
+    "graph",
+    "log_every",
+    "checkpoint_every",
+    "keep_checkpoint",
+)
 
 
 @dataclass(frozen=True)
@@ -29,12 +46,14 @@ class Settings:
 
     ``learning_rate`` and the method's numbers may follow the run's progress (``damper.schedules``).
 
-    For agents that are not such a product, ``table`` has one row per agent: its seed and its value of every setting
-    that differs, including "method" where methods share their losses (``methods.merge_methods``).
+    For agents that are not such a product, ``table`` has one row per agent: its seed and its value
+    of every setting that differs, including "method" where methods share their losses
+    (``methods.merge_methods``).
 
-    Names are Stable-Baselines3's where it has one. ``env_kwargs`` are the environment's own arguments. Every
-    ``eval_every`` steps (0: never) each agent's policy is evaluated on ``eval_episodes`` episodes, and its best one is
-    kept. With ``norm_obs`` each agent's networks see observations normalised by their running statistics.
+    Names are Stable-Baselines3's where it has one. ``env_kwargs`` are the environment's own
+    arguments. Every ``eval_every`` steps (0: never) each agent's policy is evaluated on
+    ``eval_episodes`` episodes, and its best one is kept. With ``norm_obs`` each agent's networks
+    see observations normalised by their running statistics.
     """
 
     env: str | Callable[[], Any]
@@ -68,7 +87,8 @@ class Settings:
     tf32: bool = False
     log_every: int = 1000
     checkpoint_every: int = 20_000
-    # Settings added after the first version start here; append new ones at the end (see ``train.default_name``).
+    # Settings added after the first version start here; append new ones at the end (see
+    # ``train.default_name``).
     keep_checkpoint: bool = False
     table: tuple[Mapping[str, Any], ...] = ()
     env_kwargs: Mapping[str, Any] | None = None
@@ -85,23 +105,40 @@ class Settings:
     @property
     def unused_settings(self) -> list[str]:
         """Settings that differ from their defaults but are read only by the other backbone."""
-        others = (name for backbone, names in BACKBONE_ONLY.items() if backbone != self.backbone for name in names)
+        others = (
+            name
+            for backbone, names in BACKBONE_ONLY.items()
+            if backbone != self.backbone
+            for name in names
+        )
         return [name for name in others if getattr(self, name) != getattr(Settings, name)]
 
     @property
     def env_id(self) -> str:
         """The environment's id, or the name of the callable that makes it."""
-        return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
+        return (
+            self.env
+            if isinstance(self.env, str)
+            else getattr(self.env, "__name__", type(self.env).__name__)
+        )
 
     def agents(self) -> list[dict[str, Any]]:
         """One row per agent: its seed, and its value of every setting that differs between agents."""
         if self.table:
             return [dict(row) for row in self.table]
-        varying = {name: getattr(self, name) for name in PER_AGENT if isinstance(getattr(self, name), tuple)}
-        varying |= {name: value for name, value in self.method_settings.items() if isinstance(value, tuple)}
+        varying = {
+            name: getattr(self, name)
+            for name in PER_AGENT
+            if isinstance(getattr(self, name), tuple)
+        }
+        varying |= {
+            name: value for name, value in self.method_settings.items() if isinstance(value, tuple)
+        }
         combinations = itertools.product(*varying.values())
         return [
-            {**dict(zip(varying, values, strict=True)), "seed": seed} for values in combinations for seed in self.seeds
+            {**dict(zip(varying, values, strict=True)), "seed": seed}
+            for values in combinations
+            for seed in self.seeds
         ]
 
     def per_agent_hparams(self) -> dict[str, torch.Tensor]:
@@ -110,32 +147,52 @@ class Settings:
         numbers = {name: getattr(self, name) for name in PER_AGENT}
         if numbers["ent_coef"] == "auto":
             numbers["ent_coef"] = 1.0
-        rows = {name: [float(value_at(agent.get(name, value))) for agent in agents] for name, value in numbers.items()}
+        rows = {
+            name: [float(value_at(agent.get(name, value))) for agent in agents]
+            for name, value in numbers.items()
+        }
         return {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()}
 
     def scheduled(self) -> dict[str, list[Any]]:
         """One value per agent of every setting for which at least one agent has a schedule."""
-        agents, method_settings = self.agents(), find_method(self.method).settings(self.method_settings)
+        agents, method_settings = (
+            self.agents(),
+            find_method(self.method).settings(self.method_settings),
+        )
         shared = {"learning_rate": self.learning_rate, **method_settings}
-        columns = {name: [agent.get(name, value) for agent in agents] for name, value in shared.items()}
-        return {name: column for name, column in columns.items() if any(isinstance(one, Schedule) for one in column)}
+        columns = {
+            name: [agent.get(name, value) for agent in agents] for name, value in shared.items()
+        }
+        return {
+            name: column
+            for name, column in columns.items()
+            if any(isinstance(one, Schedule) for one in column)
+        }
 
     def method_kwargs(
-        self, device: torch.device, dtype: torch.dtype, scheduled: Mapping[str, torch.Tensor] | None = None
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        scheduled: Mapping[str, torch.Tensor] | None = None,
     ) -> dict[str, dict[str, Any]]:
         """The method's settings by part; those that differ between agents or follow a schedule as ``[P]`` tensors.
 
-        ``scheduled`` has the tensors of settings that follow a schedule; by default they are made with the first value.
+        ``scheduled`` has the tensors of settings that follow a schedule; by default they are made
+        with the first value.
         """
         agents, method = self.agents(), find_method(self.method)
         values, defaults = dict(self.method_settings), method.settings()
         for name in {name for row in (*agents, self.scheduled()) for name in row} & set(defaults):
-            column = [value_at(agent.get(name, values.get(name, defaults[name]))) for agent in agents]
+            column = [
+                value_at(agent.get(name, values.get(name, defaults[name]))) for agent in agents
+            ]
             values[name] = torch.tensor(column, device=device, dtype=dtype)
         values |= {name: tensor for name, tensor in (scheduled or {}).items() if name in defaults}
         if "choice" in defaults:
             names = self.method.split(",")
-            values["choice"] = torch.tensor([names.index(agent["method"]) for agent in agents], device=device)
+            values["choice"] = torch.tensor(
+                [names.index(agent["method"]) for agent in agents], device=device
+            )
         return method.route(values)
 
     @property

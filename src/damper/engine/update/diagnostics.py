@@ -1,9 +1,9 @@
 """Diagnostics of updates for the metrics log: their names by group, and sums per agent between two log lines.
 
-To add one, put its name into a group here and its value ``[P]`` under that name into a step's logs: for a loss in
-``engine/gradients/objectives.py``, for a gradient or a parameter change in ``engine/update/population.py``:
-``step_critic`` and ``step_actor``. A diagnostic of a rule is a field of ``damper.rules.GradientReport``;
-``RULE_DIAGNOSTICS`` then has it too.
+To add one, put its name into a group here and its value ``[P]`` under that name into a step's logs:
+for a loss in ``engine/gradients/objectives.py``, for a gradient or a parameter change in
+``engine/update/population.py``: ``step_critic`` and ``step_actor``. A diagnostic of a rule is a
+field of ``damper.rules.GradientReport``; ``RULE_DIAGNOSTICS`` then has it too.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ from damper.rules import GradientReport
 CRITIC_DIAGNOSTICS = ("critic_loss",)  # at every critic step
 ACTOR_DIAGNOSTICS = ("actor_loss",)  # at every actor step
 AUXILIARY_DIAGNOSTICS = ("auxiliary_loss",)  # at actor steps, for methods with an actor loss
-RULE_DIAGNOSTICS = tuple(name for name in GradientReport._fields if name != "state")  # and those with a rule too
+RULE_DIAGNOSTICS = tuple(
+    name for name in GradientReport._fields if name != "state"
+)  # and those with a rule too
 
 
 class Diagnostics:
     """Sums of updates' logs on the device, read by ``pop_means``.
 
     Attributes:
-        sums: ``[names, P]``, one row per name of every group; a method without a rule leaves the last rows zero.
+        sums: ``[names, P]``, one row per name of every group; a method without a rule leaves the
+            last rows zero.
         counts: ``[2]``, the critic steps and actor steps that were added.
     """
 
     def __init__(self, method: Method, n_agents: int, device: torch.device) -> None:
         """All sums and counts start at zero."""
-        rows = len((*CRITIC_DIAGNOSTICS, *ACTOR_DIAGNOSTICS, *AUXILIARY_DIAGNOSTICS, *RULE_DIAGNOSTICS))
+        rows = len(
+            (*CRITIC_DIAGNOSTICS, *ACTOR_DIAGNOSTICS, *AUXILIARY_DIAGNOSTICS, *RULE_DIAGNOSTICS)
+        )
         self.sums = torch.zeros(rows, n_agents, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.float64, device=device)
         self.actor_names = (
@@ -57,10 +62,15 @@ class Diagnostics:
     def add_actor(self, logs: Mapping[str, Tensor]) -> None:
         """Add an actor step's logs, likewise."""
         self._add(
-            1, self.actor_names, slice(len(CRITIC_DIAGNOSTICS), len(CRITIC_DIAGNOSTICS) + len(self.actor_names)), logs
+            1,
+            self.actor_names,
+            slice(len(CRITIC_DIAGNOSTICS), len(CRITIC_DIAGNOSTICS) + len(self.actor_names)),
+            logs,
         )
 
-    def _add(self, kind: int, names: tuple[str, ...], rows: slice, logs: Mapping[str, Tensor]) -> None:
+    def _add(
+        self, kind: int, names: tuple[str, ...], rows: slice, logs: Mapping[str, Tensor]
+    ) -> None:
         self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])
         self.counts[kind] += 1
 
@@ -69,6 +79,8 @@ class Diagnostics:
         sums, (critic_steps, actor_steps) = self.sums.tolist(), self.counts.tolist()
         self.sums.zero_()
         self.counts.zero_()
-        steps = dict.fromkeys(CRITIC_DIAGNOSTICS, critic_steps) | dict.fromkeys(self.actor_names, actor_steps)
+        steps = dict.fromkeys(CRITIC_DIAGNOSTICS, critic_steps) | dict.fromkeys(
+            self.actor_names, actor_steps
+        )
         rows = zip(steps.items(), sums, strict=False)
         return {name: [value / count for value in row] for (name, count), row in rows if count}

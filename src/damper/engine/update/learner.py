@@ -36,7 +36,9 @@ class Learner:
         self.settings, self.spec = settings, spec
         self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
         if self.device.type == "cuda" and self.device.index is not None:
-            torch.cuda.set_device(self.device)  # streams, events and graphs belong to the current device
+            torch.cuda.set_device(
+                self.device
+            )  # streams, events and graphs belong to the current device
         self.method = find_method(settings.method)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
         self.n_agents = len(self.streams.seeds)
@@ -44,12 +46,17 @@ class Learner:
         columns = settings.scheduled()
         self.scheduled = Scheduled(columns, self.device, self.dtype) if columns else None
         follows = self.scheduled.tensors if self.scheduled else {}
-        hparams = settings.per_agent_hparams() | {name: follows[name] for name in PER_AGENT if name in follows}
+        hparams = settings.per_agent_hparams() | {
+            name: follows[name] for name in PER_AGENT if name in follows
+        }
         method_kwargs = settings.method_kwargs(self.device, self.dtype, follows)
         automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
         networks = AgentNetworks(settings.backbone, self.method, sizes, self.streams, self.dtype)
-        # This is the only place that chooses how updates run; other code reads the backend's attributes.
-        backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(networks)
+        # This is the only place that chooses how updates run; other code reads the backend's
+        # attributes.
+        backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(
+            networks
+        )
         self.population = Population(
             gradient_backend=backend,
             hparams=hparams,
@@ -60,17 +67,26 @@ class Learner:
             check_own_losses(self.population, self.streams)
             check_loss_claims(self.population)
         capacity = min(settings.buffer_size, settings.steps)
-        self.replay = Replay(capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype)
-        self._action_scale = torch.as_tensor(action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype)
-        self.obs_rms = RunningMeanStd(self.n_agents, spec.obs_dim, self.device) if settings.norm_obs else None
+        self.replay = Replay(
+            capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype
+        )
+        self._action_scale = torch.as_tensor(
+            action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype
+        )
+        self.obs_rms = (
+            RunningMeanStd(self.n_agents, spec.obs_dim, self.device) if settings.norm_obs else None
+        )
         self.updates = 0  # gradient steps: the host's copy of state()["updates"]
-        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=self.device)  # steps acted: all equal
+        self.acted = torch.zeros(
+            self.n_agents, dtype=torch.int64, device=self.device
+        )  # steps acted: all equal
         self._prepare()
 
     def _prepare(self) -> None:
         """Set up the functions that ``update`` runs, compiled and as CUDA graphs where the settings say so."""
         layer_ops.check_capability(self.device)
-        # Compute the keys now: they are hashed on the host, which neither torch.compile nor a CUDA graph can capture.
+        # Compute the keys now: they are hashed on the host, which neither torch.compile nor a CUDA
+        # graph can capture.
         population = self.population
         for purpose in (
             REPLAY_INDICES,
@@ -79,10 +95,12 @@ class Learner:
             *population.backbone.EXPLORATION_NOISE,
         ):
             self.streams.key(purpose)
-        # Compiled separately from the update: Inductor would otherwise recompute the batch wherever it is read.
+        # Compiled separately from the update: Inductor would otherwise recompute the batch wherever
+        # it is read.
         self._sample = self.compiled(self.sample)
         self._sample_and_update = {
-            with_actor: self.graphed(self._make_sample_and_update(with_actor)) for with_actor in (False, True)
+            with_actor: self.graphed(self._make_sample_and_update(with_actor))
+            for with_actor in (False, True)
         }
         self.replay.capture(self.graphed)
 
@@ -90,7 +108,8 @@ class Learner:
         """Compile a function with ``torch.compile`` if the settings ask for it."""
         if not self.population.gradient_backend.traceable:
             return function
-        # A learner's sizes never change; with dynamic shapes, those of a second learner would become variables.
+        # A learner's sizes never change; with dynamic shapes, those of a second learner would
+        # become variables.
         return torch.compile(_with_fresh_code_object(function), fullgraph=True, dynamic=False)
 
     def graphed(
@@ -98,7 +117,8 @@ class Learner:
     ) -> Callable[[], Any]:
         """Run a function on fixed tensors as a CUDA graph, by default if the device is a GPU.
 
-        ``changed`` returns the tensors that the function changes, by default those of the population.
+        ``changed`` returns the tensors that the function changes, by default those of the
+        population.
         """
         graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
         return Graphed(function, changed or self.population.state) if graph else function
@@ -128,10 +148,13 @@ class Learner:
     def newest_sampled(self, steps: int, update: int) -> bool:
         """Whether, with ``steps`` steps stored, any agent's batch of this update contains the newest one.
 
-        Batches are a pure function of seed and counter, so the host can draw an update's indices before the device.
+        Batches are a pure function of seed and counter, so the host can draw an update's indices
+        before the device.
         """
         capacity = self.replay.capacity
-        drawn = self.streams.host_integers(REPLAY_INDICES, update, self.settings.batch_size, min(steps, capacity))
+        drawn = self.streams.host_integers(
+            REPLAY_INDICES, update, self.settings.batch_size, min(steps, capacity)
+        )
         return bool((drawn == (steps - 1) % capacity).any())
 
     def update_ahead(self) -> None:
@@ -163,7 +186,9 @@ class Learner:
         batch = self.replay.sample(self.streams, count, size, previous)
         if self.obs_rms:
             observations = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
-            batch = batch._replace(**{name: self.normalise(getattr(batch, name)) for name in observations})
+            batch = batch._replace(
+                **{name: self.normalise(getattr(batch, name)) for name in observations}
+            )
         # A plain tuple, so that compiled functions need not return a named one (torch 2.13 can).
         return tuple(batch), self.noise(count, size)
 
@@ -175,7 +200,8 @@ class Learner:
 def _with_fresh_code_object(function: Callable[..., Any]) -> Callable[..., Any]:
     """Copy ``function`` with a new code object.
 
-    Dynamo caches by code object, up to eight versions of each, and a process may make more learners than that.
+    Dynamo caches by code object, up to eight versions of each, and a process may make more learners
+    than that.
     """
     if isinstance(function, MethodType):
         return MethodType(_with_fresh_code_object(function.__func__), function.__self__)

@@ -1,8 +1,8 @@
 """P agents of one backbone and one method as stacked tensors, and their update.
 
-Whatever differs between agents is a ``[P]`` tensor. Losses are ``[P]`` and are summed before differentiation, so each
-agent gets exactly its own gradient. The update runs eagerly, compiled, or inside a CUDA graph; it reads tensor values
-only if its gradient backend is ``agent_by_agent``.
+Whatever differs between agents is a ``[P]`` tensor. Losses are ``[P]`` and are summed before
+differentiation, so each agent gets exactly its own gradient. The update runs eagerly, compiled, or
+inside a CUDA graph; it reads tensor values only if its gradient backend is ``agent_by_agent``.
 """
 
 from __future__ import annotations
@@ -42,15 +42,21 @@ class Population:
         Args:
             gradient_backend: computes gradients of its ``networks``, which are the population's.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
-            method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]`` tensors.
+            method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]``
+                tensors.
             automatic_entropy: for SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
         """
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
         self.backbone, self.method = BACKBONES[self.networks.backbone], self.networks.method
         self.rule = find(self.method.rule) if self.method.rule else None
         self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
-        self.n_agents, self.device, self.dtype = self.networks.n_agents, self.networks.device, self.networks.dtype
-        # `.to` returns the same tensor if nothing changes, so `Scheduled` can write those that graphs read in place.
+        self.n_agents, self.device, self.dtype = (
+            self.networks.n_agents,
+            self.networks.device,
+            self.networks.dtype,
+        )
+        # `.to` returns the same tensor if nothing changes, so `Scheduled` can write those that
+        # graphs read in place.
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
         self._state: dict[str, Tensor] = {**self.networks.parameters}
         self._initialise()
@@ -62,7 +68,9 @@ class Population:
         if self.automatic_entropy:
             state["log_ent_coef"] = self.hparams["ent_coef"].log().unsqueeze(1)
             names.append("log_ent_coef")
-        self.optimisers = {name: Adam.like(state[name], self.gradient_backend.agent_by_agent) for name in names}
+        self.optimisers = {
+            name: Adam.like(state[name], self.gradient_backend.agent_by_agent) for name in names
+        }
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
         state["active"] = torch.ones(self.n_agents, dtype=torch.bool, device=self.device)
@@ -70,25 +78,37 @@ class Population:
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
         self.diagnostics = Diagnostics(self.method, self.n_agents, self.device)
         state |= self.diagnostics.state()
-        self._rule_state = self.rule and initial_state(self.rule, state["actor"], **self.method_kwargs["rule"])
+        self._rule_state = self.rule and initial_state(
+            self.rule, state["actor"], **self.method_kwargs["rule"]
+        )
         state |= {f"memory.{i}": value for i, value in enumerate(state_tensors(self._rule_state))}
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that an update changes, by name; n is a network's number of parameters.
 
-        - ``actor``, ``actor_target`` (TD3), ``actor_average`` (ASAP): ``[P, n]``; ``critic``, ``critic_target``: both
-          critics, ``[P, 2n]``; ``log_ent_coef``: ``[P, 1]``, if SAC learns its temperature.
-        - ``actor.m``, ``critic.v``, …: what Adam keeps of each network that it steps (``Adam.state``).
-        - ``active``: whether an agent still learns, ``[P]``; ``frozen_at``: the update whose gradient was not finite,
-          ``[P]``, or -1; ``updates``: the number of updates, which also numbers their random draws.
-        - ``diagnostics``, ``diagnosed``: sums for the log, and how many steps each is of (``Diagnostics.state``).
+        - ``actor``, ``actor_target`` (TD3), ``actor_average`` (ASAP): ``[P, n]``; ``critic``,
+          ``critic_target``: both critics, ``[P, 2n]``; ``log_ent_coef``: ``[P, 1]``, if SAC learns
+          its temperature.
+        - ``actor.m``, ``critic.v``, …: what Adam keeps of each network that it steps
+          (``Adam.state``).
+        - ``active``: whether an agent still learns, ``[P]``; ``frozen_at``: the update whose
+          gradient was not finite, ``[P]``, or -1; ``updates``: the number of updates, which also
+          numbers their random draws.
+        - ``diagnostics``, ``diagnosed``: sums for the log, and how many steps each is of
+          (``Diagnostics.state``).
         - ``memory.0``, …: the rule's state, for rules with memory.
         """
         return self._state
 
-    def draw(self, kinds: Mapping[str, Noise], streams: Streams, count: Tensor | int, rows: int) -> dict[str, Tensor]:
+    def draw(
+        self, kinds: Mapping[str, Noise], streams: Streams, count: Tensor | int, rows: int
+    ) -> dict[str, Tensor]:
         """Draw number ``count`` of each of these streams, ``[P, rows, ·]``."""
-        sizes = {"obs": (self.networks.sizes.obs_dim,), "action": (self.networks.sizes.act_dim,), None: ()}
+        sizes = {
+            "obs": (self.networks.sizes.obs_dim,),
+            "action": (self.networks.sizes.act_dim,),
+            None: (),
+        }
         return {
             name: getattr(streams, noise.kind)(name, count, (rows, *sizes[noise.like]), self.dtype)
             for name, noise in kinds.items()
@@ -106,9 +126,13 @@ class Population:
         target_entropy = -float(self.networks.sizes.act_dim)
         self._step("log_ent_coef", sac.temperature_gradient(log_prob, target_entropy).unsqueeze(1))
 
-    def critic_gradient(self, batch: Batch, noise: NoiseDraws, without_smoothness: bool = False) -> CriticGradient:
+    def critic_gradient(
+        self, batch: Batch, noise: NoiseDraws, without_smoothness: bool = False
+    ) -> CriticGradient:
         """See ``GradientBackend.critic_gradient``."""
-        return self.gradient_backend.critic_gradient(self._objectives(batch, noise), without_smoothness)
+        return self.gradient_backend.critic_gradient(
+            self._objectives(batch, noise), without_smoothness
+        )
 
     def critic_smoothness_gradient(self, batch: Batch, noise: NoiseDraws) -> CriticGradient:
         """See ``GradientBackend.critic_smoothness_gradient``."""
@@ -117,21 +141,27 @@ class Population:
     def step_critic(self, gradient: Tensor, logs: Logs, with_actor: bool) -> None:
         """The critics' optimiser step, which begins every update and counts it.
 
-        If the actors step too (``with_actor``), the critics' target networks move here. If they do not, the actors'
-        average moves here; otherwise it moves after the actors' step (``step_actor``).
+        If the actors step too (``with_actor``), the critics' target networks move here. If they do
+        not, the actors' average moves here; otherwise it moves after the actors' step
+        (``step_actor``).
         """
         self._state["updates"] += 1
         self._step("critic", gradient)
         self.diagnostics.add_critic(logs)
         if with_actor:
-            # Here it fuses with the step that writes the new parameters; the actors do not read the target.
+            # Here it fuses with the step that writes the new parameters; the actors do not read the
+            # target.
             self.polyak_update("critic", "critic_target", self.hparams["tau"])
         else:
             self.update_actor_average()
 
-    def step_actor(self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()) -> Tensor | None:
+    def step_actor(
+        self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()
+    ) -> Tensor | None:
         """The actors' step and their copies', after the critics'; returns ``log π`` if the temperature is learned."""
-        gradients, logs = self.gradient_backend.actor_gradients(self._objectives(batch, noise), saved_activations)
+        gradients, logs = self.gradient_backend.actor_gradients(
+            self._objectives(batch, noise), saved_activations
+        )
         gradient = self._combine(gradients, logs) if len(gradients) == 2 else gradients[0]
         self._step("actor", gradient)
         self.diagnostics.add_actor(logs)
@@ -142,12 +172,16 @@ class Population:
 
     def _objectives(self, batch: Batch, noise: NoiseDraws) -> Objectives:
         noise = noise if self.gradient_backend.traceable else CheckedNoise(noise)
-        return Objectives(self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams())
+        return Objectives(
+            self.backbone, self.method, self.method_kwargs, batch, noise, self._current_hparams()
+        )
 
     def update_actor_average(self) -> None:
         """Move the average of actors with a second head, at every update."""
         if "actor_average" in self._state:
-            self.polyak_update("actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE))
+            self.polyak_update(
+                "actor", "actor_average", torch.full_like(self.hparams["tau"], AVERAGE_RATE)
+            )
 
     def polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
         """Move a copy, target or average, towards the parameters that it follows."""
@@ -157,7 +191,11 @@ class Population:
         """Apply the rule, and update its state in place."""
         assert self.rule is not None
         (g_R, g_T), kwargs = gradients, self.method_kwargs["rule"]
-        cpu_result = apply_rows(self.rule, g_R, g_T, **kwargs) if self.gradient_backend.agent_by_agent else None
+        cpu_result = (
+            apply_rows(self.rule, g_R, g_T, **kwargs)
+            if self.gradient_backend.agent_by_agent
+            else None
+        )
         rule_state = self._rule_state
         combined, report = cpu_result or apply_reported(
             self.rule, g_R, g_T, rule_state, rule_state is not None, **kwargs
@@ -170,11 +208,14 @@ class Population:
     def _step(self, name: str, gradient: Tensor) -> None:
         """Take an optimiser step for agents with a finite gradient; freeze the others from here on.
 
-        Its norm must be finite too: an infinite second moment would silently stop the agent from learning.
+        Its norm must be finite too: an infinite second moment would silently stop the agent from
+            learning.
         """
         state = self._state
         state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
         # Also agents that a callback froze; the trainer knows them.
         newly_frozen = ~state["active"] & (state["frozen_at"] < 0)
         state["frozen_at"].copy_(torch.where(newly_frozen, state["updates"], state["frozen_at"]))
-        self.optimisers[name].step(state[name], gradient, self.hparams["learning_rate"], state["active"])
+        self.optimisers[name].step(
+            state[name], gradient, self.hparams["learning_rate"], state["active"]
+        )

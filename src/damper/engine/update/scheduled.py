@@ -14,7 +14,9 @@ from damper.schedules import value_at
 class Scheduled:
     """Tensors ``[P]`` by setting name, changed in place because CUDA graphs and compiled code read them."""
 
-    def __init__(self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype
+    ) -> None:
         """``columns``: for each setting, every agent's schedule or number (``Settings.scheduled``)."""
         self._columns = columns
         self.values: dict[str, list[float]] = {}  # of the last ``set``, for the log
@@ -31,7 +33,8 @@ class Scheduled:
             return
         self._remaining = progress_remaining
         self.values = {
-            name: [value_at(one, progress_remaining) for one in column] for name, column in self._columns.items()
+            name: [value_at(one, progress_remaining) for one in column]
+            for name, column in self._columns.items()
         }
         self._staged.host_buffer()[...] = list(self.values.values())
         self._staged.send(self._device_values)

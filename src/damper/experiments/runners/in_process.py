@@ -37,7 +37,9 @@ def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list
         return None
 
 
-def run_here(jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True) -> None:
+def run_here(
+    jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True
+) -> None:
     """Run jobs one by one in this process; a job that another process is training is skipped."""
 
     def outcomes() -> Iterator[tuple[Job, Result]]:
@@ -61,7 +63,8 @@ def check_physics(job: Job) -> None:
     here = physics(settings.env_id, settings.backend, versions())
     if here != wanted:
         raise DamperError(
-            f"the machine that trains must simulate with {wanted}, but has {here}: install the same versions there."
+            f"the machine that trains must simulate with {wanted}, but has {here}: install the "
+            "same versions there."
         )
 
 
@@ -70,7 +73,9 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     settings, first = job.settings, job.wanted[0].identity
     episodes = int(first["episodes"])
     env = None if settings.env_kwargs else settings.env
-    evaluation = evaluate(run, env, episodes, backend=settings.backend, env_threads=settings.env_threads)
+    evaluation = evaluate(
+        run, env, episodes, backend=settings.backend, env_threads=settings.env_threads
+    )
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
     code = recorded_code(manifest, settings)
@@ -81,13 +86,17 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
             records.append(make_record(run, evaluation, index, agent_identity, agent.rank, command))
     if len(records) < len(by_digest):
         raise DamperError(
-            f"{run.path} must hold the {counted(len(by_digest), 'agent')} asked for, but {len(records)} match: the "
-            "code that trained them differs from that of the asking process; install the same code on every machine."
+            f"{run.path} must hold the {counted(len(by_digest), 'agent')} asked for, but "
+            f"{len(records)} match: the "
+            "code that trained them differs from that of the asking process; install the same code "
+            "on every machine."
         )
     return records
 
 
-def plan(missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None) -> list[tuple[Job, Path]]:
+def plan(
+    missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None
+) -> list[tuple[Job, Path]]:
     """Jobs and folders for the missing agents: first the runs already started in ``out``, then new populations."""
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
@@ -114,7 +123,9 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
     code = recorded_code(manifest, _settings(record, some.settings))
-    digests = [digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]]
+    digests = [
+        digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]
+    ]
     mine = tuple(left[found] for found in digests if found in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
@@ -124,7 +135,9 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
     """A manifest's settings with the execution settings of now, except ``compile`` and ``graph``."""
     content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
-    content["method_settings"] = {name: _tuple(value) for name, value in record["method_settings"].items()}
+    content["method_settings"] = {
+        name: _tuple(value) for name, value in record["method_settings"].items()
+    }
     free = {name: getattr(now, name) for name in EXECUTION if name not in ("compile", "graph")}
     return replace(Settings(**content), **free)
 

@@ -1,7 +1,8 @@
 """Run populations on several machines: Ray assigns each to a GPU or to some cores, and the records come back here.
 
-Checkpoints are in the run's folder. If that is on storage that all machines share, a population whose worker is lost
-resumes elsewhere from its last checkpoint; if not, it starts again. Records come with the result either way.
+Checkpoints are in the run's folder. If that is on storage that all machines share, a population
+whose worker is lost resumes elsewhere from its last checkpoint; if not, it starts again. Records
+come with the result either way.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def run_on_ray(
         store: where records go, on this machine.
         command: the command to name in the records.
         progress: print a line when a population ends.
-        address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one, or host:port.
+        address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one,
+            or host:port.
         cores: processor cores for each population.
     """
     ray = _connect(address)
@@ -71,11 +73,15 @@ def _run_remote(job: Job, folder: str, command: str) -> list[Record] | None:
 def _connect(address: str) -> Any:
     """Connect to the cluster and return the ``ray`` module."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; silences its warning
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # Ray's future default; silences its warning
     try:
         import ray
     except ImportError as error:
-        raise MissingExtraError('several machines need Ray: pip install "damper-rl[ray]".') from error
+        raise MissingExtraError(
+            'several machines need Ray: pip install "damper-rl[ray]".'
+        ) from error
     try:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)

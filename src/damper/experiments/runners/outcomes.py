@@ -25,18 +25,26 @@ class StopPopulations(StopSignals):
         raise KeyboardInterrupt  # Ray would replace an error with a message by this one
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, trace)
         if self.received is not None:
-            raise Stopped("stopped; the same command resumes what was started.", self.received) from None
+            raise Stopped(
+                "stopped; the same command resumes what was started.", self.received
+            ) from None
 
 
-def keep_records(outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True) -> None:
+def keep_records(
+    outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True
+) -> None:
     """Store each population's records as it ends, and raise the failures when all are done.
 
     Args:
-        outcomes: populations as they end, each with a function that returns its records (None: trained elsewhere).
+        outcomes: populations as they end, each with a function that returns its records (None:
+            trained elsewhere).
         store: where records go.
         count: number of populations.
         progress: print how each one ended.
@@ -63,11 +71,20 @@ def combined_error(failed: Sequence[Failed]) -> Exception:
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
         others = ", ".join(job_title(job) for job, _ in failed[1:])
-        return DamperError(f"{job_title(first)}: {mistake}" + (f" (Also failed: {others}.)" if others else ""))
+        return DamperError(
+            f"{job_title(first)}: {mistake}" + (f" (Also failed: {others}.)" if others else "")
+        )
     for job, error in failed:
-        error.add_note(f"{job_title(job)} failed. What the others finished is kept; the same command resumes it.")
+        error.add_note(
+            f"{job_title(job)} failed. What the others finished is kept; the same command resumes "
+            "it."
+        )
     errors = [error for _, error in failed]
-    return errors[0] if len(errors) == 1 else ExceptionGroup(f"{len(errors)} populations failed", errors)
+    return (
+        errors[0]
+        if len(errors) == 1
+        else ExceptionGroup(f"{len(errors)} populations failed", errors)
+    )
 
 
 def job_title(job: Job) -> str:
@@ -78,7 +95,9 @@ def job_title(job: Job) -> str:
 
 def _mistake(error: Exception) -> DamperError | None:
     """The ``DamperError``, unwrapped from Ray's error with the remote traceback; None for any other error."""
-    return next((e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None)
+    return next(
+        (e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None
+    )
 
 
 def _clear_frames(error: BaseException | None) -> None:

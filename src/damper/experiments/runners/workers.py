@@ -25,15 +25,21 @@ from damper.experiments.runners.outcomes import StopPopulations, keep_records
 from damper.experiments.store import Record, Store
 from damper.terminal import say
 
-# Eight to eleven populations fill an H200: more of them did not raise its total of agents' steps per second.
+# Eight to eleven populations fill an H200: more of them did not raise its total of agents' steps
+# per second.
 MOST_ON_A_GPU = 10
 AGENT_STEPS_PER_SECOND = 57_000
-# EnvPool's threads of all populations together, per core: a population's threads sleep while it acts and learns.
+# EnvPool's threads of all populations together, per core: a population's threads sleep while it
+# acts and learns.
 ENV_THREADS_PER_CORE = 1.5
 
 
 def run_jobs(
-    jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int | None = None
+    jobs: Sequence[tuple[Job, Path]],
+    store: Store,
+    command: str,
+    progress: bool = True,
+    workers: int | None = None,
 ) -> None:
     """Run jobs in ``workers`` processes, by default ``fitting_workers``; 1 runs them in this process."""
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
@@ -67,12 +73,16 @@ def _with_env_threads(job: Job, agents_at_once: int) -> Job:
 
 
 def run_in_workers(
-    jobs: Sequence[tuple[Job, Path]], store: Store, command: str, progress: bool = True, workers: int = 2
+    jobs: Sequence[tuple[Job, Path]],
+    store: Store,
+    command: str,
+    progress: bool = True,
+    workers: int = 2,
 ) -> None:
     """Run jobs in ``workers`` processes, the longest first, and store each job's records as it ends.
 
-    A GPU is shared through CUDA's multi-process service, so that kernels of several processes run at once. Failures are
-    raised when the other jobs are done.
+    A GPU is shared through CUDA's multi-process service, so that kernels of several processes run
+    at once. Failures are raised when the other jobs are done.
 
     Args:
         jobs: populations with their folders.
@@ -91,9 +101,19 @@ def run_in_workers(
     try:
         with _StopWorkers(), multi_process_service(on_gpu) as shared:
             if on_gpu and not shared and progress:
-                say("nvidia-cuda-mps-control cannot be started here, so the processes take turns on the GPU.", "yellow")
+                say(
+                    "nvidia-cuda-mps-control cannot be started here, so the processes take turns "
+                    "on the GPU.",
+                    "yellow",
+                )
             waiting = {
-                pool.submit(_run_in_own_process, _with_env_threads(job, agents_at_once), folder, command, threads): job
+                pool.submit(
+                    _run_in_own_process,
+                    _with_env_threads(job, agents_at_once),
+                    folder,
+                    command,
+                    threads,
+                ): job
                 for job, folder in longest_first
             }
             ended = ((waiting[done], done.result) for done in as_completed(waiting))
@@ -128,8 +148,11 @@ def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> l
             return process.submit(run_job, job, folder, command, False).result()
         except BrokenProcessPool as error:
             raise DamperError(
-                "its process was killed, probably because memory ran out: use fewer workers or a smaller population; "
+                "its process was killed, probably because memory ran out: use fewer workers or a "
+                "smaller population; "
                 "the same command resumes it."
             ) from error
-        except KeyboardInterrupt as error:  # raised in that process by a signal; this thread receives none
+        except (
+            KeyboardInterrupt
+        ) as error:  # raised in that process by a signal; this thread receives none
             raise DamperError("its process was stopped; the same command resumes it.") from error

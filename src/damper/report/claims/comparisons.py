@@ -1,14 +1,18 @@
 """One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
 
-The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if the mean
-agrees but the interval includes zero, and ties are ties: they lean; it *leans against* if the mean disagrees but the
-interval still allows the claim, and *fails* if it does not. Where the paper concedes something (a lower return), a mean
-on the good side is *better than claimed*. The smoothness of a policy that hardly ever changes its action, or the
-gradient that is left to smooth it, is no comparison: *constant actions*. Fewer than five seeds are *not enough data*.
+The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it
+    *leans* if the mean
+agrees but the interval includes zero, and ties are ties: they lean; it *leans against* if the mean
+disagrees but the interval still allows the claim, and *fails* if it does not. Where the paper
+concedes something (a lower return), a mean on the good side is *better than claimed*. The
+smoothness of a policy that hardly ever changes its action, or the
+gradient that is left to smooth it, is no comparison: *constant actions*. Fewer than five seeds are
+    *not enough data*.
 
-A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if all do); over the
-claims the intervals are Bonferroni's: where seeds are spread normally, or both sides alike, all claims that hold do so
-together with 95 % confidence (``docs/statistics.md`` has what is left of that elsewhere).
+A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if
+all do); over the claims the intervals are Bonferroni's: where seeds are spread normally, or both
+sides alike, all claims that hold do so together with 95 % confidence (``docs/statistics.md`` has
+what is left of that elsewhere).
 """
 
 from __future__ import annotations
@@ -22,14 +26,27 @@ import numpy as np
 from damper.experiments.identity import published_settings
 from damper.experiments.paper import paper, title
 from damper.report.statistics.cells import LETTERS, MEASURES, SMOOTHNESS, Cell, Setup
-from damper.report.statistics.estimates import LEVEL, Array, Interval, difference, mean_interval, nan_for_none
+from damper.report.statistics.estimates import (
+    LEVEL,
+    Array,
+    Interval,
+    difference,
+    mean_interval,
+    nan_for_none,
+)
 from damper.report.statistics.numbers import four_digits, percent, with_bounds
 
 HOLDS, LEANS, LEANS_AGAINST, FAILS = "holds", "leans", "leans against", "fails"
-BETTER, CONSTANT, OPEN, NOT_JUDGED = "better than claimed", "constant actions", "not enough data", "not judged"
+BETTER, CONSTANT, OPEN, NOT_JUDGED = (
+    "better than claimed",
+    "constant actions",
+    "not enough data",
+    "not judged",
+)
 VERDICTS = (HOLDS, BETTER, LEANS, LEANS_AGAINST, CONSTANT, FAILS, OPEN, NOT_JUDGED)
 MIN_SEEDS = 5
-# A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at nine tenths of it.
+# A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at
+# nine tenths of it.
 REACHED_SHARE = 0.9
 CLOSE_MARGIN = 0.05
 ANY = Interval(-np.inf, np.inf)
@@ -57,7 +74,9 @@ class Side(NamedTuple):
     @property
     def spread(self) -> Side:
         """Its variability: each seed's distance from the median (Brown and Forsythe)."""
-        values = self.values if self.values is None else np.abs(self.values - np.median(self.values))
+        values = (
+            self.values if self.values is None else np.abs(self.values - np.median(self.values))
+        )
         return Side(self.name, values)
 
 
@@ -78,14 +97,26 @@ class Evidence:
         """A cell's seeds, counted by the measure that is compared."""
         cell = self.cell(backbone, task, method, **changed)
         values = cell.means(measure) if cell else np.array([])
-        changes = "".join(f" {LETTERS.get(name, name)}={value:g}" for name, value in changed.items())
-        constant = cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
-        return Side(title(method, backbone) + changes, values if len(values) >= MIN_SEEDS else None, constant)
+        changes = "".join(
+            f" {LETTERS.get(name, name)}={value:g}" for name, value in changed.items()
+        )
+        constant = (
+            cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
+        )
+        return Side(
+            title(method, backbone) + changes,
+            values if len(values) >= MIN_SEEDS else None,
+            constant,
+        )
 
     def gradients(self, backbone: str, task: str, name: str, method: str = "damper") -> Side:
         """Along a method's own training: the median over training of a recorded quantity, per seed."""
         cell = self.cell(backbone, task, method)
-        columns = [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve] if cell else []
+        columns = (
+            [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve]
+            if cell
+            else []
+        )
         values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
         constant = cell.constant_note if cell and cell.mostly_constant else ""
         return Side(title(method, backbone), values if len(values) >= MIN_SEEDS else None, constant)
@@ -146,25 +177,37 @@ def compare_means(
         candidates: of how many the better side was picked.
     """
     if ours.values is None or theirs.values is None:
-        return Check(f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured", OPEN)
+        return Check(
+            f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured",
+            OPEN,
+        )
     bound = theirs.values * (1 - by * np.sign(theirs.mean))
     gap, interval = difference(ours.values, bound, claim_level(candidates))
     assert interval is not None
     sign = 1 if expect == "lower" else -1
     turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
     verdict = judge(sign * gap, turned, concession)
-    text = f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{_note(words)}; "
-    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))}: ") + with_bounds(gap, interval)
+    text = (
+        f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} "
+        f"{four_digits(theirs.mean)}{_note(words)}; "
+    )
+    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))}: ") + with_bounds(
+        gap, interval
+    )
     if constant := [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]:
         return Check(f"{text}; {', '.join(constant)}", CONSTANT)
-    return Check(text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict)
+    return Check(
+        text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict
+    )
 
 
 def close(subject: str, ours: Side, theirs: Side) -> Check:
     """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is, fails if none is."""
     words = _note(f"close: within {percent(CLOSE_MARGIN)}")
     if ours.values is None or theirs.values is None:
-        return Check(f"{subject}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN)
+        return Check(
+            f"{subject}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN
+        )
     gap, interval = difference(ours.values, theirs.values, claim_level())
     assert interval is not None
     margin = CLOSE_MARGIN * abs(theirs.mean)
@@ -172,11 +215,16 @@ def close(subject: str, ours: Side, theirs: Side) -> Check:
         verdict = HOLDS if -margin <= interval.low and interval.high <= margin else LEANS
     else:
         verdict = FAILS if interval.low > margin or interval.high < -margin else LEANS_AGAINST
-    text = f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} {four_digits(theirs.mean)}{words}; "
+    text = (
+        f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} "
+        f"{four_digits(theirs.mean)}{words}; "
+    )
     return Check(text + f"gap {with_bounds(gap, interval)}", verdict)
 
 
-def against(subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY) -> Check:
+def against(
+    subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
+) -> Check:
     """Our mean is lower (higher) than a fixed number; no bound is printed beyond what is possible."""
     if ours.values is None:
         return Check(f"{subject}, {words}: not yet measured", OPEN)
@@ -190,20 +238,34 @@ def against(subject: str, ours: Side, bound: float, expect: str, words: str, pos
     return Check(f"{text}; {ours.constant}", CONSTANT) if ours.constant else Check(text, verdict)
 
 
-def extreme(subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any) -> Check:
+def extreme(
+    subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any
+) -> Check:
     """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
     checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
-    known = [(check, rival.mean) for check, rival in zip(checks, rivals, strict=True) if check.verdict != OPEN]
+    known = [
+        (check, rival.mean)
+        for check, rival in zip(checks, rivals, strict=True)
+        if check.verdict != OPEN
+    ]
     if not known:
         there = sum(side.values is not None for side in (ours, *rivals))
-        names = ", ".join(rival.name for rival in rivals) if len(rivals) < 7 else f"{len(rivals)} others"
+        names = (
+            ", ".join(rival.name for rival in rivals)
+            if len(rivals) < 7
+            else f"{len(rivals)} others"
+        )
         words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
         return Check(f"{subject}: {ours.name} {expect} than {names}{words}", OPEN)
     sign = 1 if expect == "lower" else -1
     worst, _ = min(known, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
     missing = len(rivals) - len(known)
-    rest = f" (least favourable of {len(known)}" + (f", {missing} not yet measured)" if missing else ")")
-    return worst._replace(text=worst.text + rest, verdict=conjunction(check.verdict for check in checks))
+    rest = f" (least favourable of {len(known)}" + (
+        f", {missing} not yet measured)" if missing else ")"
+    )
+    return worst._replace(
+        text=worst.text + rest, verdict=conjunction(check.verdict for check in checks)
+    )
 
 
 def _note(words: str) -> str:

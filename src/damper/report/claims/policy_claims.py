@@ -1,7 +1,7 @@
 """The paper's claims about trained policies, each taken apart into comparisons (``report.claims.comparisons``).
 
-Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands for it here is near
-the paper's own and in the comparison's text.
+Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands
+for it here is near the paper's own and in the comparison's text.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ LOWEST_SM = {
     "td3": ("LunarLander", "Ant", "Hopper", "Walker"),
     "sac": ("LunarLander", "Reacher", "Ant", "Walker"),
 }
-# The fixed weights λ that the paper names, the methods they are said to beat in both measures, the methods that are
-# said to be smoother than them, and the weights that are said to be smoother than every method at a lower return.
+# The fixed weights λ that the paper names, the methods they are said to beat in both measures, the
+# methods that are said to be smoother than them, and the weights that are said to be smoother than
+# every method at a lower return.
 PAPER_WEIGHTS = {"Ant": 0.75, "LunarLander": 0.80, "Hopper": 0.80, "Pendulum": 0.85}
 BEATEN_BY_WEIGHT = {
     "Ant": RIVALS,
@@ -63,12 +64,16 @@ Checks = Iterator[Check]
 # --- the main tables ----------------------------------------------------------------------------------------------
 
 
-def _pair(e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: Any) -> Check:
+def _pair(
+    e: Evidence, backbone: str, task: str, measure: str, a: str, b: str, expect: str, **how: Any
+) -> Check:
     ours, theirs = (e.side(backbone, task, method, measure) for method in (a, b))
     return compare_means(subject_of(backbone, task, measure), ours, theirs, expect, **how)
 
 
-def _best(e: Evidence, backbone: str, task: str, measure: str, methods: Sequence[str], expect: str) -> Check:
+def _best(
+    e: Evidence, backbone: str, task: str, measure: str, methods: Sequence[str], expect: str
+) -> Check:
     """DAMPER before the other methods."""
     ours, *others = (e.side(backbone, task, method, measure) for method in ("damper", *methods))
     return extreme(subject_of(backbone, task, measure), ours, others, expect)
@@ -108,7 +113,9 @@ def _reduction(e: Evidence, task: str, measure: str, ours: str, theirs: str, wor
     assert x is not None and y is not None
     size = 1 - x.mean / y.mean
     words = f"{word}: {percent(size)} lower in the paper, {percent(REACHED_SHARE * size)} counts"
-    return _pair(e, "td3", task, measure, ours, theirs, "lower", by=REACHED_SHARE * size, words=words)
+    return _pair(
+        e, "td3", task, measure, ours, theirs, "lower", by=REACHED_SHARE * size, words=words
+    )
 
 
 def _best_return(e: Evidence) -> Checks:
@@ -126,12 +133,26 @@ def _gradient_regime(e: Evidence) -> Checks:
     """Along DAMPER's own training; what plain's says, where nothing acts on the temporal gradient, is in the note."""
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
-            ratio, conflict = (e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict"))
+            ratio, conflict = (
+                e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict")
+            )
             subject = f"{backbone.upper()} {task}"
-            yield against(f"{subject} n_T/n_R", ratio, WEAK_RATIO, "lower", f"weak: below {WEAK_RATIO:g}", RATIO)
+            yield against(
+                f"{subject} n_T/n_R",
+                ratio,
+                WEAK_RATIO,
+                "lower",
+                f"weak: below {WEAK_RATIO:g}",
+                RATIO,
+            )
             words = f"frequent: above {FREQUENT_CONFLICT:g}; by chance {CHANCE_CONFLICT:g}"
             yield against(
-                f"{subject} share of updates in conflict", conflict, FREQUENT_CONFLICT, "higher", words, SHARE
+                f"{subject} share of updates in conflict",
+                conflict,
+                FREQUENT_CONFLICT,
+                "higher",
+                words,
+                SHARE,
             )
 
 
@@ -153,8 +174,10 @@ def _conflict_by_chance(e: Evidence) -> str:
     if not more and not others:
         return ""
     return (
-        f"Unrelated directions would conflict in {CHANCE_CONFLICT:g} of the updates. More do, beyond the noise, on "
-        f"{', '.join(more) or 'no task'}" + (f"; this is not shown on {', '.join(others)}" if others else "")
+        f"Unrelated directions would conflict in {CHANCE_CONFLICT:g} of the updates. More do, "
+        "beyond the noise, on "
+        f"{', '.join(more) or 'no task'}"
+        + (f"; this is not shown on {', '.join(others)}" if others else "")
     )
 
 
@@ -163,7 +186,9 @@ def _plains_gradients(e: Evidence) -> str:
     found: dict[str, tuple[float, float]] = {}
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
-            sides = [e.gradients(backbone, task, name, "plain") for name in ("conflict", "norm_ratio")]
+            sides = [
+                e.gradients(backbone, task, name, "plain") for name in ("conflict", "norm_ratio")
+            ]
             if all(side.values is not None and not side.constant for side in sides):
                 conflict, ratio = (side.mean for side in sides)
                 found[f"{backbone.upper()} {task}"] = conflict, ratio
@@ -172,8 +197,10 @@ def _plains_gradients(e: Evidence) -> str:
     shares, ratios = zip(*found.values(), strict=True)
     strong = [subject for subject, (_, ratio) in found.items() if ratio > WEAK_RATIO]
     return (
-        f"In plain's own training ({counted(len(found), 'task–backbone pair')}), {_range(shares)} of the updates "
-        f"conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on {', '.join(strong) or 'none'}"
+        f"In plain's own training ({counted(len(found), 'task–backbone pair')}), {_range(shares)} "
+        "of the updates "
+        f"conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on "
+        f"{', '.join(strong) or 'none'}"
     )
 
 
@@ -186,7 +213,9 @@ def _range(values: Sequence[float]) -> str:
 
 def _ablation(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        yield _best(e, "td3", task, "return", ("unconditional-projection", "unconditional-sum"), "higher")
+        yield _best(
+            e, "td3", task, "return", ("unconditional-projection", "unconditional-sum"), "higher"
+        )
 
 
 def _collapse(e: Evidence) -> Checks:
@@ -197,29 +226,43 @@ def _collapse(e: Evidence) -> Checks:
 
 def _collapsed(e: Evidence) -> str:
     """How many agents collapse in return, whatever becomes of their smoothness."""
-    ours, damper = (e.side("td3", "Hopper", method, "return") for method in ("unconditional-sum", "damper"))
-    x, y = (printed("td3", method, "Hopper", "return") for method in ("unconditional-sum", "damper"))
+    ours, damper = (
+        e.side("td3", "Hopper", method, "return") for method in ("unconditional-sum", "damper")
+    )
+    x, y = (
+        printed("td3", method, "Hopper", "return") for method in ("unconditional-sum", "damper")
+    )
     if ours.values is None or damper.values is None or x is None or y is None:
         return ""
     left = 1 - REACHED_SHARE * (1 - x.mean / y.mean)
     count = int((ours.values < left * damper.mean).sum())
-    return f"Return alone: {count} of {len(ours.values)} agents earn less than {percent(left)} of DAMPER's mean return"
+    return (
+        f"Return alone: {count} of {len(ours.values)} agents earn less than {percent(left)} of "
+        "DAMPER's mean return"
+    )
 
 
 def _sum_close(e: Evidence) -> Checks:
-    sides = (e.side("td3", "LunarLander", method, "return") for method in ("unconditional-sum", "damper"))
+    sides = (
+        e.side("td3", "LunarLander", method, "return") for method in ("unconditional-sum", "damper")
+    )
     yield close(subject_of("td3", "LunarLander", "return"), *sides)
 
 
 def _projection(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        ours, damper = (e.side("td3", task, method, "return") for method in ("unconditional-projection", "damper"))
+        ours, damper = (
+            e.side("td3", task, method, "return")
+            for method in ("unconditional-projection", "damper")
+        )
         subject = subject_of("td3", task, "return")
         if task == "Hopper":
             yield close(subject, ours, damper)
         else:
             yield compare_means(subject, ours, damper, "lower")
-            yield compare_means(f"{subject}, mean distance from the median", ours.spread, damper.spread, "higher")
+            yield compare_means(
+                f"{subject}, mean distance from the median", ours.spread, damper.spread, "higher"
+            )
 
 
 def _pegrad(e: Evidence) -> Checks:
@@ -229,7 +272,9 @@ def _pegrad(e: Evidence) -> Checks:
         yield _pair(e, "td3", task, "return", "damper", "pegrad", "higher")
     yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "lower", concession=True)
     words = f"slightly: no more than {percent(CLOSE_MARGIN)} lower"
-    yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "higher", by=CLOSE_MARGIN, words=words)
+    yield _pair(
+        e, "td3", "Walker", "return", "damper", "pegrad", "higher", by=CLOSE_MARGIN, words=words
+    )
 
 
 def _eta(e: Evidence) -> Checks:
@@ -239,7 +284,9 @@ def _eta(e: Evidence) -> Checks:
         if task == "Walker":
             bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
             for eta in (0.4, 0.8):
-                yield compare_means(f"{subject}, a bump at η = 0.6", bump[0.6], bump[eta], "higher", concession=True)
+                yield compare_means(
+                    f"{subject}, a bump at η = 0.6", bump[0.6], bump[eta], "higher", concession=True
+                )
         else:
             for former, later in pairwise(sides):
                 yield compare_means(subject, later, former, "lower")
@@ -264,7 +311,12 @@ def _below_all_weights(e: Evidence) -> Checks:
         there = [side for side in weights if side.values is not None]
         best = min(there, key=lambda side: side.mean, default=weights[0])
         check = compare_means(
-            f"{subject}, the exception", ours, best, "higher", concession=True, candidates=len(WEIGHTS)
+            f"{subject}, the exception",
+            ours,
+            best,
+            "higher",
+            concession=True,
+            candidates=len(WEIGHTS),
         )
         # One smoother weight is an exception; that there is none takes them all.
         unknown = check.verdict == BETTER and len(there) < len(WEIGHTS)
@@ -279,7 +331,9 @@ def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list
         for weight in weights:
             ours = _weight(e, task, weight, measure)
             found[weight].append(
-                extreme(subject_of("td3", task, measure), ours, rivals, expect, candidates=len(weights))
+                extreme(
+                    subject_of("td3", task, measure), ours, rivals, expect, candidates=len(weights)
+                )
             )
     return found
 
@@ -292,13 +346,21 @@ def _strong_weight(e: Evidence) -> Checks:
 def _best_weight(e: Evidence) -> Checks:
     for task, rivals in BEATEN_BY_WEIGHT.items():
         found = _beats(e, task, WEIGHTS)
-        words = {weight: conjunction(check.verdict for check in checks) for weight, checks in found.items()}
+        words = {
+            weight: conjunction(check.verdict for check in checks)
+            for weight, checks in found.items()
+        }
         order = (HOLDS, LEANS, OPEN, LEANS_AGAINST, CONSTANT, FAILS)  # one weight is enough
         verdict = next(word for word in order if word in words.values())
-        beating = [f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))]
+        beating = [
+            f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))
+        ]
         known = len(WEIGHTS) - len(_with(words, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
-        text = f"TD3 {task}: weights that beat {names} in both measures: {'; '.join(beating) or 'none'}"
+        text = (
+            f"TD3 {task}: weights that beat {names} in both measures: "
+            f"{'; '.join(beating) or 'none'}"
+        )
         best = min(WEIGHTS, key=lambda weight: (words[weight] == OPEN, order.index(words[weight])))
         gaps = "; ".join(check.text for check in found[best]) if known else ""
         yield Check(f"{text} ({known} of {len(WEIGHTS)} known). {gaps}".strip(" ."), verdict)
@@ -318,9 +380,15 @@ def _margins(e: Evidence) -> Checks:
         size = 1 - named[task] / theirs.mean
         words = f"{percent(size, 1)} lower in the paper, {percent(REACHED_SHARE * size, 1)} counts"
         rivals = [e.side("td3", task, rival, "smoothness") for rival in RIVALS]
-        ours, subject = _weight(e, task, PAPER_WEIGHTS[task], "smoothness"), subject_of("td3", task, "smoothness")
+        ours, subject = (
+            _weight(e, task, PAPER_WEIGHTS[task], "smoothness"),
+            subject_of("td3", task, "smoothness"),
+        )
         yield extreme(subject, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
-    sides = _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"), e.side("td3", "Hopper", "pave", "return")
+    sides = (
+        _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"),
+        e.side("td3", "Hopper", "pave", "return"),
+    )
     yield close(subject_of("td3", "Hopper", "return"), *sides)
 
 
@@ -333,7 +401,9 @@ def _limits(e: Evidence) -> Checks:
     for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("smoothness", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
-            yield extreme(subject_of("td3", task, measure), _weight(e, task, value, measure), rivals, "lower")
+            yield extreme(
+                subject_of("td3", task, measure), _weight(e, task, value, measure), rivals, "lower"
+            )
 
 
 CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
@@ -357,7 +427,11 @@ CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
     "scalarization-limits": _limits,
     "eta-monotone": _eta,
 }
-# Compare ablations on a task whose published η is not 1; no experiment trains those with another η than DAMPER's.
+# Compare ablations on a task whose published η is not 1; no experiment trains those with another η
+# than DAMPER's.
 ONE_ETA_UNTRAINED = ("ablation-return", "sum-close", "projection")
 # What a claim's word does not say, from the same records; it decides nothing.
-NOTES: dict[str, Callable[[Evidence], str]] = {"gradient-regime": _about_gradients, "sum-collapses": _collapsed}
+NOTES: dict[str, Callable[[Evidence], str]] = {
+    "gradient-regime": _about_gradients,
+    "sum-collapses": _collapsed,
+}

@@ -29,17 +29,28 @@ def _fullest(timings: Sequence[Timing], backbone: str) -> dict[str, MethodTimes]
     for timing in timings:
         if timing.backbone == backbone and timing.rounds:
             place = found.setdefault(str(timing.how.get("device", "cpu")), {})
-            place.setdefault(timing.setting, MethodTimes(timing.machine, {})).rounds[timing.method] = timing.rounds
-    return {device: max(place.values(), key=lambda times: len(times.rounds)) for device, place in found.items()}
+            place.setdefault(timing.setting, MethodTimes(timing.machine, {})).rounds[
+                timing.method
+            ] = timing.rounds
+    return {
+        device: max(place.values(), key=lambda times: len(times.rounds))
+        for device, place in found.items()
+    }
 
 
-def _by_machine(timings: Sequence[Timing], backbone: str) -> Iterator[tuple[str, MethodTimes | None]]:
+def _by_machine(
+    timings: Sequence[Timing], backbone: str
+) -> Iterator[tuple[str, MethodTimes | None]]:
     """GPU and CPU; None where not all the table's methods were timed together with their spread."""
     found = _fullest(timings, backbone)
     for device, words in {"cuda": "GPU", "cpu": "CPU"}.items():
         times = found.get(device)
         place = f"{backbone.upper()}, {times.machine if times else words}"
-        whole = times and set(TABLE_METHODS) <= set(times.rounds) and len({*map(len, times.rounds.values())}) == 1
+        whole = (
+            times
+            and set(TABLE_METHODS) <= set(times.rounds)
+            and len({*map(len, times.rounds.values())}) == 1
+        )
         yield place, times if whole else None
 
 
@@ -47,19 +58,30 @@ def _cost(timings: Sequence[Timing]) -> Iterator[Check]:
     for backbone in BACKBONES:
         for place, times in _by_machine(timings, backbone):
             if times is None:
-                yield Check(f"{place}: update times of all methods with their spread: not yet measured", OPEN)
+                yield Check(
+                    f"{place}: update times of all methods with their spread: not yet measured",
+                    OPEN,
+                )
                 continue
             for rival in RIVALS:
                 dearer = backbone == "td3" and rival == "grad-caps"  # the paper's one exception
-                words = f"DAMPER's time over {title(rival)}'s (claimed: {'above' if dearer else 'below'} 1)"
-                yield _ratio(f"{place}: {words}", times, rival, 1.0, "higher" if dearer else "lower", dearer)
+                words = (
+                    f"DAMPER's time over {title(rival)}'s (claimed: "
+                    f"{'above' if dearer else 'below'} 1)"
+                )
+                yield _ratio(
+                    f"{place}: {words}", times, rival, 1.0, "higher" if dearer else "lower", dearer
+                )
 
 
 def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:
     for backbone, overhead in PAPER_OVERHEAD.items():
         most = 1 + overhead * (2 - REACHED_SHARE)
         for place, times in _by_machine(timings, backbone):
-            words = f"{place}: DAMPER's time over plain's (the paper's {1 + overhead:.3f}×, up to {most:.2f}× counts)"
+            words = (
+                f"{place}: DAMPER's time over plain's (the paper's {1 + overhead:.3f}×, up to "
+                f"{most:.2f}× counts)"
+            )
             if times is None:
                 yield Check(f"{words}: not yet measured with its spread", OPEN)
                 continue
@@ -68,7 +90,9 @@ def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:
             yield check._replace(verdict=BETTER) if least.verdict == HOLDS else check
 
 
-def _ratio(words: str, times: MethodTimes, base: str, bound: float, expect: str, concession: bool = False) -> Check:
+def _ratio(
+    words: str, times: MethodTimes, base: str, bound: float, expect: str, concession: bool = False
+) -> Check:
     """DAMPER's time relative to another's, round by round; what lies within the middle nine tenths of them is a tie."""
     low, middle, high = ratio_of_rounds(times.rounds["damper"], times.rounds[base])
     below, above = high < bound, low > bound
@@ -78,4 +102,7 @@ def _ratio(words: str, times: MethodTimes, base: str, bound: float, expect: str,
     return Check(f"{words}: {middle:.3f}× [{low:.3f}, {high:.3f}]{tie}", verdict)
 
 
-TIME_CLAIMS: dict[str, Callable[[Sequence[Timing]], Iterator[Check]]] = {"cost": _cost, "overhead": _overhead}
+TIME_CLAIMS: dict[str, Callable[[Sequence[Timing]], Iterator[Check]]] = {
+    "cost": _cost,
+    "overhead": _overhead,
+}

@@ -36,14 +36,18 @@ def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
     """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
     evidence = Evidence(setup, eta)
     judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
-    return [one._replace(note=NOTES[one.id](evidence)) if one.id in NOTES else one for one in judged]
+    return [
+        one._replace(note=NOTES[one.id](evidence)) if one.id in NOTES else one for one in judged
+    ]
 
 
 def _unless_untrained(verdict: Verdict, eta: float | None) -> Verdict:
     """What no experiment trains at one η is not waited for."""
     if eta is None or verdict.verdict != OPEN or verdict.id not in ONE_ETA_UNTRAINED:
         return verdict
-    check = Check(f"no experiment trains these ablations with η = {eta:g} on every task", NOT_JUDGED)
+    check = Check(
+        f"no experiment trains these ablations with η = {eta:g} on every task", NOT_JUDGED
+    )
     return verdict._replace(verdict=NOT_JUDGED, checks=[check])
 
 
@@ -56,4 +60,7 @@ def _judge(claims: Mapping[str, Callable[[Found], Iterator[Check]]], found: Foun
     """The claims' verdicts, in the order in which ``paper.json`` lists them."""
     texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
     checks = {name: list(claims[name](found)) for name in texts if name in claims}
-    return [Verdict(name, texts[name], conjunction(c.verdict for c in own), own) for name, own in checks.items()]
+    return [
+        Verdict(name, texts[name], conjunction(c.verdict for c in own), own)
+        for name, own in checks.items()
+    ]

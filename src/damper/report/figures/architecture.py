@@ -37,7 +37,11 @@ WALK = (
         (
             Module("engine/loop/trainer.py", "the training loop"),
             Module("engine/loop/acting.py", "policies choose, with exploration"),
-            Module("engine/envs/gymnasium_pool.py", "P environments step", ("engine/envs/envpool_pool.py",)),
+            Module(
+                "engine/envs/gymnasium_pool.py",
+                "P environments step",
+                ("engine/envs/envpool_pool.py",),
+            ),
         ),
         "Transition: obs, reward, true successor, terminated, [P, ·]",
     ),
@@ -61,7 +65,11 @@ WALK = (
             Module("engine/gradients/objectives.py", "binds losses to the batch"),
             Module("agents/td3.py", "target, critic and actor loss", ("agents/sac.py",)),
             Module("losses/temporal.py", "or another loss, a file each"),
-            Module("engine/gradients/autograd.py", "gradients g_R and g_T", ("engine/gradients/shared_forward.py",)),
+            Module(
+                "engine/gradients/autograd.py",
+                "gradients g_R and g_T",
+                ("engine/gradients/shared_forward.py",),
+            ),
             Module("rules/damper.py", "or another rule: one gradient"),
             Module("engine/update/optimiser.py", "Adam, target copies"),
         ),
@@ -136,8 +144,12 @@ def _draw_card(axes: Axes, stage: Stage, top: float) -> None:
     from matplotlib.patches import Rectangle
 
     width = WIDTH - MARGIN
-    axes.add_patch(Rectangle((0, top), width, _height(stage), facecolor=CARD, edgecolor=stage.colour, lw=1))
-    axes.add_patch(Rectangle((0, top), width, HEAD, facecolor=stage.colour, edgecolor=stage.colour, lw=1))
+    axes.add_patch(
+        Rectangle((0, top), width, _height(stage), facecolor=CARD, edgecolor=stage.colour, lw=1)
+    )
+    axes.add_patch(
+        Rectangle((0, top), width, HEAD, facecolor=stage.colour, edgecolor=stage.colour, lw=1)
+    )
     axes.text(PAD, top + HEAD / 2, stage.title, color="white", weight="bold", va="center", size=10)
     at = top + HEAD + PAD / 2 + LINE / 2
     for module in stage.modules:

@@ -14,7 +14,10 @@ from damper.engine.run.seed_groups import group_by_settings
 from damper.report.figures.style import draw_curve, plain_log_ticks, saved_figure, shades
 
 PANELS = {"return": "return", "sm": "sm (training)"}
-EMPHASISED = ("plain", "damper")  # whose seeds' range is shaded where shades of all would hide each other
+EMPHASISED = (
+    "plain",
+    "damper",
+)  # whose seeds' range is shaded where shades of all would hide each other
 MAX_SHADED = 3
 
 
@@ -45,14 +48,20 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
         axes[-1].set_yscale("log")
         plain_log_ticks(axes[-1].yaxis)
         if handles := axes[0].get_legend_handles_labels()[0]:
-            figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+            figure.legend(
+                handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9
+            )
         figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
     return path
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Steps, and mean, lowest and highest ``[3, steps]``, for the intervals in which some member ended an episode."""
-    rows = [(line["step"], [line[measure][i] for i in members]) for line in run.metrics() if measure in line]
+    rows = [
+        (line["step"], [line[measure][i] for i in members])
+        for line in run.metrics()
+        if measure in line
+    ]
     rows = [(step, values) for step, values in rows if any(value is not None for value in values)]
     if not rows:
         return np.empty(0), np.empty((3, 0))

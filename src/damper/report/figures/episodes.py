@@ -46,7 +46,10 @@ def film_evaluations(
     found = [(f"{name} {label}".removesuffix(" all"), own, episode, trace)
              for name, own in evaluations.items() for label, episode, trace in _first(own, name)]  # fmt: skip
     if len(found) > MAX_FILMS:
-        raise DamperError(f"a video must have at most {MAX_FILMS} settings side by side, but {len(found)} were given.")
+        raise DamperError(
+            f"a video must have at most {MAX_FILMS} settings side by side, but {len(found)} were "
+            "given."
+        )
     films = {}
     for label, evaluation, episode, trace in found:
         period = find_task(evaluation.env).period

@@ -29,7 +29,9 @@ TASK = "Pendulum"
 Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a record per method
 
 
-def draw_method_figures(results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+def draw_method_figures(
+    results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)
+) -> list[Path]:
     """``<method>.svg`` for every method whose agents are on record; the same records give the same pictures.
 
     Args:
@@ -38,10 +40,15 @@ def draw_method_figures(results: str | Path, folder: Path, formats: Sequence[str
         formats: of the pictures.
     """
     found = setups(Store(results))
-    chosen = {method: rows for method in METHODS if method != "plain" and (rows := compared(found, method))}
+    chosen = {
+        method: rows
+        for method in METHODS
+        if method != "plain" and (rows := compared(found, method))
+    }
     if not chosen:
         raise DamperError(
-            f"results must hold traced {TASK} records of plain and damper, but {str(results)!r} does not: "
+            f"results must hold traced {TASK} records of plain and damper, but {str(results)!r} "
+            "does not: "
             "run damper reproduce first."
         )
     figures = {method: partial(_draw, rows) for method, rows in chosen.items()}
@@ -78,7 +85,10 @@ def _draw(rows: Sequence[Row], figure: Figure) -> None:
 
 def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record]) -> None:
     """The executed actions over time on one scale, the action's range; above them which agents and episode."""
-    axes, period = part.subplots(1, len(records), sharey=True, squeeze=False)[0], find_task(TASK).period or 1.0
+    axes, period = (
+        part.subplots(1, len(records), sharey=True, squeeze=False)[0],
+        find_task(TASK).period or 1.0,
+    )
     for axis, (method, record) in zip(axes, records.items(), strict=True):
         trace = record.trace or {}
         actions, low, high = unpack_trace(trace), np.array(trace["low"]), np.array(trace["high"])

@@ -12,7 +12,16 @@ import numpy as np
 from damper.experiments.paper import title
 from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from damper.experiments.records import unpack_trace
-from damper.report.figures.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look, plain_log_ticks
+from damper.report.figures.style import (
+    FAINT,
+    GREY,
+    LOOKS,
+    Draw,
+    draw_all,
+    draw_curve,
+    look,
+    plain_log_ticks,
+)
 from damper.report.statistics.cells import Cell, Setup, smoothest
 from damper.report.statistics.estimates import normalised, pareto
 from damper.tasks import PAPER_TASKS
@@ -25,7 +34,9 @@ ENTRY_INCHES = 1.4  # of a legend
 SM_EDGE = 0.01
 
 
-def draw_result_figures(setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:
+def draw_result_figures(
+    setup: Setup, folder: Path, formats: Sequence[str] = ("svg", "png", "pdf")
+) -> list[Path]:
     """Every figure that the setup has records for, in each format."""
     figures: dict[str, Draw] = {}
     for backbone in BACKBONES:
@@ -58,8 +69,9 @@ def _panels(figure: Figure, count: int) -> list[Any]:
 def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
     """Seeds and means of every method, and the front of the means that none beats in both measures.
 
-    A method most of whose agents hold one constant action is drawn, but is no part of the front. What
-    is smoother than ``SM_EDGE`` stands there: a policy that does nothing is as smooth as rounding lets it.
+    A method most of whose agents hold one constant action is drawn, but is no part of the front.
+    What is smoother than ``SM_EDGE`` stands there: a policy that does nothing is as smooth as
+    rounding lets it.
     """
     axes = _panels(figure, len(tasks))
     for task, axis in zip(tasks, axes, strict=True):
@@ -73,9 +85,23 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
             axis.plot(np.maximum(sm, SM_EDGE), re, marker, color=colour, alpha=0.3, markersize=3)
             means.append((float(re.mean()), max(float(sm.mean()), SM_EDGE)))
             moving += [] if cell.mostly_constant else means[-1:]
-            axis.plot(means[-1][1], means[-1][0], marker, color=colour, label=title(method, backbone), markersize=7)
+            axis.plot(
+                means[-1][1],
+                means[-1][0],
+                marker,
+                color=colour,
+                label=title(method, backbone),
+                markersize=7,
+            )
         front = [moving[i] for i in pareto(moving)]
-        axis.plot([sm for _, sm in front], [re for re, _ in front], ":", color=FAINT, linewidth=1.2, zorder=0)
+        axis.plot(
+            [sm for _, sm in front],
+            [re for re, _ in front],
+            ":",
+            color=FAINT,
+            linewidth=1.2,
+            zorder=0,
+        )
         axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
         plain_log_ticks(axis.xaxis)
     _legend(figure, axes, backbone)
@@ -83,7 +109,11 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
 
 def _legend(figure: Figure, axes: Sequence[Any], backbone: str) -> None:
     """One legend for all panels, below them, in the table's order and no wider than they are."""
-    found = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    found = {
+        label: handle
+        for axis in axes
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
     labels = [label for method in TABLE_METHODS if (label := title(method, backbone)) in found]
     columns = min(len(labels), int(figure.get_figwidth() / ENTRY_INCHES))
     handles = [found[label] for label in labels]
@@ -99,7 +129,15 @@ def _curves(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
             steps, curves = cell.curves() if cell else ([], {})
             strong = method in ("plain", "damper")
             if "return" in curves:
-                draw_curve(axis, steps, curves["return"], look(method), title(method, backbone), strong, strong)
+                draw_curve(
+                    axis,
+                    steps,
+                    curves["return"],
+                    look(method),
+                    title(method, backbone),
+                    strong,
+                    strong,
+                )
         axis.set(title=task, xlabel="thousand steps", ylabel="training return")
         axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
     _legend(figure, axes, backbone)
@@ -112,8 +150,16 @@ def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     for column, task in zip(axes.T, tasks, strict=True):
         cells = setup.sweep(task)
         best, ours = smoothest(cells), setup.find("td3", task, "damper")
-        for axis, measure, label in zip(column, ("smoothness", "return"), ("sm", "return"), strict=True):
-            axis.plot(list(cells), [cell.mean(measure) for cell in cells.values()], "o-", color=GREY, markersize=3)
+        for axis, measure, label in zip(
+            column, ("smoothness", "return"), ("sm", "return"), strict=True
+        ):
+            axis.plot(
+                list(cells),
+                [cell.mean(measure) for cell in cells.values()],
+                "o-",
+                color=GREY,
+                markersize=3,
+            )
             axis.plot(best, cells[best].mean(measure), "D", color=BEST, markersize=7)
             if ours:
                 axis.axhline(ours.mean(measure), linestyle="--", color=ACCENT)
@@ -131,7 +177,9 @@ def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     """Smoothness over η, normalised per task as in the paper."""
     figure.set_size_inches(4.6, 3.2)
     axis = figure.subplots()
-    for task, colour, marker in zip(tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False):
+    for task, colour, marker in zip(
+        tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False
+    ):
         means = normalised([cell.mean("smoothness") for cell in setup.etas(task).values()])
         axis.plot(ETAS, means, f"{marker}-", color=colour, label=task)
     axis.set(xlabel="η", ylabel="normalised sm")
@@ -140,7 +188,9 @@ def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
 
 def _walkers(setup: Setup, backbone: str) -> list[Cell]:
     cells = [setup.find(backbone, "Walker", method) for method in ("plain", "damper")]
-    return [cell for cell in cells if cell is not None and any(record.trace for record in cell.records)]
+    return [
+        cell for cell in cells if cell is not None and any(record.trace for record in cell.records)
+    ]
 
 
 def _variation(cells: dict[str, list[Cell]], figure: Figure) -> None:

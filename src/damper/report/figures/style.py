@@ -1,6 +1,7 @@
 """All figures: one style, one colour, marker and dash per method, written atomically and byte for byte reproducibly.
 
-Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), markers and dashes also in grey.
+Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), markers and dashes
+also in grey.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Draw = Callable[["Figure"], None]  # sets the size of an empty figure and fills it
-INK, GREY, FAINT, GUIDE = "#2b2b2b", "#475569", "#94a3b8", "#d8dde3"  # text, axes and notes, lines, lines behind others
+INK, GREY, FAINT, GUIDE = (
+    "#2b2b2b",
+    "#475569",
+    "#94a3b8",
+    "#d8dde3",
+)  # text, axes and notes, lines, lines behind others
 DPI = 150
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -53,7 +59,9 @@ def import_matplotlib(extra: str = "plot") -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise MissingExtraError(f'figures need matplotlib: pip install "damper-rl[{extra}]".') from error
+        raise MissingExtraError(
+            f'figures need matplotlib: pip install "damper-rl[{extra}]".'
+        ) from error
     return matplotlib
 
 
@@ -68,7 +76,9 @@ def saved_figure(*paths: Path, rc: Mapping[str, Any] | None = None) -> Iterator[
     """An empty figure, ``styled``, that is written to every path when the block ends; their endings are the formats."""
     formats = [path.suffix.removeprefix(".") for path in paths]
     if unknown := [name for name in formats if name not in METADATA]:
-        raise DamperError(f"formats must be among {', '.join(METADATA)}, but {unknown[0]} was given.")
+        raise DamperError(
+            f"formats must be among {', '.join(METADATA)}, but {unknown[0]} was given."
+        )
     with styled(rc):
         from matplotlib.figure import Figure
 
@@ -81,7 +91,10 @@ def saved_figure(*paths: Path, rc: Mapping[str, Any] | None = None) -> Iterator[
 
 
 def draw_all(
-    figures: Mapping[str, Draw], folder: Path, formats: Sequence[str], rc: Mapping[str, Any] | None = None
+    figures: Mapping[str, Draw],
+    folder: Path,
+    formats: Sequence[str],
+    rc: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Write each figure to ``<folder>/<name>.<format>``, in every format (none draws none); the paths."""
     files = {name: [folder / f"{name}.{ending}" for ending in formats] for name in figures}
@@ -120,7 +133,11 @@ LOOKS = {
 }
 _OTHERS = (
     *(Look("#117733", "d", (2, 2)), Look("#882255", "*", (5, 3)), Look("#8a8a1f", "8", (3, 1))),
-    *(Look("#2b7f76", "H", (1, 1.5)), Look("#a14a5a", "4", (6, 3)), Look("#7c5e3c", "3", (2, 1, 1, 1))),
+    *(
+        Look("#2b7f76", "H", (1, 1.5)),
+        Look("#a14a5a", "4", (6, 3)),
+        Look("#7c5e3c", "3", (2, 1, 1, 1)),
+    ),
 )
 
 
@@ -135,7 +152,10 @@ def shades(method: str, count: int) -> list[Look]:
     if count == 1:
         return [own]
     mixed = [mix(own.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
-    return [Look(colour, own.marker, dashes[(i - count) % len(dashes)]) for i, colour in enumerate(mixed)]
+    return [
+        Look(colour, own.marker, dashes[(i - count) % len(dashes)])
+        for i, colour in enumerate(mixed)
+    ]
 
 
 def mix(one: str, other: str, share: float) -> str:
@@ -179,6 +199,8 @@ def plain_log_ticks(axis: Any) -> None:
 
     low, high = axis.get_view_interval()
     steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0) if high / low < 1000 else (1.0,)
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps))
+    axis.set_major_locator(
+        ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps)
+    )
     axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axis.set_minor_locator(ticker.NullLocator())

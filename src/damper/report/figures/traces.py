@@ -25,7 +25,9 @@ class Trace(NamedTuple):
     look: Look
 
 
-def draw_traces(traces: Mapping[str, Trace], path: Path, title: str = "", period: float | None = None) -> Path:
+def draw_traces(
+    traces: Mapping[str, Trace], path: Path, title: str = "", period: float | None = None
+) -> Path:
     """One row per trace: the action between its bounds at left, the amplitude spectrum of its motion at right.
 
     Of several action dimensions the one that moves most is drawn, and named.
@@ -39,7 +41,9 @@ def draw_traces(traces: Mapping[str, Trace], path: Path, title: str = "", period
     count, dimension = len(traces), busiest_dimension(list(traces.values()))
     with saved_figure(path) as figure:
         figure.set_size_inches(9, 1.1 + 1.6 * count)
-        axes = figure.subplots(count, 2, squeeze=False, sharex="col", sharey="col", width_ratios=(2.2, 1))
+        axes = figure.subplots(
+            count, 2, squeeze=False, sharex="col", sharey="col", width_ratios=(2.2, 1)
+        )
         for (label, trace), (left, right) in zip(traces.items(), axes, strict=True):
             moved = mean_change(trace.actions, trace.low, trace.high)
             draw_trace(left, trace, dimension, period)
@@ -56,18 +60,34 @@ def draw_traces(traces: Mapping[str, Trace], path: Path, title: str = "", period
 
 def busiest_dimension(traces: Sequence[Trace]) -> int:
     """The action dimension that moves most per step, as a share of its range, over all traces."""
-    moves = [np.abs(np.diff(t.actions, axis=0)).mean(0) / (t.high - t.low) for t in traces if len(t.actions) > 1]
+    moves = [
+        np.abs(np.diff(t.actions, axis=0)).mean(0) / (t.high - t.low)
+        for t in traces
+        if len(t.actions) > 1
+    ]
     return int(np.argmax(np.mean(moves, axis=0))) if moves else 0
 
 
 def draw_trace(axis: Any, trace: Trace, dimension: int = 0, period: float | None = None) -> None:
     """The first steps of an action on the scale of its range, the bounds drawn and on the axis."""
-    shown, low, high = trace.actions[:WINDOW, dimension], float(trace.low[dimension]), float(trace.high[dimension])
-    axis.step(np.arange(len(shown)) * (period or 1.0), shown, where="post", color=trace.look.colour, linewidth=1.1)
+    shown, low, high = (
+        trace.actions[:WINDOW, dimension],
+        float(trace.low[dimension]),
+        float(trace.high[dimension]),
+    )
+    axis.step(
+        np.arange(len(shown)) * (period or 1.0),
+        shown,
+        where="post",
+        color=trace.look.colour,
+        linewidth=1.1,
+    )
     for bound in (low, high):
         axis.axhline(bound, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     margin = 0.06 * (high - low)
-    axis.set(ylim=(low - margin, high + margin), yticks=[low, (low + high) / 2, high], ylabel="action")
+    axis.set(
+        ylim=(low - margin, high + margin), yticks=[low, (low + high) / 2, high], ylabel="action"
+    )
     axis.yaxis.set_major_formatter("{x:.3g}")
 
 

@@ -27,7 +27,8 @@ RATE = 25.0  # pictures per second, or as many as the environment has steps
 COLOURS = 96  # of a GIF
 WIDTH, HEIGHT, BELOW, DPI = 3.2, 3.4, 1.3, 100  # inches of a column: picture, trace
 GL = (
-    "MuJoCo draws with OpenGL: set MUJOCO_GL=egl where there is a GPU, or install OSMesa (the system package "
+    "MuJoCo draws with OpenGL: set MUJOCO_GL=egl where there is a GPU, or install OSMesa (the "
+    "system package "
     "libosmesa6) and set MUJOCO_GL=osmesa"
 )
 
@@ -50,7 +51,8 @@ def check_video(path: Path) -> None:
             import imageio_ffmpeg  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(
-                'an mp4 needs imageio and ffmpeg: pip install "damper-rl[video]", or give a name that ends in .gif.'
+                'an mp4 needs imageio and ffmpeg: pip install "damper-rl[video]", or give a name '
+                "that ends in .gif."
             ) from error
 
 
@@ -77,7 +79,8 @@ def film(episode: Episode, trace: Trace, env: EnvLike, period: float | None, ste
         made.close()
     if not np.isclose(total, episode.total, rtol=1e-3, atol=1e-3):
         raise DamperError(
-            f"env must play the same episode from the same seed and actions to be filmed, but {_name(made)!r} gave "
+            "env must play the same episode from the same seed and actions to be filmed, but "
+            f"{_name(made)!r} gave "
             f"{total:g} instead of {episode.total:g}: use one whose only randomness is Gymnasium's."
         )
     return Film(pictures, stride, trace)
@@ -86,19 +89,28 @@ def film(episode: Episode, trace: Trace, env: EnvLike, period: float | None, ste
 def _drawable(env: EnvLike) -> gymnasium.Env[Any, Any]:
     """The environment with a renderer; MuJoCo's cameras stand still unless they are told to follow."""
     spec = gymnasium.spec(find_task(env).gymnasium_id) if isinstance(env, str) else env
-    follows = isinstance(spec, EnvSpec) and _is_mujoco(spec) and not {"camera_id", "camera_name"} & set(spec.kwargs)
+    follows = (
+        isinstance(spec, EnvSpec)
+        and _is_mujoco(spec)
+        and not {"camera_id", "camera_name"} & set(spec.kwargs)
+    )
     more = {"camera_name": "track"} if follows else {}
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no screen, whose absence SDL would complain of
+    os.environ.setdefault(
+        "SDL_VIDEODRIVER", "dummy"
+    )  # pictures need no screen, whose absence SDL would complain of
     try:
         return make_env(env, render_mode="rgb_array", **more)
     except DamperError as error:
         if not isinstance(env, str | EnvSpec):
-            raise DamperError("env must take render_mode='rgb_array' to be filmed, but its maker does not.") from error
+            raise DamperError(
+                "env must take render_mode='rgb_array' to be filmed, but its maker does not."
+            ) from error
         if "'render_mode'" not in str(error):
             raise
         name = env if isinstance(env, str) else env.id
         raise DamperError(
-            f"env={name!r} must take render_mode='rgb_array' to be filmed, but does not: let it draw, or leave the "
+            f"env={name!r} must take render_mode='rgb_array' to be filmed, but does not: let it "
+            "draw, or leave the "
             "video out."
         ) from error
 
@@ -113,18 +125,28 @@ def _picture(env: gymnasium.Env[Any, Any]) -> NDArray[np.uint8]:
 
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="glfw")  # of a missing display; the error below says what to do
+            warnings.filterwarnings(
+                "ignore", module="glfw"
+            )  # of a missing display; the error below says what to do
             shown: Any = env.render()
         picture = Image.fromarray(np.asarray(shown, np.uint8))
     except Exception as error:  # whatever a graphics library raises where there is no graphics
         module = str(env.spec.entry_point) if env.spec else ""
-        fix = GL if ".mujoco." in module else 'pip install "damper-rl[video]" brings what Gymnasium draws with'
-        reason = (str(error) if type(error).__str__ is Exception.__str__ else "") or type(error).__name__
+        fix = (
+            GL
+            if ".mujoco." in module
+            else 'pip install "damper-rl[video]" brings what Gymnasium draws with'
+        )
+        reason = (str(error) if type(error).__str__ is Exception.__str__ else "") or type(
+            error
+        ).__name__
         raise DamperError(
             f"env={_name(env)!r} must be drawable to be filmed, but is not here ({reason}): {fix}."
         ) from error
     share = WIDTH * DPI / picture.width
-    return np.asarray(picture.resize((int(WIDTH * DPI), int(picture.height * share)), Image.Resampling.LANCZOS))
+    return np.asarray(
+        picture.resize((int(WIDTH * DPI), int(picture.height * share)), Image.Resampling.LANCZOS)
+    )
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
@@ -154,16 +176,24 @@ def _frames(films: Mapping[str, Film], period: float | None) -> Iterator[NDArray
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure, unit = Figure((WIDTH * len(films), HEIGHT + BELOW), DPI, layout="constrained"), period or 1.0
+    figure, unit = (
+        Figure((WIDTH * len(films), HEIGHT + BELOW), DPI, layout="constrained"),
+        period or 1.0,
+    )
     canvas: Any = FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(films), squeeze=False, height_ratios=(HEIGHT, BELOW))
     dimension = busiest_dimension([film.trace for film in films.values()])
-    length, stride = max(len(film.pictures) for film in films.values()), next(iter(films.values())).stride
+    length, stride = (
+        max(len(film.pictures) for film in films.values()),
+        next(iter(films.values())).stride,
+    )
     moving = []
     for (label, film), (above, below) in zip(films.items(), axes.T, strict=True):
         actions, low, high, _ = film.trace
         moved = f"moves {100 * mean_change(actions, low, high):.1f} % of its range per step"
-        above.set_title(f"{label}\n{moved}", loc="center", fontsize=9)  # which may be wider than its picture
+        above.set_title(
+            f"{label}\n{moved}", loc="center", fontsize=9
+        )  # which may be wider than its picture
         above.axis("off")
         draw_trace(below, film.trace._replace(actions=actions[:1]), dimension, period)
         below.set(xlim=(0, length * stride * unit), xlabel="time (s)" if period else "step")
@@ -189,7 +219,14 @@ def _write_gif(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> 
     some = np.concatenate([np.asarray(pictures[i]) for i in (0, len(pictures) // 2, -1)])
     palette = Image.fromarray(some).quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
     small = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    small[0].save(path, save_all=True, append_images=small[1:], duration=round(1000 / rate), loop=0, optimize=True)
+    small[0].save(
+        path,
+        save_all=True,
+        append_images=small[1:],
+        duration=round(1000 / rate),
+        loop=0,
+        optimize=True,
+    )
 
 
 def _write_mp4(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> None:

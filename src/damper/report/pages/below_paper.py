@@ -74,7 +74,11 @@ def late_returns(cell: Cell) -> Array | None:
 def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
     """The mean training return in the last tenth of the steps; None if nothing ended there."""
     steps, returns = curve.get("step", ()), curve.get("return", ())
-    known = [r for s, r in zip(steps, returns, strict=False) if r is not None and s and s > 0.9 * (steps[-1] or 0)]
+    known = [
+        r
+        for s, r in zip(steps, returns, strict=False)
+        if r is not None and s and s > 0.9 * (steps[-1] or 0)
+    ]
     return sum(known) / len(known) if known else None
 
 
@@ -95,16 +99,35 @@ def beside_paper(setup: Setup) -> Iterator[tuple[Cell, Printed]]:
 
 def returns_section(main: Sequence[Setup]) -> str:
     """A row for each of these cells: the distance with its interval, and what else could be the cause."""
-    rows = [_row(cell.known("return"), theirs, main) for cell, theirs in below_paper(main[0])] if main else []
+    rows = (
+        [_row(cell.known("return"), theirs, main) for cell, theirs in below_paper(main[0])]
+        if main
+        else []
+    )
     if not rows:
         return "No mean return is that far below the paper's.\n"
     others = [f"`{setup.protocol}`" for setup in main[1:]]
-    header = ["cell", "return", "paper", "difference", "each seed", "end of training", "other η", *others]
-    protocols = f" *{', '.join(others)}*: that protocol's return, bold where higher beyond the noise." if others else ""
+    header = [
+        "cell",
+        "return",
+        "paper",
+        "difference",
+        "each seed",
+        "end of training",
+        "other η",
+        *others,
+    ]
+    protocols = (
+        f" *{', '.join(others)}*: that protocol's return, bold where higher beyond the noise."
+        if others
+        else ""
+    )
     return (
         "*Difference*: from the paper's mean, with its 95 % interval "
-        "([how](results/details.md#returns-against-the-papers)), bold where that excludes zero; not corrected for "
-        "having picked the lowest cells. *End of training*: mean training return in the last tenth of the steps, with "
+        "([how](results/details.md#returns-against-the-papers)), bold where that excludes zero; "
+        "not corrected for "
+        "having picked the lowest cells. *End of training*: mean training return in the last tenth "
+        "of the steps, with "
         f"exploration. *Other η*: range of the mean returns on record with another η.{protocols}\n\n"
         + markdown_table(header, rows)
     )
@@ -114,7 +137,11 @@ def _row(cell: Cell, theirs: Printed, main: Sequence[Setup]) -> list[str]:
     distance, late = distance_from_paper(cell), late_returns(cell)
     text = partial(number, measure="return", like=cell.mean("return"))
     etas = main[0].etas(cell.task, cell.backbone).items()
-    swept = [own.mean("return") for eta, own in etas if eta != cell.settings["eta"] and len(own.means("return"))]
+    swept = [
+        own.mean("return")
+        for eta, own in etas
+        if eta != cell.settings["eta"] and len(own.means("return"))
+    ]
     return [
         "<br>".join(filter(None, (cell.place, cell.constant_note))),
         text(cell.mean("return")),

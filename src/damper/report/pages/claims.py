@@ -33,9 +33,12 @@ def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator
     yield "## The paper's claims\n"
     timed = time_verdicts(timings)
     yield (
-        f"{_waiting(*next(iter(judged.items())))} A claim that *holds* or *fails* is decided beyond the noise; one "
-        "that *leans*, for or against, is not, and five seeds seldom decide one ([all verdicts, and why]"
-        f"(statistics.md#verdicts)). The {len(timed)} claims about [update times](results/tables.md#update-times): "
+        f"{_waiting(*next(iter(judged.items())))} A claim that *holds* or *fails* is decided "
+        "beyond the noise; one "
+        "that *leans*, for or against, is not, and five seeds seldom decide one ([all verdicts, "
+        "and why]"
+        f"(statistics.md#verdicts)). The {len(timed)} claims about [update "
+        "times](results/tables.md#update-times): "
         f"{_tally(timed)}.\n"
     )
     yield from _decided(judged)
@@ -43,10 +46,12 @@ def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator
 
 MEANINGS = {
     HOLDS: "every mean is on the claimed side, and every interval excludes zero",
-    BETTER: "the paper concedes a weakness, but the mean is on the good side, if only within the noise",
+    BETTER: "the paper concedes a weakness, but the mean is on the good side, if only within the "
+    "noise",
     LEANS: "the means agree with the claim, but an interval includes zero",
     LEANS_AGAINST: "a mean contradicts the claim, but its interval still allows it",
-    CONSTANT: "it compares smoothness, or how weak a gradient is, and most agents of one side hold one action",
+    CONSTANT: "it compares smoothness, or how weak a gradient is, and most agents of one side hold "
+    "one action",
     FAILS: "a mean contradicts the claim, and its interval does not allow it",
     OPEN: "a comparison lacks five seeds, and none has failed",
     NOT_JUDGED: "it needs agents that no experiment trains",
@@ -57,10 +62,14 @@ def caution(link: str = "") -> str:
     """How much a verdict is worth; ``link``: to the page that tells more."""
     more = f" ([by how much]({link}))" if link else ""
     return (
-        f"Each interval has {percent(claim_level(), 1)} confidence. If seeds were normally distributed, all claims "
-        "marked *holds* in a column would be true together with 95 % confidence; where the seeds' distribution is "
-        f"skewed or some seeds fail, the confidence is lower{more}. With five seeds such an interval is about twice as "
-        "wide as at 95 %, and decides an effect of two standard deviations in about one case of five. So a lean is no "
+        f"Each interval has {percent(claim_level(), 1)} confidence. If seeds were normally "
+        "distributed, all claims "
+        "marked *holds* in a column would be true together with 95 % confidence; where the seeds' "
+        "distribution is "
+        f"skewed or some seeds fail, the confidence is lower{more}. With five seeds such an "
+        "interval is about twice as "
+        "wide as at 95 %, and decides an effect of two standard deviations in about one case of "
+        "five. So a lean is no "
         "evidence."
     )
 
@@ -80,28 +89,41 @@ def settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
     for name, own in judged.items():
         words = [verdict.verdict for verdict in own]
         counts = {"hold": words.count(HOLDS), "fail": words.count(FAILS)}
-        decided = " and ".join(counted(count, f"{word}s", word) for word, count in counts.items() if count)
+        decided = " and ".join(
+            counted(count, f"{word}s", word) for word, count in counts.items() if count
+        )
         parts.append(f"{decided or 'none'} under {name}")
         some = some or bool(decided)
     claims, first = len(next(iter(judged.values()))), next(iter(judged))
     if not some:
         return (
-            f"None of the {claims} claims about trained policies is decided beyond the noise, under any protocol. "
+            f"None of the {claims} claims about trained policies is decided beyond the noise, "
+            "under any protocol. "
             f"Under {first}: {_tally(judged[first])}."
         )
-    return f"Of the {claims} claims about trained policies, decided beyond the noise: {'; '.join(parts)}."
+    return (
+        f"Of the {claims} claims about trained policies, decided beyond the noise: "
+        f"{'; '.join(parts)}."
+    )
 
 
 def _waiting(name: str, judged: Sequence[Verdict]) -> str:
     """How many claims wait for records."""
     waiting = sum(verdict.verdict == OPEN for verdict in judged)
-    some = f"{waiting or 'none'} of the {len(judged)} claims about trained policies still lack{'s' * (waiting < 2)}"
+    some = (
+        f"{waiting or 'none'} of the {len(judged)} claims about trained policies still "
+        f"lack{'s' * (waiting < 2)}"
+    )
     return f"Under {name}, {some} records."
 
 
 def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
     """The claims that some records decide, with the comparison that decided the first of the verdicts."""
-    shown = {name: own for name, own in judged.items() if any(verdict.verdict not in UNKNOWN for verdict in own)}
+    shown = {
+        name: own
+        for name, own in judged.items()
+        if any(verdict.verdict not in UNKNOWN for verdict in own)
+    }
     rows = []
     for own in zip(*shown.values(), strict=True):
         first = next((verdict for verdict in own if verdict.verdict not in UNKNOWN), None)
@@ -127,7 +149,9 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
         [claim.text + _note(claim), *(verdict_text(own[i]) for own in judged.values())]
         for i, claim in enumerate(claims)
     ]
-    return markdown_table(["claim", *judged], [*rows, ["**all claims**", *map(_tally, judged.values())]])
+    return markdown_table(
+        ["claim", *judged], [*rows, ["**all claims**", *map(_tally, judged.values())]]
+    )
 
 
 def _tally(judged: Sequence[Verdict]) -> str:

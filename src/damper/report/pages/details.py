@@ -77,9 +77,19 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
     gaps: list[Gap] = []
     for a in found:
         for b in found:
-            one, other = ((s.protocol, s.deviations, s.envs, s.episodes, {**s.numerics, "tf32": True}) for s in (a, b))
-            versions = [{**a.physics, **b.physics}, {**b.physics, **a.physics}]  # alike unless both have a simulator's
-            if one != other or versions[0] != versions[1] or a.numerics["tf32"] <= b.numerics["tf32"]:
+            one, other = (
+                (s.protocol, s.deviations, s.envs, s.episodes, {**s.numerics, "tf32": True})
+                for s in (a, b)
+            )
+            versions = [
+                {**a.physics, **b.physics},
+                {**b.physics, **a.physics},
+            ]  # alike unless both have a simulator's
+            if (
+                one != other
+                or versions[0] != versions[1]
+                or a.numerics["tf32"] <= b.numerics["tf32"]
+            ):
                 continue
             for cell in b.published:
                 twin = a.find(cell.backbone, cell.task, cell.method)
@@ -97,15 +107,24 @@ def _units(found: Sequence[Setup]) -> Iterator[str]:
             if cell.settings.get("units") == "environment":
                 others = {name: value for name, value in cell.settings.items() if name != "units"}
                 for twin in setup.cells:
-                    if (twin.place, twin.method, twin.settings) == (cell.place, cell.method, others):
-                        gaps += gaps_between(cell, twin, f"`{setup.protocol}` {cell.place} {twin.label}")
+                    if (twin.place, twin.method, twin.settings) == (
+                        cell.place,
+                        cell.method,
+                        others,
+                    ):
+                        gaps += gaps_between(
+                            cell, twin, f"`{setup.protocol}` {cell.place} {twin.label}"
+                        )
     if gaps:
         yield (
             "## Units of the temporal loss\n\nThe loss computed on actions in the environment's units, and in the "
-            "policy's, [−1, 1], which all other records use ([why it matters](../methods/temporal.md#units)). "
+            "policy's, [−1, 1], which all other records use ([why it "
+            "matters](../methods/temporal.md#units)). "
             f"{tell_apart(gaps)}\n"
         )
-        yield markdown_table(["cell", "environment's", "policy's", "difference"], [gap.row for gap in gaps])
+        yield markdown_table(
+            ["cell", "environment's", "policy's", "difference"], [gap.row for gap in gaps]
+        )
 
 
 def _starts(main: Sequence[Setup]) -> Iterator[str]:
@@ -118,21 +137,37 @@ def _starts(main: Sequence[Setup]) -> Iterator[str]:
                 continue
             far += distance.interval().excludes_zero
             without += distance.interval("starts", "seeds").excludes_zero
-            means = [distance.number(value) for value in (distance.mean, distance.mean - distance.value)]
+            means = [
+                distance.number(value) for value in (distance.mean, distance.mean - distance.value)
+            ]
             sizes = [f"±{distance.number(distance.size(name))}" for name in distance.errors]
             rows.append([f"`{setup.protocol}` {cell.name}", *means, str(distance), *sizes])
     if not rows:
         return
     yield (
         "## Returns against the paper's\n\nThe 95 % interval of the difference (Student's t) excludes zero for "
-        f"{far or 'none'} of {counted(len(rows), 'mean')}, in bold; if the paper's means had no error, it would for "
-        f"{without or 'none'}. By chance it would for 1 of 20; where it includes zero, agreement is not shown. The "
-        "interval combines three standard errors: from the choice of the ten starts, from that of the seeds, and the "
-        "paper's own. The last is the paper's printed standard deviation over √5, because its caption names five "
-        "seeds; the printed deviations look pooled over episodes, and then this error is too large. All other "
+        f"{far or 'none'} of {counted(len(rows), 'mean')}, in bold; if the paper's means had no "
+        "error, it would for "
+        f"{without or 'none'}. By chance it would for 1 of 20; where it includes zero, agreement "
+        "is not shown. The "
+        "interval combines three standard errors: from the choice of the ten starts, from that of "
+        "the seeds, and the "
+        "paper's own. The last is the paper's printed standard deviation over √5, because its "
+        "caption names five "
+        "seeds; the printed deviations look pooled over episodes, and then this error is too "
+        "large. All other "
         "intervals are conditional on the ten fixed starts, which every policy here sees.\n\n"
         + markdown_table(
-            ["cell", "return", "paper", "difference", "error: starts", "error: seeds", "error: paper"], rows
+            [
+                "cell",
+                "return",
+                "paper",
+                "difference",
+                "error: starts",
+                "error: seeds",
+                "error: paper",
+            ],
+            rows,
         )
     )
 
@@ -148,18 +183,27 @@ def _end_of_training(main: Sequence[Setup]) -> Iterator[str]:
                 continue
             evaluated = cell.means("return")
             scale = float(np.abs(evaluated).max())
-            seeds = ("; ".join(number(float(v), "return", scale) for v in values) for values in (evaluated, trained))
-            means = (number(float(values.mean()), "return", scale) for values in (evaluated, trained))
+            seeds = (
+                "; ".join(number(float(v), "return", scale) for v in values)
+                for values in (evaluated, trained)
+            )
+            means = (
+                number(float(values.mean()), "return", scale) for values in (evaluated, trained)
+            )
             words = (f"{mean} ({own})" for mean, own in zip(means, seeds, strict=True))
             rows.append([f"`{setup.protocol}` {cell.name}", *words])
     if not rows:
         return
     yield (
         "## Last policies, and the end of training\n\nThe evaluated policy is a seed's last one. The second column "
-        "has the mean return of the training episodes in the last tenth of the steps, with exploration and of many "
-        "policies. Where a seed is evaluated far below its own training, its last policy is not a fair sample; where "
+        "has the mean return of the training episodes in the last tenth of the steps, with "
+        "exploration and of many "
+        "policies. Where a seed is evaluated far below its own training, its last policy is not a "
+        "fair sample; where "
         "both are low, it learned little.\n\n"
-        + markdown_table(["cell", "evaluated: mean (each seed)", "end of training: mean (each seed)"], rows)
+        + markdown_table(
+            ["cell", "evaluated: mean (each seed)", "end of training: mean (each seed)"], rows
+        )
     )
 
 
@@ -169,6 +213,10 @@ def _code(main: Sequence[Setup]) -> str:
         for setup in main
         for backbone in BACKBONES
         for task in setup.tasks(backbone)
-        if (cells := [cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)])
+        if (
+            cells := [
+                cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)
+            ]
+        )
     ]
     return "## Code behind the tables\n\n" + "\n".join(lines) + "\n"

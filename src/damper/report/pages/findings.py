@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from damper.experiments.paper import title
-from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS
+from damper.experiments.paper_experiments import (
+    ABLATION_TASKS,
+    BACKBONES,
+    ETAS,
+    ONE_ETA,
+    TABLE_METHODS,
+)
 from damper.experiments.timings import Timing
 from damper.metrics import CONSTANT_CHANGE
 from damper.protocols import SHORT_TASKS, protocol_settings
@@ -58,7 +64,12 @@ def findings(found: Sequence[Setup], timings: Sequence[Timing]) -> str:
         f"**The paper's claims.** {settled(judge_all(main))}",
     ]
     numbered = "\n".join(f"{i}. {told}" for i, told in enumerate(filter(None, summary), 1))
-    parts = [f"{numbered}\n", _extent(found), pairs_section(first, "results/tables.md"), *_constant(found)]
+    parts = [
+        f"{numbered}\n",
+        _extent(found),
+        pairs_section(first, "results/tables.md"),
+        *_constant(found),
+    ]
     return "\n".join([*parts, *claims_section(main, timings), *_etas(main), *_protocols(main)])
 
 
@@ -80,7 +91,9 @@ def _less_smooth(setup: Setup) -> str:
             less.append(f"{ours.place} ({moved})")
         if moved.sign != smooth.sign:
             disagree.append(f"{ours.place} ({smooth})")
-    told = _listed(setup, {"A lower mean |Δa| is not shown": less, "`sm` gives another verdict": disagree})
+    told = _listed(
+        setup, {"A lower mean |Δa| is not shown": less, "`sm` gives another verdict": disagree}
+    )
     return f"**Exceptions.** {told}" if told else ""
 
 
@@ -93,9 +106,15 @@ def _costs(setup: Setup) -> str:
         if ours.task in ENDS_EARLY:
             lasted, far = change(plain, ours, "length"), (1 - FAR_SHORTER) * plain.mean("length")
             if lasted.sign == LOWER or ours.mean("length") < far:
-                early = f"ended early: {_ended_early(plain)} with plain, {_ended_early(ours)} with DAMPER"
+                early = (
+                    f"ended early: {_ended_early(plain)} with plain, {_ended_early(ours)} with "
+                    "DAMPER"
+                )
                 shorter.append(f"{ours.place} ({lasted}; {early})")
-    episodes = f"Episodes are shorter, beyond the noise or by more than {percent(FAR_SHORTER)} in the mean,"
+    episodes = (
+        f"Episodes are shorter, beyond the noise or by more than {percent(FAR_SHORTER)} in "
+        "the mean,"
+    )
     told = _listed(setup, {"The return is lower": lower, episodes: shorter})
     return f"**Costs.** {told}" if told else ""
 
@@ -117,7 +136,10 @@ def _ended_early(cell: Cell) -> str:
 
 def _one_eta(setup: Setup) -> str:
     """What is left where η is not chosen, and how often it ends in one action."""
-    counts, still = counts_of_signs(setup, ONE_ETA), constant_at_one(setup, "#policies-with-one-constant-action")
+    counts, still = (
+        counts_of_signs(setup, ONE_ETA),
+        constant_at_one(setup, "#policies-with-one-constant-action"),
+    )
     told = [f"With η = {ONE_ETA:g} everywhere, {counts}" if counts else "", still]
     return f"**One η.** {' '.join(filter(None, told))}" if any(told) else ""
 
@@ -126,7 +148,10 @@ def _without_projection(setup: Setup) -> str:
     """What is left of a policy where conflicts are not projected away."""
     told, ended = [], 0
     for task in ABLATION_TASKS:
-        ours, without = setup.find("td3", task, "damper"), setup.find("td3", task, "unconditional-sum")
+        ours, without = (
+            setup.find("td3", task, "damper"),
+            setup.find("td3", task, "unconditional-sum"),
+        )
         if ours is not None and without is not None:
             own, theirs = (number(cell.mean("return"), "return") for cell in (without, ours))
             still = f"{len(without.constant) or 'none'} of {len(without.seeds)} agents"
@@ -143,7 +168,8 @@ def _apart(main: Sequence[Setup]) -> str:
     if not gaps:
         return ""
     returns = [
-        f"{gap.name} ({' and '.join(number(cell.mean('return'), 'return') for cell in (gap.one, gap.other))})"
+        f"{gap.name} "
+        f"({' and '.join(number(cell.mean('return'), 'return') for cell in (gap.one, gap.other))})"
         for gap in gaps
         if gap.apart and gap.measure == "return"
     ]
@@ -154,7 +180,11 @@ def _apart(main: Sequence[Setup]) -> str:
     )
     if not returns:
         return told
-    few = joined(returns) if len(returns) <= MOST_NAMED else f"[{len(returns)} of them]({PROTOCOL_GAPS})"
+    few = (
+        joined(returns)
+        if len(returns) <= MOST_NAMED
+        else f"[{len(returns)} of them]({PROTOCOL_GAPS})"
+    )
     return f"{told} The return differs for {few}."
 
 
@@ -164,8 +194,10 @@ def _below(setup: Setup) -> str:
     if not below:
         return ""
     return (
-        f"**Below the paper.** DAMPER's mean return is more than {percent(FAR_BELOW)} below the paper's in {below} of "
-        f"{counted(every, 'task–backbone pair')} ([which, and possible causes](#returns-below-the-papers))."
+        f"**Below the paper.** DAMPER's mean return is more than {percent(FAR_BELOW)} below the "
+        f"paper's in {below} of "
+        f"{counted(every, 'task–backbone pair')} ([which, and possible "
+        "causes](#returns-below-the-papers))."
     )
 
 
@@ -176,12 +208,16 @@ def _extent(found: Sequence[Setup]) -> str:
         cells = [cell for cell in setup.published if cell.method in TABLE_METHODS]
         full[setup.protocol] = sum(len(cell.seeds) >= MIN_SEEDS for cell in cells)
     whole = len(PAPER_TASKS) * 2 * len(TABLE_METHODS)
-    counts = {protocol: f"all {whole}" if count == whole else count or "none" for protocol, count in full.items()}
+    counts = {
+        protocol: f"all {whole}" if count == whole else count or "none"
+        for protocol, count in full.items()
+    }
     stand = joined([f"{count} under `{protocol}`" for protocol, count in counts.items()])
     agents = counted(sum(setup.agents for setup in found), "agent is", "agents are")
     frozen = sum(len(cell.frozen) for setup in found for cell in setup.cells)
     return (
-        f"{agents} on record; {frozen or 'none'} diverged. Of the {whole} cells (one method, task and backbone) of the "
+        f"{agents} on record; {frozen or 'none'} diverged. Of the {whole} cells (one method, task "
+        "and backbone) of the "
         f"paper's two main tables, {stand} have five seeds ([what is missing](reproduce.md#what-is-missing)).\n"
     )
 
@@ -191,13 +227,18 @@ def _extent(found: Sequence[Setup]) -> str:
 
 def pairs_section(setup: Setup, tables: str, said: str = "") -> str:
     """DAMPER against plain, all numbers, and before them what they say; ``tables``: where the medians are."""
-    table, heading = comparison_table(setup, (*COMPARED, "length")), f"## DAMPER against plain, `{setup.protocol}`"
+    table, heading = (
+        comparison_table(setup, (*COMPARED, "length")),
+        f"## DAMPER against plain, `{setup.protocol}`",
+    )
     if not table:
         return f"{heading}\n\nNothing to compare yet.\n"
     how = (
-        f"{said} {means_of(setup)} Below them: the change with its 95 % interval, bold where that excludes zero (not "
+        f"{said} {means_of(setup)} Below them: the change with its 95 % interval, bold where that "
+        "excludes zero (not "
         "corrected for the number of comparisons), and the paper's means where it prints them "
-        f"([medians and every seed]({tables})). {PERCENTAGES} Each task's first row has the paper's η. "
+        f"([medians and every seed]({tables})). {PERCENTAGES} Each task's first row has the "
+        "paper's η. "
         f"Settings: `{setup.title}`."
     )
     return f"{heading}\n\n{how.strip()}\n\n{table}"
@@ -211,26 +252,41 @@ def _constant(found: Sequence[Setup]) -> Iterator[str]:
     agents = sum(len(cell.constant) for _, cell in cells)
     yield "## Policies with one constant action\n"
     yield (
-        f"**{counted(agents, 'agent holds', 'agents hold')} one action throughout every evaluation episode** (mean "
-        f"|Δa| below {CONSTANT_CHANGE:g} in each). Nothing has a lower `sm`, but this is not smooth control: where "
-        "most agents of a cell do so, its smoothness is [not counted](statistics.md#constant-actions). On "
+        f"**{counted(agents, 'agent holds', 'agents hold')} one action throughout every evaluation "
+        "episode** (mean "
+        f"|Δa| below {CONSTANT_CHANGE:g} in each). Nothing has a lower `sm`, but this is not "
+        "smooth control: where "
+        "most agents of a cell do so, its smoothness is [not "
+        "counted](statistics.md#constant-actions). On "
         f"{joined(ENDS_EARLY)} a short episode is a failure: the robot fell or was unhealthy.\n"
     )
     rows = []
     for setup, cell in cells:
-        eta = f", η = {cell.settings['eta']:g}{' as in the paper' * cell.published}" if cell.method == "damper" else ""
+        eta = (
+            f", η = {cell.settings['eta']:g}{' as in the paper' * cell.published}"
+            if cell.method == "damper"
+            else ""
+        )
         words = f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}"
         plain = setup.find(cell.backbone, cell.task, "plain")
-        numbers = [number(cell.only(cell.constant).mean(measure), measure) for measure in ("return", "length")]
+        numbers = [
+            number(cell.only(cell.constant).mean(measure), measure)
+            for measure in ("return", "length")
+        ]
         numbers.append(number(plain.mean("return"), "return") if plain else "–")
         rows.append([words, f"{len(cell.constant)} of {len(cell.seeds)}", *numbers])
-    yield markdown_table(["cell", "constant agents", "their return", "their episode length", "plain's return"], rows)
+    yield markdown_table(
+        ["cell", "constant agents", "their return", "their episode length", "plain's return"], rows
+    )
 
 
 def _etas(main: Sequence[Setup]) -> Iterator[str]:
     """What the whole range of η changes, where a task's sweep is complete."""
     rows = [
-        [f"`{setup.protocol}` {cells[0].place}", *(str(change(cells[0], cells[-1], measure)) for measure in COMPARED)]
+        [
+            f"`{setup.protocol}` {cells[0].place}",
+            *(str(change(cells[0], cells[-1], measure)) for measure in COMPARED),
+        ]
         for setup in main
         for cells in swept_etas(setup)
     ]
@@ -256,11 +312,15 @@ def _protocols(main: Sequence[Setup]) -> Iterator[str]:
         one, other = (str(setup.protocol) for setup in main[:2])
         yield (
             f"## Where the protocols disagree\n\nIn {sum(gap.apart for gap in gaps) or 'none'} of {len(gaps)} "
-            f"[comparisons of the same method]({PROTOCOL_GAPS}) the 95 % interval of the difference excludes zero; by "
-            "chance it would in 1 of 20. The protocols differ in the settings below. No record changes one setting "
+            f"[comparisons of the same method]({PROTOCOL_GAPS}) the 95 % interval of the "
+            "difference excludes zero; by "
+            "chance it would in 1 of 20. The protocols differ in the settings below. No record "
+            "changes one setting "
             "alone, so it is open which of them matters:\n"
         )
-        yield markdown_table(["setting", f"`{one}`", f"`{other}`"], list(_settings_apart(one, other)))
+        yield markdown_table(
+            ["setting", f"`{one}`", f"`{other}`"], list(_settings_apart(one, other))
+        )
 
 
 def _settings_apart(one: str, other: str) -> Iterator[list[str]]:
@@ -271,7 +331,11 @@ def _settings_apart(one: str, other: str) -> Iterator[list[str]]:
             ours, theirs = (protocol_settings(name, backbone, task) for name in (one, other))
             for name, value in ours.items():
                 if value != theirs[name] and name not in told:
-                    told[name] = [f"{backbone.upper()} `{name}`{where}", _value(value), _value(theirs[name])]
+                    told[name] = [
+                        f"{backbone.upper()} `{name}`{where}",
+                        _value(value),
+                        _value(theirs[name]),
+                    ]
         yield from told.values()
 
 
@@ -297,12 +361,21 @@ def choosing_eta(found: Sequence[Setup]) -> str:
     rows: list[list[str]] = []
     for setup in main_setups(found)[:1]:
         for plain, zero, one in ends_of_eta(setup):
-            changes = (str(change(plain, cell, m)) for m in ("mean_change", "return") for cell in (zero, one))
+            changes = (
+                str(change(plain, cell, m))
+                for m in ("mean_change", "return")
+                for cell in (zero, one)
+            )
             rows.append([zero.place, *changes])
-        header = [f"{MEASURES[m]}, η = {eta:g}" for m in ("mean_change", "return") for eta in (0, ONE_ETA)]
+        header = [
+            f"{MEASURES[m]}, η = {eta:g}" for m in ("mean_change", "return") for eta in (0, ONE_ETA)
+        ]
         still = constant_at_one(setup)
         return (
-            f"Change from plain to DAMPER with its 95 % interval (protocol `{setup.protocol}`), where both ends of η "
-            "are on record:\n\n" + markdown_table(["task", *header], rows) + (f"\n{still}\n" if still else "")
+            f"Change from plain to DAMPER with its 95 % interval (protocol `{setup.protocol}`), "
+            "where both ends of η "
+            "are on record:\n\n"
+            + markdown_table(["task", *header], rows)
+            + (f"\n{still}\n" if still else "")
         )
     return "No records yet.\n"

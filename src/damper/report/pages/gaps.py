@@ -59,7 +59,10 @@ def tell_apart(gaps: Sequence[Gap]) -> str:
     apart = sum(gap.apart for gap in gaps)
     rows = counted(len(gaps), "row")
     where = f"{apart} of {rows}, in bold" if apart else f"none of {rows}"
-    return f"The 95 % interval of the difference excludes zero in {where}; by chance it would in 1 of 20."
+    return (
+        f"The 95 % interval of the difference excludes zero in {where}; by chance it would in 1 "
+        "of 20."
+    )
 
 
 def plain_and_damper(setup: Setup) -> list[Cell]:

@@ -11,17 +11,28 @@ from damper.experiments.paper import printed
 from damper.experiments.paper_experiments import BACKBONES, ONE_ETA
 from damper.report.pages.over_tasks import return_over_tasks
 from damper.report.statistics.cells import MEASURES, Cell, Setup, main_setups
-from damper.report.statistics.change import HIGHER, LOWER, NOT_COUNTED, UNDECIDED, change, constant_notes
+from damper.report.statistics.change import (
+    HIGHER,
+    LOWER,
+    NOT_COUNTED,
+    UNDECIDED,
+    change,
+    constant_notes,
+)
 from damper.report.statistics.numbers import number
 from damper.report.tables.markup import markdown_table
 from damper.terminal import counted, joined
 
 CONSTANT_ACTION = "docs/results.md#policies-with-one-constant-action"  # as seen from the README
-README_COLUMNS = {"mean_change": "action change per step", "return": "return"}  # measure: its header
+README_COLUMNS = {
+    "mean_change": "action change per step",
+    "return": "return",
+}  # measure: its header
 JUDGED = ("mean_change", "return")  # what a verdict is about: smoothness, then return
 NO_BREAK = "\u00a0"  # a space at which no line ends
 PERCENTAGES = (
-    "A change in return is (DAMPER − plain)/|plain|: + is better even where returns are negative, but the percentage "
+    "A change in return is (DAMPER − plain)/|plain|: + is better even where returns are negative, "
+    "but the percentage "
     "depends on where the task puts its zero."
 )
 NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to speak of
@@ -29,15 +40,33 @@ NEGLIGIBLE_CHANGE = 0.1  # a change whose whole interval is smaller is none to s
 
 def headline(found: Sequence[Setup]) -> str:
     """The README's table, of the first setup that keeps to its protocol: what DAMPER changes, a line per task."""
-    header = ["plain → DAMPER", *README_COLUMNS.values(), "verdict", "η", f"verdict at η = {ONE_ETA:g}"]
+    header = [
+        "plain → DAMPER",
+        *README_COLUMNS.values(),
+        "verdict",
+        "η",
+        f"verdict at η = {ONE_ETA:g}",
+    ]
     for setup in main_setups(found):
         rows, usual = [], usual_seeds(setup)
         for plain, ours in pairs(setup):
             one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
             numbers = [_arrow(plain, ours, measure) for measure in README_COLUMNS]
-            words = "the same" if one is ours else "not yet trained" if one is None else _message(plain, one)
+            words = (
+                "the same"
+                if one is ours
+                else "not yet trained"
+                if one is None
+                else _message(plain, one)
+            )
             rows.append(
-                [_place(plain, ours, usual), *numbers, _message(plain, ours), f"{ours.settings['eta']:g}", words]
+                [
+                    _place(plain, ours, usual),
+                    *numbers,
+                    _message(plain, ours),
+                    f"{ours.settings['eta']:g}",
+                    words,
+                ]
             )
         if rows:
             result = f"At the paper's η {_in_short(setup)}", return_over_tasks(setup)
@@ -50,24 +79,37 @@ def headline(found: Sequence[Setup]) -> str:
 def _how(setup: Setup) -> str:
     """What the table's numbers are."""
     made = f"Protocol `{setup.protocol}`, {'TF32' if setup.numerics.get('tf32') else 'float32'}."
-    return f"{made} {means_of(setup)} Below them: the change with its 95 % interval, bold where that excludes zero."
+    return (
+        f"{made} {means_of(setup)} Below them: the change with its 95 % interval, bold where "
+        "that excludes zero."
+    )
 
 
 def means_of(setup: Setup) -> str:
     """How many seeds the means are of."""
     usual = usual_seeds(setup)
     means = f"Means of {usual} seeds" if usual != "1" else "One seed"
-    return means + (", unless a row gives another n." if any(_seeds(*pair) != usual for pair in pairs(setup)) else ".")
+    return means + (
+        ", unless a row gives another n."
+        if any(_seeds(*pair) != usual for pair in pairs(setup))
+        else "."
+    )
 
 
 def _place(plain: Cell, ours: Cell, usual: str) -> str:
     """Task and backbone, and the number of seeds where it is not the usual one."""
-    return ours.place + (f"<br><small>n = {seeds}</small>" if (seeds := _seeds(plain, ours)) != usual else "")
+    return ours.place + (
+        f"<br><small>n = {seeds}</small>" if (seeds := _seeds(plain, ours)) != usual else ""
+    )
 
 
 def usual_seeds(setup: Setup) -> str:
     """How many seeds most pairs have."""
-    return Counter(_seeds(*pair) for pair in pairs(setup)).most_common(1)[0][0] if any(pairs(setup)) else ""
+    return (
+        Counter(_seeds(*pair) for pair in pairs(setup)).most_common(1)[0][0]
+        if any(pairs(setup))
+        else ""
+    )
 
 
 def _in_short(setup: Setup, eta: float | None = None) -> str:
@@ -78,15 +120,22 @@ def _in_short(setup: Setup, eta: float | None = None) -> str:
 def _one_eta(setup: Setup) -> str:
     """What is left where nothing is chosen."""
     return (
-        "The paper chooses η per task and backbone. With the same η everywhere nothing is left to choose: at "
+        "The paper chooses η per task and backbone. With the same η everywhere nothing is left to "
+        "choose: at "
         f"η = {ONE_ETA:g}, {_in_short(setup, ONE_ETA) or 'nothing is on record yet.'}"
     )
 
 
 def constant_at_one(setup: Setup, link: str = "") -> str:
     """How many agents trained with η = 1 ended in one constant action, and where, unless a link tells."""
-    cells = [cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA]
-    held = [f"{cell.place} ({len(cell.constant)} of {len(cell.seeds)})" for cell in cells if cell.constant]
+    cells = [
+        cell for cell in setup.cells if cell.method == "damper" and cell.settings["eta"] == ONE_ETA
+    ]
+    held = [
+        f"{cell.place} ({len(cell.constant)} of {len(cell.seeds)})"
+        for cell in cells
+        if cell.constant
+    ]
     if not held:
         return ""
     agents = sum(len(cell.constant) for cell in cells)
@@ -100,7 +149,10 @@ def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]
     changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
-            plain, ours = setup.find(backbone, task, "plain"), setup.find(backbone, task, "damper", **changed)
+            plain, ours = (
+                setup.find(backbone, task, "plain"),
+                setup.find(backbone, task, "damper", **changed),
+            )
             if plain is not None and ours is not None:
                 yield plain, ours
 
@@ -112,7 +164,12 @@ def _message(plain: Cell, ours: Cell) -> str:
     if most < NEGLIGIBLE_CHANGE:
         bound = f"{np.ceil(100 * most):.0f} %"
         word = f"within {bound}" if word == UNDECIDED else f"{word} by {bound} at most"
-    smoother = {LOWER: "smoother, ", HIGHER: "less smooth, ", UNDECIDED: "smoothness undecided, ", NOT_COUNTED: ""}
+    smoother = {
+        LOWER: "smoother, ",
+        HIGHER: "less smooth, ",
+        UNDECIDED: "smoothness undecided, ",
+        NOT_COUNTED: "",
+    }
     return "; ".join([f"{smoother[smooth.sign]}return {word}", *constant_notes(plain, ours)])
 
 
@@ -122,9 +179,15 @@ def counts_of_signs(setup: Setup, eta: float | None = None) -> str:
     if not both:
         return ""
     parts = []
-    for measure, of in zip(JUDGED, (f" of {counted(len(both), 'task–backbone pair')}", ""), strict=True):
+    for measure, of in zip(
+        JUDGED, (f" of {counted(len(both), 'task–backbone pair')}", ""), strict=True
+    ):
         words = Counter(change(*pair, measure).sign for pair in both)
-        first, *others = [f"{word} in {words[word]}" for word in (LOWER, HIGHER, UNDECIDED, NOT_COUNTED) if words[word]]
+        first, *others = [
+            f"{word} in {words[word]}"
+            for word in (LOWER, HIGHER, UNDECIDED, NOT_COUNTED)
+            if words[word]
+        ]
         why = " (most agents there hold one constant action)" if words[NOT_COUNTED] else ""
         parts.append(f"{MEASURES[measure]} is {joined([first + of, *others])}{why}")
     return f"DAMPER's {parts[0]}; its {parts[1]}."
@@ -147,9 +210,15 @@ def comparison_table(setup: Setup, measures: Sequence[str]) -> str:
 def _numbers(plain: Cell, ours: Cell, measure: str) -> str:
     """Means, change and what the paper prints, a line each; of a length the means, or the one it has."""
     if measure == "length":
-        lines = [" → ".join(dict.fromkeys(number(cell.mean(measure), measure) for cell in (plain, ours)))]
+        lines = [
+            " → ".join(dict.fromkeys(number(cell.mean(measure), measure) for cell in (plain, ours)))
+        ]
     else:
-        lines = [_arrow(plain, ours, measure), _without_constant(plain, ours, measure), _paper(ours, measure)]
+        lines = [
+            _arrow(plain, ours, measure),
+            _without_constant(plain, ours, measure),
+            _paper(ours, measure),
+        ]
     return "<br>".join(filter(None, lines)).replace(" ", NO_BREAK)
 
 
@@ -181,4 +250,8 @@ def _paper(ours: Cell, measure: str) -> str:
     """What the paper prints for both."""
     both = [printed(ours.backbone, method, ours.task, measure) for method in ("plain", ours.method)]
     shown = [number(entry.mean, measure) for entry in both if entry]
-    return f"<small>paper {' → '.join(shown)}</small>" if ours.published and len(shown) == len(both) else ""
+    return (
+        f"<small>paper {' → '.join(shown)}</small>"
+        if ours.published and len(shown) == len(both)
+        else ""
+    )

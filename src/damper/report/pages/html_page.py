@@ -40,8 +40,14 @@ SCRIPTS = ("core.js", "chart.js", "results.js", "pictures.js", "sweeps.js", "mai
 def page(data: dict[str, Any]) -> str:
     """The page that shows ``page_data``'s result."""
     # A "<" in the data could end the script element; JSON may write it as an escape instead.
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
-    parts = {"style": _read("style.css"), "script": "".join(map(_read, SCRIPTS)), "data": text.replace("<", "\\u003c")}
+    text = json.dumps(
+        data, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+    )
+    parts = {
+        "style": _read("style.css"),
+        "script": "".join(map(_read, SCRIPTS)),
+        "data": text.replace("<", "\\u003c"),
+    }
     out = _read("page.html")
     for name, content in parts.items():
         out = out.replace(f"@@{name}@@", content)
@@ -56,7 +62,10 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
     """Everything that the page needs; provenance is kept once and referred to by number."""
     sources: list[dict[str, Any]] = []
     timed = time_verdicts(timings)
-    cost = [{"caption": table.caption, "header": COST_HEADER, "rows": table.rows} for table in cost_tables(timings)]
+    cost = [
+        {"caption": table.caption, "header": COST_HEADER, "rows": table.rows}
+        for table in cost_tables(timings)
+    ]
     return {
         "setups": [_setup(setup, found, sources) for setup in found],
         "sources": sources,
@@ -69,7 +78,9 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         "meanings": MEANINGS,
         "caution": caution(),
         "cost": cost,
-        "timeClaims": [_claim(verdict) for verdict in timed] if any(verdict.known for verdict in timed) else [],
+        "timeClaims": [_claim(verdict) for verdict in timed]
+        if any(verdict.known for verdict in timed)
+        else [],
     }
 
 
@@ -82,7 +93,10 @@ def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
 
 
 def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:
-    judged, best = list(zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True)), best_cells(setup)
+    judged, best = (
+        list(zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True)),
+        best_cells(setup),
+    )
     return {
         "key": setup.key,
         "title": setup.title,
@@ -90,12 +104,20 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
         "custom": bool(setup.deviations),
         "agents": setup.agents,
         "episodes": setup.episodes,
-        "others": [f"{counted(other.agents, 'agent')}: {other.title}" for other in every if other is not setup],
+        "others": [
+            f"{counted(other.agents, 'agent')}: {other.title}"
+            for other in every
+            if other is not setup
+        ],
         "cells": [_cell(setup, cell, sources, best) for cell in setup.cells],
-        "claims": [_claim(*both) for both in judged] if any(own.known or one.known for own, one in judged) else [],
+        "claims": [_claim(*both) for both in judged]
+        if any(own.known or one.known for own, one in judged)
+        else [],
         "code": {
             backbone: {
-                task: code_versions(c for c in setup.published if (c.backbone, c.task) == (backbone, task))
+                task: code_versions(
+                    c for c in setup.published if (c.backbone, c.task) == (backbone, task)
+                )
                 for task in setup.tasks(backbone)
             }
             for backbone in BACKBONES
@@ -119,7 +141,10 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
 def _cell(
     setup: Setup, cell: Cell, sources: list[dict[str, Any]], best: Mapping[str, Sequence[Cell]]
 ) -> dict[str, Any]:
-    papers = {name: printed(cell.backbone, cell.method, cell.task, name) for name in ("return", "smoothness")}
+    papers = {
+        name: printed(cell.backbone, cell.method, cell.task, name)
+        for name in ("return", "smoothness")
+    }
     published = cell in setup.published
     return {
         "backbone": cell.backbone,
@@ -129,7 +154,8 @@ def _cell(
         "label": cell.label,
         "settings": cell.settings,
         "published": published,
-        "oneEta": cell.task in PAPER_TASKS and cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
+        "oneEta": cell.task in PAPER_TASKS
+        and cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
         "seeds": cell.seeds,
         "frozen": cell.frozen,
         "constant": cell.constant,
@@ -139,7 +165,9 @@ def _cell(
         "paper": {name: list(value) for name, value in papers.items() if value and published},
         "agents": [_agent(record, sources) for record in cell.records],
         "curve": _curve(cell),
-        "traces": [trace for record in cell.records if published and (trace := _trace(record)) is not None],
+        "traces": [
+            trace for record in cell.records if published and (trace := _trace(record)) is not None
+        ],
     }
 
 
@@ -166,7 +194,10 @@ def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:
     if source not in sources:
         sources.append(source)
     means = {name: _mean(record.episodes[name]) for name in MEASURES}
-    run = {name: record.run.get(name) for name in ("agents", "seconds", "steps_per_second", "device", "compile")}
+    run = {
+        name: record.run.get(name)
+        for name in ("agents", "seconds", "steps_per_second", "device", "compile")
+    }
     resumed = len(record.run.get("resumed", []))
     return {
         "seed": record.identity["seed"],
@@ -188,8 +219,13 @@ def _curve(cell: Cell) -> dict[str, Any]:
     steps, curves = cell.curves()
     if not steps:
         return {}
-    shown = {name: values[:1] if name in DIAGNOSTIC_CURVES else values for name, values in curves.items()}
-    return {"step": steps, **{name: [rounded(row.tolist()) for row in rows] for name, rows in shown.items()}}
+    shown = {
+        name: values[:1] if name in DIAGNOSTIC_CURVES else values for name, values in curves.items()
+    }
+    return {
+        "step": steps,
+        **{name: [rounded(row.tolist()) for row in rows] for name, rows in shown.items()},
+    }
 
 
 def _trace(record: Record) -> dict[str, Any] | None:
@@ -204,5 +240,7 @@ def _trace(record: Record) -> dict[str, Any] | None:
 def rounded(value: Any, digits: int = 5) -> Any:
     """A number, or each of a sequence, to so many significant digits; None for what is not finite."""
     return (
-        [round_digits(one, digits) for one in value] if isinstance(value, tuple | list) else round_digits(value, digits)
+        [round_digits(one, digits) for one in value]
+        if isinstance(value, tuple | list)
+        else round_digits(value, digits)
     )

@@ -21,19 +21,29 @@ TOGETHER = "**all together**"
 def missing(found: Sequence[Setup]) -> str:
     """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
     records = [record for setup in found for cell in setup.cells for record in cell.records]
-    machines = Counter((r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu"))
+    machines = Counter(
+        (r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu")
+    )
     if not machines:
         return "No record is from a GPU yet, so no time can be estimated.\n"
     ((gpu, cores), _), rows, workers = machines.most_common(1)[0], [], 1
     outside: list[str] = []
     for setup in main_setups(found):
-        there = {_identity_without_physics(record.identity) for cell in setup.cells for record in cell.records}
+        there = {
+            _identity_without_physics(record.identity)
+            for cell in setup.cells
+            for record in cell.records
+        }
         for name, agents in _experiments(setup):
             if name == TOGETHER and (
-                others := len(there - {_identity_without_physics(agent.identity) for agent in agents})
+                others := len(
+                    there - {_identity_without_physics(agent.identity) for agent in agents}
+                )
             ):
                 outside.append(f"{others} under `{setup.protocol}`")
-            left = [agent for agent in agents if _identity_without_physics(agent.identity) not in there]
+            left = [
+                agent for agent in agents if _identity_without_physics(agent.identity) not in there
+            ]
             if left:
                 jobs = pack(left)
                 at_once = fitting_workers(jobs, cores)
@@ -42,15 +52,30 @@ def missing(found: Sequence[Setup]) -> str:
                 tasks = Counter(agent.identity["task"] for agent in left)
                 words = ", ".join(f"{task} {count}" for task, count in tasks.items())
                 time = "≥ " * bool(no_speed) + duration(seconds)
-                rows.append([f"`{setup.protocol}` {name}", f"{len(agents) - len(left)} of {len(agents)}", words, time])
+                rows.append(
+                    [
+                        f"`{setup.protocol}` {name}",
+                        f"{len(agents) - len(left)} of {len(agents)}",
+                        words,
+                        time,
+                    ]
+                )
     if not rows:
         return "Nothing.\n"
-    beyond = f" Agents on record outside these experiments are not counted: {', '.join(outside)}." if outside else ""
+    beyond = (
+        f" Agents on record outside these experiments are not counted: {', '.join(outside)}."
+        if outside
+        else ""
+    )
     return (
-        f"Times are estimates for the machine that made most records, one {gpu} with {cores} cores. They assume the "
-        f"speed on record for each task, up to {workers} populations at once, no more than {AGENT_STEPS_PER_SECOND:,} "
-        "agent steps per second in total, and no time lost in between. An agent that several experiments share is "
-        f"trained once.{beyond}\n\n" + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
+        f"Times are estimates for the machine that made most records, one {gpu} with {cores} "
+        "cores. They assume the "
+        f"speed on record for each task, up to {workers} populations at once, no more than "
+        f"{AGENT_STEPS_PER_SECOND:,} "
+        "agent steps per second in total, and no time lost in between. An agent that several "
+        "experiments share is "
+        f"trained once.{beyond}\n\n"
+        + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
     )
 
 
@@ -60,7 +85,9 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
     every: dict[str, AgentSpec] = {}
     for name, experiment in EXPERIMENTS.items():
         if experiment.trained:
-            request = Request((name,), protocol=str(setup.protocol), settings=settings, trained_here=False)
+            request = Request(
+                (name,), protocol=str(setup.protocol), settings=settings, trained_here=False
+            )
             agents = expand_request(request)
             every |= {agent.digest: agent for agent in agents}
             yield f"`{name}`", agents
@@ -69,4 +96,7 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
 
 def _identity_without_physics(identity: Mapping[str, Any]) -> Hashable:
     """An agent among those of one setup: no matter which version of a simulator is installed here."""
-    return (*(identity[name] for name in ("backbone", "task", "method", "seed")), digest(identity["method_settings"]))
+    return (
+        *(identity[name] for name in ("backbone", "task", "method", "seed")),
+        digest(identity["method_settings"]),
+    )

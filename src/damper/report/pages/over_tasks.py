@@ -25,15 +25,20 @@ def return_over_tasks(setup: Setup) -> str:
             continue
         where = f"with {backbone.upper()}"
         value, low, high = beside.improvement
-        wins.append(f"{percent(value)} [{100 * low:.0f}, {100 * high:.0f}] {where} ({_tasks([beside])})")
+        wins.append(
+            f"{percent(value)} [{100 * low:.0f}, {100 * high:.0f}] {where} ({_tasks([beside])})"
+        )
         if own and own.change and (own.change[1] > 0 or own.change[2] < 0):
             change, *bounds = own.change
             changes.append(f"{signed(change)} {bracketed(*bounds)} {where}")
     if not wins:
         return ""
-    changed = f" The interquartile mean of the change in return is {joined(changes)}." if changes else ""
+    changed = (
+        f" The interquartile mean of the change in return is {joined(changes)}." if changes else ""
+    )
     return (
-        "The probability that a DAMPER seed earns more than a plain seed, averaged over the tasks, is "
+        "The probability that a DAMPER seed earns more than a plain seed, averaged over the tasks, "
+        "is "
         f"{joined(wins)}.{changed}"
     )
 
@@ -43,7 +48,9 @@ def beside_the_others(setup: Setup) -> str:
     found = aggregates(setup)
     parts = []
     for backbone in BACKBONES:
-        rivals = [a for a in found if a.backbone == backbone and a.method in RIVALS and a.improvement]
+        rivals = [
+            a for a in found if a.backbone == backbone and a.method in RIVALS and a.improvement
+        ]
         told = []
         for measure in ("mean_change", "return"):
             if own := [a for a in rivals if a.measure == measure]:
@@ -53,7 +60,8 @@ def beside_the_others(setup: Setup) -> str:
     if not parts:
         return ""
     return (
-        "**DAMPER against the other methods**, by the probability that a DAMPER seed is the better one, over the tasks "
+        "**DAMPER against the other methods**, by the probability that a DAMPER seed is the better "
+        "one, over the tasks "
         f"that both have ([all numbers](results/tables.md)). {' '.join(parts)}"
     )
 
@@ -64,7 +72,9 @@ def _words(found: Sequence[Aggregate]) -> str:
     for a in found:
         assert a.improvement is not None
         _, low, high = a.improvement
-        sorted_by[WORDS[0 if low > EVEN else 1 if high < EVEN else 2]].append(title(a.method, a.backbone))
+        sorted_by[WORDS[0 if low > EVEN else 1 if high < EVEN else 2]].append(
+            title(a.method, a.backbone)
+        )
     return ", and ".join(
         f"{word} {'all five' if len(names) == len(RIVALS) else joined(names)}"
         for word, names in sorted_by.items()
@@ -75,4 +85,7 @@ def _words(found: Sequence[Aggregate]) -> str:
 def _tasks(found: Sequence[Aggregate]) -> str:
     """How many tasks stand behind each, in words."""
     counts = sorted({a.tasks for a in found})
-    return f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} task{'s' * (counts[-1] > 1)}"
+    return (
+        f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} "
+        f"task{'s' * (counts[-1] > 1)}"
+    )

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 FOLDER = "ppo"  # in the folder of results
 GRADIENTS = ("conflict_rate", "cosine", "norm_ratio", "weight")
 
-# Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order of the seeds.
+# Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order
+# of the seeds.
 Runs = dict[str, dict[str, list[dict[str, Any]]]]
 
 
@@ -38,12 +39,16 @@ def read_ppo(results: Path) -> Runs:
             group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
             runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
         except (OSError, ValueError, KeyError) as error:
-            raise DamperError(f"{path} is not a complete record ({error}): delete it and train again.") from error
+            raise DamperError(
+                f"{path} is not a complete record ({error}): delete it and train again."
+            ) from error
     order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
     return {
         env: {
             label: sorted(runs[env][label], key=lambda record: record["seed"])
-            for label in sorted(runs[env], key=lambda label: (order.index(label) if label in order else 9, label))
+            for label in sorted(
+                runs[env], key=lambda label: (order.index(label) if label in order else 9, label)
+            )
         }
         for env in sorted(sorted(runs), key=lambda group: group.partition(",")[0], reverse=True)
     }
@@ -61,10 +66,18 @@ def ppo_tables(runs: Runs) -> str:
     for env, labels in runs.items():
         parts.append(f"## {env}\n\n{_facts(labels)} Means with 95 % intervals:\n")
         header = ["method", *(MEASURES[measure] for measure in COMPARED), "return minus plain's"]
-        parts.append(markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels]))
-        rows = [[_title(label), *_gradients(records)] for label, records in labels.items() if _has_gradients(records)]
+        parts.append(
+            markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels])
+        )
+        rows = [
+            [_title(label), *_gradients(records)]
+            for label, records in labels.items()
+            if _has_gradients(records)
+        ]
         header = ["method", "updates in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
-        parts.append(f"The two gradients, means over the whole training:\n\n{markdown_table(header, rows)}")
+        parts.append(
+            f"The two gradients, means over the whole training:\n\n{markdown_table(header, rows)}"
+        )
     return "\n".join(parts)
 
 
@@ -74,14 +87,21 @@ def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     counts = sorted({len(own) for own in labels.values()})
     seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seed"
     seeds += "s" if counts[-1] > 1 else ""
-    own = ", ".join(f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device")
+    own = ", ".join(
+        f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device"
+    )
     normalised = ", `VecNormalize`" if first["vec_normalize"] else ""
     code = ", ".join(sorted({record["source"][:10] for record in records}))
-    used = {name: sorted({record["versions"][name] for record in records}) for name in ("stable-baselines3", "torch")}
+    used = {
+        name: sorted({record["versions"][name] for record in records})
+        for name in ("stable-baselines3", "torch")
+    }
     versions = ", ".join(f"{name} {' and '.join(found)}" for name, found in used.items())
     return (
-        f"{first['steps']:,} steps, {seeds} per method, {len(first['evaluation_seeds'])} evaluation episodes per seed, "
-        f"with {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}. Settings: `n_envs={first['n_envs']}`"
+        f"{first['steps']:,} steps, {seeds} per method, {len(first['evaluation_seeds'])} "
+        "evaluation episodes per seed, "
+        f"with {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}. Settings: "
+        f"`n_envs={first['n_envs']}`"
         f"{normalised}, {own}, otherwise SB3's defaults ({versions}; code {code})."
     )
 
@@ -93,7 +113,9 @@ def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.flo
 
 def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> list[str]:
     seeds = {measure: _means(labels[label], measure) for measure in COMPARED}
-    texts = [with_interval(own.mean(), mean_interval(own), measure) for measure, own in seeds.items()]
+    texts = [
+        with_interval(own.mean(), mean_interval(own), measure) for measure, own in seeds.items()
+    ]
     if label == "plain" or "plain" not in labels:
         return [*texts, ""]
     gap, interval = difference(seeds["return"], _means(labels["plain"], "return"))
@@ -107,14 +129,25 @@ def _has_gradients(records: Sequence[Mapping[str, Any]]) -> bool:
 def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
     texts = []
     for name in GRADIENTS:
-        mean = float(np.mean([value for record in records for value in record["curve"][name] if value is not None]))
+        mean = float(
+            np.mean(
+                [
+                    value
+                    for record in records
+                    for value in record["curve"][name]
+                    if value is not None
+                ]
+            )
+        )
         texts.append(percent(mean) if name == "conflict_rate" else four_digits(mean))
     return texts
 
 
 def draw_ppo(runs: Runs, folder: Path, formats: Sequence[str]) -> list[Path]:
     """``ppo`` in each format; nothing where there are no runs."""
-    return draw_all({"ppo": partial(_draw, runs)} if runs else {}, folder, formats, {"font.size": 9})
+    return draw_all(
+        {"ppo": partial(_draw, runs)} if runs else {}, folder, formats, {"font.size": 9}
+    )
 
 
 def _draw(runs: Runs, figure: Figure) -> None:

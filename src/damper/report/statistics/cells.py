@@ -30,7 +30,11 @@ MEASURES = {
     "length": "episode length",
 }
 NEVER_NEGATIVE = tuple(measure for measure in MEASURES if measure != "return")
-SMOOTHNESS = ("smoothness", "mean_change", "spectral_roughness")  # what one constant action makes perfect
+SMOOTHNESS = (
+    "smoothness",
+    "mean_change",
+    "spectral_roughness",
+)  # what one constant action makes perfect
 SHOWN_CURVE_POINTS = 60
 COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
 LETTERS = {"eta": "η", "weight": "λ"}  # of settings
@@ -54,17 +58,25 @@ class Cell:
     @property
     def name(self) -> str:
         """Task, backbone and, unless it is plain, the method."""
-        return self.place + ("" if self.method == "plain" else f" {title(self.method, self.backbone)}")
+        return self.place + (
+            "" if self.method == "plain" else f" {title(self.method, self.backbone)}"
+        )
 
     @property
     def label(self) -> str:
         """The method, with what differs from its published settings."""
         try:
             own = published_settings(self.method, self.task, self.backbone)
-        except DamperError:  # a method that this installation does not have: all its settings are told
+        except (
+            DamperError
+        ):  # a method that this installation does not have: all its settings are told
             own = {}
         always = {"weight"} if self.method == "scalarization" else set()
-        changed = [f"{LETTERS.get(n, n)}={v}" for n, v in self.settings.items() if n in always or own.get(n) != v]
+        changed = [
+            f"{LETTERS.get(n, n)}={v}"
+            for n, v in self.settings.items()
+            if n in always or own.get(n) != v
+        ]
         return " ".join([title(self.method, self.backbone), *changed])
 
     @property
@@ -100,7 +112,9 @@ class Cell:
     @property
     def constant_note(self) -> str:
         """How many agents hold one action throughout, in words; empty where none does."""
-        return f"constant action, {len(self.constant)} of {len(self.records)}" if self.constant else ""
+        return (
+            f"constant action, {len(self.constant)} of {len(self.records)}" if self.constant else ""
+        )
 
     def scores(self, measure: str) -> Array:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
@@ -110,11 +124,16 @@ class Cell:
     def known(self, measure: str) -> Cell:
         """The cell with the seeds that have the value."""
         values = (nan_for_none(record.episodes[measure]) for record in self.records)
-        return self.only([seed for seed, own in zip(self.seeds, values, strict=True) if np.isfinite(own).all()])
+        return self.only(
+            [seed for seed, own in zip(self.seeds, values, strict=True) if np.isfinite(own).all()]
+        )
 
     def only(self, seeds: Collection[int]) -> Cell:
         """The cell with some of its seeds."""
-        return replace(self, records=tuple(record for record in self.records if record.identity["seed"] in seeds))
+        return replace(
+            self,
+            records=tuple(record for record in self.records if record.identity["seed"] in seeds),
+        )
 
     def means(self, measure: str) -> Array:
         """One value per seed."""
@@ -136,14 +155,22 @@ class Cell:
         A seed counts between its own first and last step; where none does there is a NaN.
         """
         longest = max((record.curve["step"] for record in self.records), key=len)
-        places = np.unique(np.linspace(0, len(longest) - 1, min(SHOWN_CURVE_POINTS, len(longest))).astype(int))
+        places = np.unique(
+            np.linspace(0, len(longest) - 1, min(SHOWN_CURVE_POINTS, len(longest))).astype(int)
+        )
         steps = [longest[i] for i in places]
         curves = {}
         for name in CURVE_COLUMNS if steps else ():
-            seeds = [_interpolated(steps, record.curve, name) for record in self.records if name in record.curve]
+            seeds = [
+                _interpolated(steps, record.curve, name)
+                for record in self.records
+                if name in record.curve
+            ]
             if seeds:
                 table = np.ma.masked_invalid(seeds)
-                curves[name] = np.ma.stack([table.mean(0), table.min(0), table.max(0)]).filled(np.nan)
+                curves[name] = np.ma.stack([table.mean(0), table.min(0), table.max(0)]).filled(
+                    np.nan
+                )
         return steps, curves
 
 
@@ -191,19 +218,24 @@ class Setup:
     def key(self) -> str:
         """A short stable name."""
         protocol = recorded_protocol(self.protocol)
-        return digest([protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes])[:8]
+        return digest(
+            [protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes]
+        )[:8]
 
     def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
         """The cell at a method's published settings, or with some of them changed.
 
-        None where several have them, of other code of the user's: none of them is meant more than the others.
+        None where several have them, of other code of the user's: none of them is meant more than
+            the others.
         """
         settings = {**published_settings(method, task, backbone), **changed}
         return self._index.get((backbone, task, method, digest(settings)))
 
     def sweep(self, task: str) -> dict[float, Cell]:
         """TD3's cells of the fixed weights that are on record, by weight."""
-        found = {weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS}
+        found = {
+            weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS
+        }
         return {weight: cell for weight, cell in found.items() if cell is not None}
 
     def etas(self, task: str, backbone: str = "td3") -> dict[float, Cell]:
@@ -214,11 +246,15 @@ class Setup:
     @cached_property
     def published(self) -> list[Cell]:
         """The cells that ``find`` has at their methods' published settings."""
-        return [c for c in self.cells if c.published and c is self.find(c.backbone, c.task, c.method)]
+        return [
+            c for c in self.cells if c.published and c is self.find(c.backbone, c.task, c.method)
+        ]
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, str, str], Cell]:
-        keys = [(cell.backbone, cell.task, cell.method, digest(cell.settings)) for cell in self.cells]
+        keys = [
+            (cell.backbone, cell.task, cell.method, digest(cell.settings)) for cell in self.cells
+        ]
         counts = Counter(keys)
         return {key: cell for key, cell in zip(keys, self.cells, strict=True) if counts[key] == 1}
 
@@ -251,13 +287,22 @@ def setups(records: Iterable[Record]) -> list[Setup]:
     for record in records:
         identity = record.identity
         key = digest(
-            [identity["protocol"], record.deviations, identity["envs"], identity["numerics"], identity["episodes"]]
+            [
+                identity["protocol"],
+                record.deviations,
+                identity["envs"],
+                identity["numerics"],
+                identity["episodes"],
+            ]
         )
         families.setdefault(key, []).append(record)
     found = [setup for family in families.values() for setup in _by_physics(family)]
     order = {name: place for place, name in enumerate(PROTOCOLS)}
     last = len(order)
-    return sorted(found, key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title))
+    return sorted(
+        found,
+        key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title),
+    )
 
 
 def main_setups(setups: Sequence[Setup]) -> list[Setup]:
@@ -271,7 +316,9 @@ def main_setups(setups: Sequence[Setup]) -> list[Setup]:
 
 def smoothest(cells: Mapping[float, Cell]) -> float:
     """The weight with the lowest mean sm; cells of mostly constant agents come last."""
-    return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness")))
+    return min(
+        cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness"))
+    )
 
 
 def _by_physics(family: Sequence[Record]) -> list[Setup]:
@@ -281,7 +328,11 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
         groups.setdefault(tuple(sorted(record.identity["physics"].items())), []).append(record)
     parts: list[tuple[dict[str, str], list[Record]]] = []
     for versions, own in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
-        fits = (part for part in parts if all(part[0].get(name, version) == version for name, version in versions))
+        fits = (
+            part
+            for part in parts
+            if all(part[0].get(name, version) == version for name, version in versions)
+        )
         used, records = next(fits, ({}, []))
         if not records:
             parts.append((used, records))
@@ -300,11 +351,16 @@ def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
     groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
         identity = record.identity
-        own = [identity["method_settings"], identity.get("custom_code")]  # a user's loss before and after an edit
+        own = [
+            identity["method_settings"],
+            identity.get("custom_code"),
+        ]  # a user's loss before and after an edit
         key = (identity["backbone"], identity["task"], identity["method"], digest(own))
         groups.setdefault(key, []).append(record)
     cells = [
-        Cell(b, task, method, own[0].identity["method_settings"], tuple(sorted(own, key=_seed_order)))
+        Cell(
+            b, task, method, own[0].identity["method_settings"], tuple(sorted(own, key=_seed_order))
+        )
         for (b, task, method, _), own in groups.items()
     ]
     return tuple(sorted(cells, key=_cell_order))
@@ -317,6 +373,18 @@ def _seed_order(record: Record) -> tuple[int, int]:
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
     task = PAPER_TASKS.index(cell.task) if cell.task in PAPER_TASKS else len(PAPER_TASKS)
-    method = TABLE_METHODS.index(cell.method) if cell.method in TABLE_METHODS else len(TABLE_METHODS)
-    numbers = tuple(v for v in cell.settings.values() if isinstance(v, int | float) and not isinstance(v, bool))
-    return (cell.backbone != "td3", task, cell.task, method, cell.method, numbers, digest(cell.settings))
+    method = (
+        TABLE_METHODS.index(cell.method) if cell.method in TABLE_METHODS else len(TABLE_METHODS)
+    )
+    numbers = tuple(
+        v for v in cell.settings.values() if isinstance(v, int | float) and not isinstance(v, bool)
+    )
+    return (
+        cell.backbone != "td3",
+        task,
+        cell.task,
+        method,
+        cell.method,
+        numbers,
+        digest(cell.settings),
+    )

@@ -30,7 +30,9 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         """In per cent, with its interval."""
-        return self.notes or signed(self.value) + (f" {bracketed(*self.interval)}" if self.interval else "")
+        return self.notes or signed(self.value) + (
+            f" {bracketed(*self.interval)}" if self.interval else ""
+        )
 
 
 def change_of_mean(plain: Array, ours: Array, measure: str) -> Change:

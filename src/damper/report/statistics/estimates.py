@@ -1,10 +1,12 @@
 r"""Statistics with seeds as the unit: means with both spreads, medians, interquartile means, intervals, improvement.
 
-A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation episode. Intervals are over
-seeds, never over episodes: ten episodes of one policy are not ten experiments. Each is the one that covered best with
-five and ten seeds in a simulation (``docs/statistics.md`` has the numbers): Student's for a mean, Welch's for a
-difference, one of the logarithm for the ratio of two means that are never negative, a jackknife of both sides for
-other changes, a score interval for a probability. None draws a random number.
+A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation
+    episode. Intervals are over
+seeds, never over episodes: ten episodes of one policy are not ten experiments. Each is the one that
+covered best with five and ten seeds in a simulation (``docs/statistics.md`` has the numbers):
+Student's for a mean, Welch's for a difference, one of the logarithm for the ratio of two means that
+are never negative, a jackknife of both sides for other changes, a score interval for a probability.
+None draws a random number.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def difference(ours: Array, theirs: Array, level: float = LEVEL) -> tuple[float,
     gap = float(np.mean(ours) - np.mean(theirs))
     if min(len(ours), len(theirs)) < 2:
         return gap, None
-    return gap, welch_interval(gap, [(squared_error(side), len(side) - 1) for side in (ours, theirs)], level)
+    return gap, welch_interval(
+        gap, [(squared_error(side), len(side) - 1) for side in (ours, theirs)], level
+    )
 
 
 def squared_error(values: Array) -> float:
@@ -104,7 +108,9 @@ def squared_error(values: Array) -> float:
     return float(np.var(values, ddof=1)) / len(values)
 
 
-def welch_interval(value: float, errors: Sequence[tuple[float, float]], level: float = LEVEL) -> Interval:
+def welch_interval(
+    value: float, errors: Sequence[tuple[float, float]], level: float = LEVEL
+) -> Interval:
     """Of a value with several independent errors, each a variance and its degrees of freedom (Welch, Satterthwaite)."""
     variance = sum(part for part, _ in errors)
     spread = sum(part**2 / freedom for part, freedom in errors)
@@ -131,12 +137,14 @@ def superiority(ours: Array, theirs: Array) -> float:
     return float(((x > y) + 0.5 * (x == y)).mean())
 
 
-def probability_of_improvement(ours: Scores, theirs: Scores, level: float = LEVEL) -> tuple[float, Interval] | None:
+def probability_of_improvement(
+    ours: Scores, theirs: Scores, level: float = LEVEL
+) -> tuple[float, Interval] | None:
     r"""Mean over tasks of ``P(x > y) + ½ P(x = y)``, with its score interval; None where a task has one seed only.
 
-    Larger is better: negate a score of which less is better. Both must have the same tasks. The interval holds the p
-    whose distance from the value is at most z of *its own* standard errors (Newcombe 2006, method 5), so that it keeps
-    its width where every seed wins.
+    Larger is better: negate a score of which less is better. Both must have the same tasks. The
+    interval holds the p whose distance from the value is at most z of *its own* standard errors
+    (Newcombe 2006, method 5), so that it keeps its width where every seed wins.
     """
     sizes = [(len(ours[task]), len(theirs[task])) for task in ours]
     if min(map(min, sizes)) < 2:
@@ -146,10 +154,16 @@ def probability_of_improvement(ours: Scores, theirs: Scores, level: float = LEVE
 
     def outside(p: float) -> float:
         shape = (1 - p) / (2 - p) + p / (1 + p)
-        variance = sum(p * (1 - p) * (1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes) / len(sizes) ** 2
+        variance = (
+            sum(p * (1 - p) * (1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes)
+            / len(sizes) ** 2
+        )
         return float((value - p) ** 2 - z**2 * variance)
 
-    root, near = import_scipy("optimize").brentq, 1e-9  # at the value itself is no root but where it is 0 or 1
+    root, near = (
+        import_scipy("optimize").brentq,
+        1e-9,
+    )  # at the value itself is no root but where it is 0 or 1
     low = root(outside, 0.0, value - near) if value > near else 0.0
     high = root(outside, value + near, 1.0) if value < 1 - near else 1.0
     return value, Interval(float(low), float(high))
@@ -164,16 +178,18 @@ def relative_change(
 ) -> tuple[float, Interval | None]:
     r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean.
 
-    The interval is Student's with the variance that leaving out one seed at a time shows, of either side, and as many
-    degrees of freedom as the smallest cell has; None where a cell has one seed only. Of a mean of zero, or of no seed,
-    there is no change: NaN. What can never be negative, as a
-    distance between actions, loses 100 % at most; a return can lose more.
+    The interval is Student's with the variance that leaving out one seed at a time shows, of either
+    side, and as many degrees of freedom as the smallest cell has; None where a cell has one seed
+    only. Of a mean of zero, or of no seed, there is no change: NaN. What can never be negative, as
+    a distance between actions, loses 100 % at most; a return can lose more.
     """
     strata = [*ours.values(), *(plain[task] for task in ours)]
 
     def statistic(strata: Sequence[Array]) -> float:
         pairs = zip(strata[: len(ours)], strata[len(ours) :], strict=True)
-        return float(centre(np.concatenate([(own - base.mean()) / abs(base.mean()) for own, base in pairs])))
+        return float(
+            centre(np.concatenate([(own - base.mean()) / abs(base.mean()) for own, base in pairs]))
+        )
 
     def without(k: int, i: int) -> float:
         return statistic([*strata[:k], np.delete(strata[k], i), *strata[k + 1 :]])
@@ -184,8 +200,13 @@ def relative_change(
     value = statistic(strata)
     if smallest < 2:
         return value, None
-    with np.errstate(divide="ignore", invalid="ignore"):  # without one seed, plain's mean may be zero
-        variance = sum((n - 1) * np.var([without(k, i) for i in range(n)]) for k, n in enumerate(map(len, strata)))
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # without one seed, plain's mean may be zero
+        variance = sum(
+            (n - 1) * np.var([without(k, i) for i in range(n)])
+            for k, n in enumerate(map(len, strata))
+        )
     if not np.isfinite(variance):
         return value, None
     low, high = _student(value, float(variance), smallest - 1, level)
@@ -195,8 +216,9 @@ def relative_change(
 def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float, Interval | None]:
     r"""The change of a mean relative to plain's, ``x̄/x̄₀ − 1``, of what is never negative.
 
-    The interval is Student's of the ratio's logarithm (delta method), with the degrees of freedom of the smaller cell;
-    None where a cell has one seed only, or where a mean is zero and has no logarithm.
+    The interval is Student's of the ratio's logarithm (delta method), with the degrees of freedom
+    of the smaller cell; None where a cell has one seed only, or where a mean is zero and has no
+    logarithm.
     """
     smallest = min(len(ours), len(plain))
     if not smallest:
@@ -205,7 +227,9 @@ def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float
     value = means[0] / means[1] - 1 if means[1] else float("nan")
     if smallest < 2 or not all(means):
         return value, None
-    variance = sum(squared_error(side) / mean**2 for side, mean in zip((ours, plain), means, strict=True))
+    variance = sum(
+        squared_error(side) / mean**2 for side, mean in zip((ours, plain), means, strict=True)
+    )
     low, high = np.expm1(_student(float(np.log1p(value)), variance, smallest - 1, level))
     return value, Interval(float(low), float(high))
 
@@ -213,7 +237,8 @@ def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float
 def initial_state_error(scores: Array) -> float | None:
     """Standard error that the choice of start states alone gives a mean: over columns ``[S, E]``, each a fixed start.
 
-    Intervals leave it out: all policies see the same starts. It counts beside numbers of other people's starts.
+    Intervals leave it out: all policies see the same starts. It counts beside numbers of other
+        people's starts.
     """
     if not len(scores):
         return None

@@ -30,10 +30,14 @@ def with_interval(value: float, interval: Interval | None, measure: str) -> str:
 
 def four_digits(value: float) -> str:
     """Four significant digits; what is left of zero by rounding is zero."""
-    return minus(f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) > 1e-12 else "0")
+    return minus(
+        f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) > 1e-12 else "0"
+    )
 
 
-def with_bounds(value: float, interval: Interval, form: Callable[[float], str] = four_digits) -> str:
+def with_bounds(
+    value: float, interval: Interval, form: Callable[[float], str] = four_digits
+) -> str:
     """A value with its bounds, four digits each, or as ``form`` writes them."""
     return f"{form(value)} [{form(interval.low)}, {form(interval.high)}]"
 

@@ -14,8 +14,14 @@ NUMBER = re.compile(r"(\*\*|<small>|paper )*[−+±]?\d")
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markdown, columns of numbers right and of words left; a bar within a cell, as in |Δa|, would end the cell."""
-    rule = ["---:" if i and _are_numbers([row[i] for row in rows]) else "---" for i in range(len(header))]
-    cells = ([cell.replace("\n", " ").replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
+    rule = [
+        "---:" if i and _are_numbers([row[i] for row in rows]) else "---"
+        for i in range(len(header))
+    ]
+    cells = (
+        [cell.replace("\n", " ").replace("|", "\\|") for cell in row]
+        for row in (header, rule, *rows)
+    )
     lines = ("| " + " | ".join(row) + " |" for row in cells)
     return "\n".join(lines) + "\n"
 
@@ -28,7 +34,10 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 def markdown_results(table: Table) -> str:
     """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread)."""
-    rows = [[name, *(_markdown_entry(entry, table.measure) for entry in entries)] for name, entries in table.rows]
+    rows = [
+        [name, *(_markdown_entry(entry, table.measure) for entry in entries)]
+        for name, entries in table.rows
+    ]
     return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows)
 
 
@@ -37,7 +46,9 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
     if entry.ours:
         mean, spread = _numbers(entry, measure)
         lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
-        lines += [f"<small>{note}</small>" for note in (_each(entry, measure), entry.constant) if note]
+        lines += [
+            f"<small>{note}</small>" for note in (_each(entry, measure), entry.constant) if note
+        ]
     if entry.paper:
         spread = number(entry.paper.std, measure, entry.paper.mean)
         lines.append(f"<small>paper {number(entry.paper.mean, measure)} ({spread})</small>")
@@ -47,7 +58,11 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
 def _numbers(entry: Entry, measure: str) -> tuple[str, str]:
     """Mean, and both spreads in brackets."""
     assert entry.ours is not None
-    spreads = [number(s, measure, entry.ours.mean) for s in (entry.ours.over_seeds, entry.ours.pooled) if s is not None]
+    spreads = [
+        number(s, measure, entry.ours.mean)
+        for s in (entry.ours.over_seeds, entry.ours.pooled)
+        if s is not None
+    ]
     return number(entry.ours.mean, measure), f"({'; '.join(spreads)})" if spreads else ""
 
 
@@ -55,7 +70,11 @@ def _each(entry: Entry, measure: str) -> str:
     """Median and the value of every seed: one seed can carry a mean."""
     assert entry.ours is not None
     each = [number(value, measure, entry.ours.mean) for value in entry.ours.values]
-    return f"median {number(entry.ours.median, measure, entry.ours.mean)} of {', '.join(each)}" if len(each) > 1 else ""
+    return (
+        f"median {number(entry.ours.median, measure, entry.ours.mean)} of {', '.join(each)}"
+        if len(each) > 1
+        else ""
+    )
 
 
 def _seeds(entry: Entry) -> str:
@@ -66,7 +85,14 @@ def _seeds(entry: Entry) -> str:
     return f" {' '.join(notes)}" if notes else ""
 
 
-_ESCAPES = {"−": "$-$", "×": r"$\times$", "η": r"$\eta$", "λ": r"$\lambda$", "Δ": r"$\Delta$", "†": r"\textdagger{}"}
+_ESCAPES = {
+    "−": "$-$",
+    "×": r"$\times$",
+    "η": r"$\eta$",
+    "λ": r"$\lambda$",
+    "Δ": r"$\Delta$",
+    "†": r"\textdagger{}",
+}
 _ESCAPES |= {character: f"\\{character}" for character in "%&#_"}
 
 
@@ -80,7 +106,11 @@ def latex_results(table: Table) -> str:
     caption = rf"\caption{{{latex(table.caption)}. Mean (standard deviation over seeds; over all episodes).}}"
     lines = [r"\begin{table}[t]", caption, rf"\label{{tab:{table.name}}}", r"\centering"]
     lines += [rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
-    lines += [r"\toprule", " & ".join(["Method", *(latex(column) for column in table.columns)]) + r" \\", r"\midrule"]
+    lines += [
+        r"\toprule",
+        " & ".join(["Method", *(latex(column) for column in table.columns)]) + r" \\",
+        r"\midrule",
+    ]
     for name, entries in table.rows:
         cells = [_latex_entry(entry, table.measure) for entry in entries]
         lines.append(" & ".join([latex(name), *cells]) + r" \\")
@@ -92,5 +122,7 @@ def _latex_entry(entry: Entry, measure: str) -> str:
         return "--"
     mean, spread = _numbers(entry, measure)
     shown = rf"\textbf{{{latex(mean)}}}" if entry.best else latex(mean)
-    notes = "".join(rf"\\{{\scriptsize {latex(note)}}}" for note in (spread, entry.constant) if note)
+    notes = "".join(
+        rf"\\{{\scriptsize {latex(note)}}}" for note in (spread, entry.constant) if note
+    )
     return rf"\shortstack{{{shown}{latex(_seeds(entry))}{notes}}}"

@@ -11,11 +11,31 @@ import numpy as np
 
 from damper.experiments.identity import digest, published_settings
 from damper.experiments.paper import Printed, paper, printed, title
-from damper.experiments.paper_experiments import ABLATION_TASKS, BACKBONES, ETAS, ONE_ETA, TABLE_METHODS, WEIGHTS
+from damper.experiments.paper_experiments import (
+    ABLATION_TASKS,
+    BACKBONES,
+    ETAS,
+    ONE_ETA,
+    TABLE_METHODS,
+    WEIGHTS,
+)
 from damper.experiments.timings import Timing, ratio_of_rounds
 from damper.report.claims.comparisons import MIN_SEEDS
-from damper.report.statistics.cells import COMPARED, MEASURES, NEVER_NEGATIVE, SMOOTHNESS, Cell, Setup, smoothest
-from damper.report.statistics.estimates import Summary, mean_interval, probability_of_improvement, relative_change
+from damper.report.statistics.cells import (
+    COMPARED,
+    MEASURES,
+    NEVER_NEGATIVE,
+    SMOOTHNESS,
+    Cell,
+    Setup,
+    smoothest,
+)
+from damper.report.statistics.estimates import (
+    Summary,
+    mean_interval,
+    probability_of_improvement,
+    relative_change,
+)
 from damper.report.statistics.numbers import number, with_interval
 from damper.tasks import PAPER_TASKS
 from damper.terminal import counted
@@ -70,11 +90,17 @@ def main_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Tabl
 def best_cells(setup: Setup) -> dict[str, list[Cell]]:
     """By measure, the cells that the main tables mark as the best of a column."""
     columns = [
-        [setup.find(backbone, task, row.method, **row.changed) for row in _main_rows(setup, backbone)]
+        [
+            setup.find(backbone, task, row.method, **row.changed)
+            for row in _main_rows(setup, backbone)
+        ]
         for backbone in BACKBONES
         for task in setup.tasks(backbone)
     ]
-    return {measure: [cell for column in columns for cell in best_of(column, measure)] for measure in MEASURES}
+    return {
+        measure: [cell for column in columns for cell in best_of(column, measure)]
+        for measure in MEASURES
+    }
 
 
 def _main_rows(setup: Setup, backbone: str) -> list[Row]:
@@ -92,7 +118,10 @@ def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[
     """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
     tables = []
     for backbone in backbones:
-        found = {task: [m for m in ABLATION if setup.find(backbone, task, m)] for task in setup.tasks(backbone)}
+        found = {
+            task: [m for m in ABLATION if setup.find(backbone, task, m)]
+            for task in setup.tasks(backbone)
+        }
         tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
         methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
         for measure in ("return", "smoothness") if tasks else ():
@@ -104,19 +133,34 @@ def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[
 
 
 def _table(
-    setup: Setup, name: str, caption: str, backbone: str, measure: str, rows: Sequence[Row], tasks: Sequence[str]
+    setup: Setup,
+    name: str,
+    caption: str,
+    backbone: str,
+    measure: str,
+    rows: Sequence[Row],
+    tasks: Sequence[str],
 ) -> Table:
-    found = {(row.label, t): setup.find(backbone, t, row.method, **row.changed) for row in rows for t in tasks}
+    found = {
+        (row.label, t): setup.find(backbone, t, row.method, **row.changed)
+        for row in rows
+        for t in tasks
+    }
     best = {task: best_of([found[row.label, task] for row in rows], measure) for task in tasks}
     filled = []
     for row in rows:
-        entries = [entry(found[row.label, task], measure, backbone, row, task, best[task]) for task in tasks]
+        entries = [
+            entry(found[row.label, task], measure, backbone, row, task, best[task])
+            for task in tasks
+        ]
         if any(e.ours for e in entries):
             filled.append((row.label, entries))
     return Table(name, caption, measure, list(tasks), filled)
 
 
-def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]) -> Entry:
+def entry(
+    cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]
+) -> Entry:
     """A cell's numbers beside the paper's, which stand where its settings are the row's."""
     own = published_settings(row.method, task, backbone)
     theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
@@ -128,8 +172,8 @@ def entry(cell: Cell | None, measure: str, backbone: str, row: Row, task: str, b
 def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
     """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
 
-    Of cells with the seeds that a claim needs; the smoothness of one constant action is never the best. An episode's
-    length has no best, and neither has a single cell.
+    Of cells with the seeds that a claim needs; the smoothness of one constant action is never the
+    best. An episode's length has no best, and neither has a single cell.
     """
     enough = (cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS)
     known = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
@@ -151,7 +195,9 @@ _UNCLEAN = {
 def code_versions(cells: Iterable[Cell]) -> str:
     """Which versions of the code made the agents of some cells; several, or one nobody can look up, are flagged."""
     versions = Counter(record.code for cell in cells for record in cell.records)
-    named = ", ".join(f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common())
+    named = ", ".join(
+        f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common()
+    )
     flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
     for word, words in _UNCLEAN.items():
         if count := sum(count for version, count in versions.items() if word in version):
@@ -167,7 +213,10 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
         if not cells:
             continue
         best = smoothest(cells)
-        ours, theirs = setup.find("td3", task, "damper"), paper()["scalarization_td3_lowest_sm"][task]
+        ours, theirs = (
+            setup.find("td3", task, "damper"),
+            paper()["scalarization_td3_lowest_sm"][task],
+        )
         rows.append(
             [
                 task,
@@ -190,7 +239,10 @@ SWEEP_HEADER += ["paper's λ", "paper's return", "paper's sm"]
 
 def eta_rows(setup: Setup) -> list[list[str]]:
     """Mean sm of each η, per task."""
-    return [[task, *(_smoothness(cells.get(eta)) for eta in ETAS)] for task, cells in _swept_etas(setup).items()]
+    return [
+        [task, *(_smoothness(cells.get(eta)) for eta in ETAS)]
+        for task, cells in _swept_etas(setup).items()
+    ]
 
 
 def _swept_etas(setup: Setup) -> dict[str, dict[float, Cell]]:
@@ -208,7 +260,15 @@ def other_rows(setup: Setup) -> list[list[str]]:
             words = ", ".join([*(f"{name}={value}" for name, value in cell.settings.items()), *own])
             means = [with_interval(cell.mean(m), mean_interval(cell.means(m)), m) for m in COMPARED]
             place = "<br>".join(filter(None, (cell.place, cell.constant_note)))
-            rows.append([place, title(cell.method, cell.backbone), words or "–", str(len(cell.seeds)), *means])
+            rows.append(
+                [
+                    place,
+                    title(cell.method, cell.backbone),
+                    words or "–",
+                    str(len(cell.seeds)),
+                    *means,
+                ]
+            )
     return rows
 
 
@@ -267,7 +327,9 @@ def aggregates(setup: Setup) -> list[Aggregate]:
                 improvement = (better[0], *better[1]) if better else None
                 change = _change(scores[method], scores["plain"], measure)
                 tasks = len(scores[method].keys() & scores["plain"].keys())
-                out.append(Aggregate(backbone, measure, method, len(shared), improvement, change, tasks))
+                out.append(
+                    Aggregate(backbone, measure, method, len(shared), improvement, change, tasks)
+                )
     return out
 
 
@@ -284,7 +346,9 @@ def _change(
 
 def _by_task(setup: Setup, backbone: str, method: str, measure: str) -> dict[str, np.ndarray]:
     cells = {task: setup.find(backbone, task, method) for task in setup.tasks(backbone)}
-    counted = {t: c for t, c in cells.items() if c and not (measure in SMOOTHNESS and c.mostly_constant)}
+    counted = {
+        t: c for t, c in cells.items() if c and not (measure in SMOOTHNESS and c.mostly_constant)
+    }
     found = {task: cell.means(measure) for task, cell in counted.items()}
     return {task: means for task, means in found.items() if len(means) > 1}
 
@@ -310,13 +374,20 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     for name, theirs in paper()["update_time_ms"].items():
         row = [name]
         for backbone in BACKBONES:
-            own, plain = (times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain"))
-            row += [f"{own.milliseconds:.3g}" if own else "", _times_plain(own, plain) if own and plain else ""]
+            own, plain = (
+                times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain")
+            )
+            row += [
+                f"{own.milliseconds:.3g}" if own else "",
+                _times_plain(own, plain) if own and plain else "",
+            ]
             row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
         rows.append(row)
     commits = sorted({timing.source or f"commit {str(timing.commit)[:10]}" for timing in timings})
     first = timings[0]
-    return CostTable(f"{first.machine}; {first.task}, batch {first.batch_size}; code {', '.join(commits)}", rows)
+    return CostTable(
+        f"{first.machine}; {first.task}, batch {first.batch_size}; code {', '.join(commits)}", rows
+    )
 
 
 def _times_plain(own: Timing, plain: Timing) -> str:
@@ -328,7 +399,9 @@ def _times_plain(own: Timing, plain: Timing) -> str:
 
 
 COST_HEADER = ["method"] + [
-    f"{b} {column}" for b in ("TD3", "SAC") for column in ("ms", "× plain", "paper ms", "paper × plain")
+    f"{b} {column}"
+    for b in ("TD3", "SAC")
+    for column in ("ms", "× plain", "paper ms", "paper × plain")
 ]
 
 
@@ -340,7 +413,13 @@ def speed_rows(setup: Setup) -> list[list[str]]:
             speed = record.run.get("steps_per_second")
             if speed:
                 machine = str(record.hardware.get("gpu", record.hardware.get("cpu", "")))
-                key = (cell.task, cell.backbone.upper(), title(cell.method), str(record.run["agents"]), machine)
+                key = (
+                    cell.task,
+                    cell.backbone.upper(),
+                    title(cell.method),
+                    str(record.run["agents"]),
+                    machine,
+                )
                 rows.setdefault(key, []).append(float(speed))
     return [[*key, f"{np.median(speeds):,.0f}"] for key, speeds in rows.items()]
 

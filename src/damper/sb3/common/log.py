@@ -34,12 +34,16 @@ class Log:
     def write(self, logger: Any) -> None:
         """Record means under ``train/``; the only wait for the device.
 
-        SB3's own entries show the last call of ``train``, as in SB3; the method's are means since the last dump, so
-        that conflicts become a rate.
+        SB3's own entries show the last call of ``train``, as in SB3; the method's are means since
+        the last dump, so that conflicts become a rate.
         """
-        waiting = [v.double() for values in self.values.values() for v in values if isinstance(v, Tensor)]
+        waiting = [
+            v.double() for values in self.values.values() for v in values if isinstance(v, Tensor)
+        ]
         numbers = iter(torch.stack(waiting).tolist() if waiting else ())
         for name, values in self.values.items():
-            mean = float(np.mean([next(numbers) if isinstance(value, Tensor) else value for value in values]))
+            mean = float(
+                np.mean([next(numbers) if isinstance(value, Tensor) else value for value in values])
+            )
             record = logger.record_mean if name in self.means else logger.record
             record(f"train/{name}", mean)

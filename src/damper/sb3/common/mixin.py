@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.settings import is_number
 from damper.errors import DamperError
-from damper.method_args import check_names, check_rule, choose, default_eta, is_setting, noise_generator
+from damper.method_args import (
+    check_names,
+    check_rule,
+    choose,
+    default_eta,
+    is_setting,
+    noise_generator,
+)
 from damper.methods import Method, find_method
 from damper.rules import Rule
 from damper.sb3.common.inputs import check_inputs
@@ -40,16 +47,20 @@ class SmoothMixin:
     Args:
         policy: as in SB3.
         env: likewise.
-        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; the class's default leaves a ``Method`` its own. Like
-            SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so may the method's other numbers.
-        rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or a callable.
+        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
+            ``Method``.
+        eta: DAMPER's η in [0, 1], for methods that have it; the class's default leaves a ``Method``
+            its own. Like SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so
+            may the method's other numbers.
+        rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or
+            a callable.
         auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
         settings: the method's own settings (``lambda_T``, ...), and misspelt arguments.
         critic: an additional loss on the critic: "pave" or "l2c2".
         **arguments: SB3's other arguments.
 
-    A setting of the method is also an attribute: ``model.eta = 0.5`` takes effect at the next update.
+    A setting of the method is also an attribute: ``model.eta = 0.5`` takes effect at the next
+        update.
     """
 
     method: str | Method
@@ -79,7 +90,11 @@ class SmoothMixin:
     ) -> None:
         """Settings are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = settings if isinstance(eta, Real) and eta == self._default_eta else {**settings, "eta": eta}
+        given = (
+            settings
+            if isinstance(eta, Real) and eta == self._default_eta
+            else {**settings, "eta": eta}
+        )
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["method_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
@@ -93,7 +108,9 @@ class SmoothMixin:
         if isinstance(self.learning_rate, str):
             schedule = as_schedule("learning_rate", self.learning_rate)
             check_number("learning_rate", schedule, "linear:0.001:0")
-            self.learning_rate = schedule.function  # when SB3 loads a text, it takes it for a number
+            self.learning_rate = (
+                schedule.function
+            )  # when SB3 loads a text, it takes it for a number
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
         self._check_buffer()
@@ -125,7 +142,11 @@ class SmoothMixin:
 
     def _pop_given_settings(self) -> dict[str, Any]:
         """The settings given: those of the zip, and those that SB3's ``load(path, eta=0.5)`` made attributes."""
-        parts = {name: self.__dict__.pop(name) for name in ("rule", "auxiliary", "critic") if name in self.__dict__}
+        parts = {
+            name: self.__dict__.pop(name)
+            for name in ("rule", "auxiliary", "critic")
+            if name in self.__dict__
+        }
         self.method = choose(self.method, **parts)
         known = find_method(self.method).settings()
         given = {name: self.__dict__.pop(name) for name in known if name in self.__dict__}
@@ -135,9 +156,12 @@ class SmoothMixin:
 
     def _apply_settings(self, given: Mapping[str, Any]) -> None:
         """Check the given settings and apply them from the next update on."""
-        # Plain numbers: SB3 pickles NumPy's and torch's, and a zip's settings must be readable without unpickling.
+        # Plain numbers: SB3 pickles NumPy's and torch's, and a zip's settings must be readable
+        # without unpickling.
         plain = {
-            name: value.item() if isinstance(value, np.generic | Tensor) and value.ndim == 0 else value
+            name: value.item()
+            if isinstance(value, np.generic | Tensor) and value.ndim == 0
+            else value
             for name, value in given.items()
         }
         parsed = {name: as_schedule(name, value) for name, value in plain.items()}
@@ -150,7 +174,8 @@ class SmoothMixin:
             settings = self._settings_by_part(parsed, point)
             check_rule(self._method, settings["rule"])
         self._settings, self._parsed_settings = settings, parsed
-        # Without defaults, so that a model loaded with another method gets the defaults of that method.
+        # Without defaults, so that a model loaded with another method gets the defaults of that
+        # method.
         self.given_settings = plain
         self.__dict__["method_settings"] = self._method.settings(parsed)
 
@@ -158,15 +183,24 @@ class SmoothMixin:
         self, settings: Mapping[str, Any], progress_remaining: float = 1.0
     ) -> dict[str, dict[str, Any]]:
         """Settings of the method by its parts ("actor", "critic", "rule"), a schedule by its value at that progress."""
-        now = {name: value_at(as_schedule(name, value), progress_remaining) for name, value in settings.items()}
+        now = {
+            name: value_at(as_schedule(name, value), progress_remaining)
+            for name, value in settings.items()
+        }
         return self._method.route(now)
 
     def _update_learning_rate(self, optimizers: Any) -> None:
         """SB3's, at the start of every ``train``; also updates settings of the method that follow a schedule."""
         super()._update_learning_rate(optimizers)  # type: ignore[misc]
-        schedules = {name: value for name, value in self._parsed_settings.items() if isinstance(value, Schedule)}
+        schedules = {
+            name: value
+            for name, value in self._parsed_settings.items()
+            if isinstance(value, Schedule)
+        }
         if schedules:
-            self._settings = self._settings_by_part(self._parsed_settings, self._current_progress_remaining)
+            self._settings = self._settings_by_part(
+                self._parsed_settings, self._current_progress_remaining
+            )
         for name, schedule in schedules.items():
             self.logger.record(f"train/{name}", schedule(self._current_progress_remaining))
 
@@ -186,7 +220,10 @@ class SmoothMixin:
         own = self.__dict__
         if "_method" in own and name in _FIXED:
             load = f"{type(self).__name__}.load(path, {name}=...)"
-            raise DamperError(f"{name} must be given when the model is made or loaded, as in {load}: save it first.")
+            raise DamperError(
+                f"{name} must be given when the model is made or loaded, as in {load}: save it "
+                "first."
+            )
         if "_method" in own and name not in own and is_setting(name, self._method):
             check_names(self._method, {name: value})
             given = {**self.given_settings, name: value}
@@ -212,14 +249,22 @@ class SmoothMixin:
         """SB3's, which makes every keyword an attribute; raises for other methods' settings and misspelt names."""
         model = super().load(*arguments, **keywords, _loading=True)  # type: ignore[misc]
         names = [
-            name for function in (cls.__init__, BaseAlgorithm.load) for name in inspect.signature(function).parameters
+            name
+            for function in (cls.__init__, BaseAlgorithm.load)
+            for name in inspect.signature(function).parameters
         ]
-        close = [name for name in keywords if name not in names and difflib.get_close_matches(name, names, cutoff=0.8)]
+        close = [
+            name
+            for name in keywords
+            if name not in names and difflib.get_close_matches(name, names, cutoff=0.8)
+        ]
         given = [name for name in keywords if is_setting(name, model._method)]
         check_names(model._method, {name: keywords[name] for name in (*given, *close)}, names)
         return model
 
-    def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
+    ) -> None:
         """SB3's; ``load`` with another method drops the saved method's state, and this method's starts afresh."""
         params, own = load_path_or_dict, self.get_parameters()
         if other := self.__dict__.pop("_loading", False) and not is_same_state(params, own):
@@ -230,7 +275,15 @@ class SmoothMixin:
 
     def _excluded_save_params(self) -> list[str]:
         excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]
-        return [*excluded, "_method", "_settings", "_parsed_settings", "_generator", "_action_scale", "method_state"]
+        return [
+            *excluded,
+            "_method",
+            "_settings",
+            "_parsed_settings",
+            "_generator",
+            "_action_scale",
+            "method_state",
+        ]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, tensors = super()._get_torch_save_params()  # type: ignore[misc]

@@ -22,13 +22,15 @@ from damper.sb3.common.state import MethodState
 class SB3Policy:
     """An actor as a loss calls it, for one gradient step: calls on the same observation tensor share one forward pass.
 
-    Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in for one that a loss
-    differentiates.
+    Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in
+    for one that a loss differentiates.
     """
 
     stochastic = False
 
-    def __init__(self, actor: BasePolicy, state: MethodState | None = None, eval_mode: bool = False) -> None:
+    def __init__(
+        self, actor: BasePolicy, state: MethodState | None = None, eval_mode: bool = False
+    ) -> None:
         """``eval_mode`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
         self.actor: Any = actor
         self.state, self.eval_mode = state, eval_mode
@@ -42,14 +44,19 @@ class SB3Policy:
 
     def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
         """``compute(obs)``, once per kind and observation; the first part of a joined batch computes all of them."""
-        # The observation is kept beside the value so that its id cannot be reused while the entry lives.
+        # The observation is kept beside the value so that its id cannot be reused while the entry
+        # lives.
         key = kind, id(obs)
         if key in self._cache:
             return self._cache[key][1]
         joined = any(part is obs for part in self._parts)
         with eval_mode(self.actor) if self.eval_mode else nullcontext():
             value = compute(self._joined if joined else obs)
-        values = zip(self._parts, split(value, len(self._parts)), strict=True) if joined else [(obs, value)]
+        values = (
+            zip(self._parts, split(value, len(self._parts)), strict=True)
+            if joined
+            else [(obs, value)]
+        )
         found = {(kind, id(part)): (part, value) for part, value in values}
         if torch.is_grad_enabled():
             self._cache |= found
@@ -95,26 +102,36 @@ class GaussianPolicy(SB3Policy):
         return self._cached("sample", obs, self._sample)
 
     def _sample(self, obs: Any) -> Any:
-        # A custom actor with its own sampling uses that, and so does a compiled one, whose class is not SB3's.
+        # A custom actor with its own sampling uses that, and so does a compiled one, whose class is
+        # not SB3's.
         if getattr(type(self.actor), "action_log_prob", None) is not SacActor.action_log_prob:
             return self.actor.action_log_prob(obs)
         mean, log_std, others = self.parameters(obs)
-        if not torch.is_grad_enabled():  # the actor keeps the distribution, which must not keep the graph alive
-            mean, log_std, others = mean.detach(), log_std.detach(), {key: x.detach() for key, x in others.items()}
+        if (
+            not torch.is_grad_enabled()
+        ):  # the actor keeps the distribution, which must not keep the graph alive
+            mean, log_std, others = (
+                mean.detach(),
+                log_std.detach(),
+                {key: x.detach() for key, x in others.items()},
+            )
         return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before the tanh; gSDE's deviation is the one its noise amounts to."""
         mean, log_std, others = self.parameters(obs)
         if others:
-            log_std = self.actor.action_dist.proba_distribution(mean, log_std, **others).distribution.stddev.log()
+            log_std = self.actor.action_dist.proba_distribution(
+                mean, log_std, **others
+            ).distribution.stddev.log()
         return mean, log_std
 
 
 class OnPolicyActor(SB3Policy):
     """The actor inside PPO's policy: the distribution's mode, in the policy's own units.
 
-    Without squashing those are the environment's units, and the mode may lie outside the action space's bounds.
+    Without squashing those are the environment's units, and the mode may lie outside the action
+    space's bounds.
     """
 
     stochastic = True
@@ -125,8 +142,8 @@ class OnPolicyActor(SB3Policy):
 
     def _mode(self, obs: Any) -> Tensor:
         policy = self.actor
-        # SB3's own Gaussian need not be built for its mean. Others share one distribution object between calls, so its
-        # mode is read at once.
+        # SB3's own Gaussian need not be built for its mean. Others share one distribution object
+        # between calls, so its mode is read at once.
         if not (_is_own(policy) and isinstance(policy.action_dist, DiagGaussianDistribution)):
             return policy.get_distribution(obs).mode()
         features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
@@ -140,7 +157,8 @@ class OnPolicyActor(SB3Policy):
         inside = self.actor.get_distribution(obs).distribution
         if not isinstance(inside, Normal):
             raise DamperError(
-                f"this loss needs a Gaussian policy, but the policy's distribution is {type(inside).__name__}."
+                "this loss needs a Gaussian policy, but the policy's distribution is "
+                f"{type(inside).__name__}."
             )
         return inside.mean, inside.stddev.log()
 
@@ -157,14 +175,21 @@ def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     with eval_mode(policy), torch.enable_grad():
         distribution = policy.get_distribution(blank)
-        outputs = distribution.log_prob(distribution.mode()).sum(), policy.predict_values(blank).sum()
+        outputs = (
+            distribution.log_prob(distribution.mode()).sum(),
+            policy.predict_values(blank).sum(),
+        )
     acting, valued = (
-        torch.autograd.grad(output, parameters, allow_unused=True) if output.requires_grad else [None] * len(parameters)
+        torch.autograd.grad(output, parameters, allow_unused=True)
+        if output.requires_grad
+        else [None] * len(parameters)
         for output in outputs
     )
     uses = list(zip(parameters, acting, valued, strict=True))
     own = [parameter for parameter, acts, values in uses if acts is not None and values is None]
-    return own, [parameter for parameter, acts, values in uses if acts is not None and values is not None]
+    return own, [
+        parameter for parameter, acts, values in uses if acts is not None and values is not None
+    ]
 
 
 class SB3Critic:
@@ -180,9 +205,14 @@ class SB3Critic:
         return torch.stack([value.squeeze(-1) for value in values], -2)
 
     def _each(self, obs: Any, action: Tensor) -> list[Tensor]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.critic.share_features_extractor):
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and not self.critic.share_features_extractor
+        ):
             features = self.critic.extract_features(obs, self.critic.features_extractor)
-        return [q(torch.cat((features, a), 1)) for q, a in zip(self.critic.q_networks, action, strict=True)]
+        return [
+            q(torch.cat((features, a), 1))
+            for q, a in zip(self.critic.q_networks, action, strict=True)
+        ]
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1(s, a)`` alone, ``[B]``."""
@@ -200,9 +230,12 @@ def split(batch: Any, count: int) -> Sequence[Any]:
     if isinstance(batch, Tensor):
         return batch.chunk(count)
     parts = zip(
-        *(tensor.chunk(count) for tensor in (batch.values() if isinstance(batch, dict) else batch)), strict=True
+        *(tensor.chunk(count) for tensor in (batch.values() if isinstance(batch, dict) else batch)),
+        strict=True,
     )
-    return [dict(zip(batch, part, strict=True)) if isinstance(batch, dict) else part for part in parts]
+    return [
+        dict(zip(batch, part, strict=True)) if isinstance(batch, dict) else part for part in parts
+    ]
 
 
 def differs_in_eval_mode(module: nn.Module) -> bool:

@@ -23,9 +23,10 @@ class UpdateInputs(NamedTuple):
     """What one gradient step takes.
 
     Attributes:
-        sb3_batch: the transitions as SB3 sampled them, for its own losses; ``next_obs`` is n steps ahead with n-step
-            sampling.
-        smoothness_batch: the same observations with their true neighbours, one step before and one after.
+        sb3_batch: the transitions as SB3 sampled them, for its own losses; ``next_obs`` is n steps
+            ahead with n-step sampling.
+        smoothness_batch: the same observations with their true neighbours, one step before and one
+            after.
         gamma: the discount: a number, or ``[B]`` with n-step sampling.
         noise: the draws that the method's losses ask for, by name.
     """
@@ -50,9 +51,13 @@ class OffPolicyMixin(SmoothMixin):
     def _setup_model(self) -> None:
         super()._setup_model()
         space = self.action_space
-        self._action_scale = torch.as_tensor(action_scale(space.low, space.high), device=self.device).reshape(-1)
+        self._action_scale = torch.as_tensor(
+            action_scale(space.low, space.high), device=self.device
+        ).reshape(-1)
         if self._method.prediction:
-            self.actor.optimizer.add_param_group({"params": list(self.method_state.head.parameters())})
+            self.actor.optimizer.add_param_group(
+                {"params": list(self.method_state.head.parameters())}
+            )
 
     @property
     def _actor(self) -> nn.Module:
@@ -77,7 +82,9 @@ class OffPolicyMixin(SmoothMixin):
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
         """A batch as SB3 samples it, and the method's further inputs."""
         env = self._vec_normalize_env
-        with indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext():
+        with (
+            indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext()
+        ):
             samples = self.replay_buffer.sample(batch_size, env=env)
         sb3_batch = Batch(
             samples.observations,
@@ -91,11 +98,14 @@ class OffPolicyMixin(SmoothMixin):
         gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
         smoothness_batch = sb3_batch
         if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
-            # A custom buffer may turn out only now to sample n steps ahead: raise the same error here.
+            # A custom buffer may turn out only now to sample n steps ahead: raise the same error
+            # here.
             indexed_class(self.replay_buffer, self._method.name)
             around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
             smoothness_batch = sb3_batch._replace(**around._asdict())
-        noise = {name: kind.draw(sb3_batch, self._generator) for name, kind in self._method.noise.items()}
+        noise = {
+            name: kind.draw(sb3_batch, self._generator) for name, kind in self._method.noise.items()
+        }
         return UpdateInputs(sb3_batch, smoothness_batch, gamma, noise)
 
     # --- the two gradient steps -----------------------------------------------------------------------------------
@@ -103,18 +113,24 @@ class OffPolicyMixin(SmoothMixin):
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
         return self.backbone.critic_loss(SB3Critic(self.critic), inputs.sb3_batch, target)
 
-    def _update_critic(self, target: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log) -> None:
+    def _update_critic(
+        self, target: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log
+    ) -> None:
         """One gradient step of the critics on SB3's loss plus the method's critic loss."""
         loss = self._critic_loss(inputs, target)
         if method := self._method.critic:
             settings = self._settings["critic"]
-            loss = loss + method(SB3Critic(self.critic), policy, inputs.smoothness_batch, inputs.noise, **settings)
+            loss = loss + method(
+                SB3Critic(self.critic), policy, inputs.smoothness_batch, inputs.noise, **settings
+            )
         log.add(critic_loss=loss)
         self.critic.optimizer.zero_grad()
         loss.backward()
         self.critic.optimizer.step()
 
-    def _update_actor(self, actor_loss: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log) -> None:
+    def _update_actor(
+        self, actor_loss: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log
+    ) -> None:
         """One gradient step of the actor on SB3's loss, its gradient combined with the method's auxiliary one."""
         method, state = self._method, self.method_state
         parameters = state.trainable_parameters(self.actor)
@@ -123,13 +139,20 @@ class OffPolicyMixin(SmoothMixin):
         if not parameters:  # the whole actor is frozen, while the critics learn
             return
         if method.actor:
-            # With dropout or batch normalisation, the policy in eval mode is the one that must be smooth.
+            # With dropout or batch normalisation, the policy in eval mode is the one that must be
+            # smooth.
             acting = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
-            auxiliary = method.actor(acting, inputs.smoothness_batch, inputs.noise, **self._settings["actor"])
+            auxiliary = method.actor(
+                acting, inputs.smoothness_batch, inputs.noise, **self._settings["actor"]
+            )
             log.add(auxiliary_loss=auxiliary)
         if method.actor and method.rule:
             settings = self._settings["rule"]
-            own = {"state": state.rule_state, "process_group": None, **settings}  # SB3 trains in one process
+            own = {
+                "state": state.rule_state,
+                "process_group": None,
+                **settings,
+            }  # SB3 trains in one process
             report = backward(actor_loss, auxiliary, parameters, rule=method.rule, **own)
             state.set_rule_state(report.state)
             log.add_report(report)

@@ -20,7 +20,8 @@ Parameters = Mapping[str, Any]
 class MethodState(nn.Module):
     """A second head with the actor's Polyak average (ASAP), and the state of a rule that has one (Bloop).
 
-    Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty for a method without state.
+    Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty for a method without
+    state.
     """
 
     def __init__(
@@ -38,22 +39,34 @@ class MethodState(nn.Module):
         self._rule_state_type: type = type(None)
         if method.rule is not None:
             count = sum(p.numel() for p in (*parameters, *self._head_parameters()))
-            self.set_rule_state(initial_state(method.rule, torch.empty(count, device=policy.device), **rule_settings))
+            self.set_rule_state(
+                initial_state(
+                    method.rule, torch.empty(count, device=policy.device), **rule_settings
+                )
+            )
 
     def _add_head(self, policy: Any, generator: torch.Generator) -> None:
         actor, device = policy.actor, policy.device
         mu = getattr(actor, "mu", None)
-        layers = [m for m in mu.modules() if isinstance(m, nn.Linear)] if isinstance(mu, nn.Module) else []
+        layers = (
+            [m for m in mu.modules() if isinstance(m, nn.Linear)]
+            if isinstance(mu, nn.Module)
+            else []
+        )
         if not layers or not (hasattr(actor, "latent_pi") or isinstance(mu, nn.Sequential)):
             raise DamperError(
-                "method 'asap' needs an actor whose last hidden layer can be found, as in SB3's own networks (mu, "
-                f"latent_pi), but {type(actor).__name__} has another layout: choose a method without a second head."
+                "method 'asap' needs an actor whose last hidden layer can be found, as in SB3's "
+                "own networks (mu, "
+                f"latent_pi), but {type(actor).__name__} has another layout: choose a method "
+                "without a second head."
             )
-        # With forked random numbers, so that everything else starts from the weights that SB3 would draw.
+        # With forked random numbers, so that everything else starts from the weights that SB3 would
+        # draw.
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             self.average = policy.make_actor()
             self.head, self.average_head = (
-                nn.Linear(layers[-1].in_features, layers[-1].out_features, device=device) for _ in range(2)
+                nn.Linear(layers[-1].in_features, layers[-1].out_features, device=device)
+                for _ in range(2)
             )
         for parameter in self.head.parameters():
             bound = self.head.in_features**-0.5
@@ -79,7 +92,9 @@ class MethodState(nn.Module):
     @property
     def rule_state(self) -> Any:
         """The rule's state as the rule gave it: a tensor, or a named tuple of tensors; None without."""
-        return rebuild_state(self._rule_state_type, [buffer for _, buffer in self.named_buffers(recurse=False)])
+        return rebuild_state(
+            self._rule_state_type, [buffer for _, buffer in self.named_buffers(recurse=False)]
+        )
 
     def set_rule_state(self, state: Any) -> None:
         """Keep the rule's state as buffers ``memory_0``, ``memory_1``, ...; None changes nothing."""
@@ -91,7 +106,9 @@ class MethodState(nn.Module):
 def is_same_state(saved: Parameters, own: Parameters) -> bool:
     """Whether the method states in two models' ``get_parameters()`` have the same names and shapes."""
     first, second = (parameters.get("method_state", {}) for parameters in (saved, own))
-    return {name: x.shape for name, x in first.items()} == {name: x.shape for name, x in second.items()}
+    return {name: x.shape for name, x in first.items()} == {
+        name: x.shape for name, x in second.items()
+    }
 
 
 def exchange_state(saved: Parameters, own: Parameters) -> Parameters:
@@ -101,7 +118,11 @@ def exchange_state(saved: Parameters, own: Parameters) -> Parameters:
     if "actor.optimizer" in saved:
         policy, head = _split_groups(saved)[0], _split_groups(own)[1]
         kept = [index for group in policy for index in group["params"]]
-        state = {index: value for index, value in saved["actor.optimizer"]["state"].items() if index in kept}
+        state = {
+            index: value
+            for index, value in saved["actor.optimizer"]["state"].items()
+            if index in kept
+        }
         found["actor.optimizer"] = {"state": state, "param_groups": [*policy, *head]}
     return found
 
