@@ -1,0 +1,5 @@
+"""``python -m paper.screening``."""
+
+from paper.screening.run import main
+
+main()
