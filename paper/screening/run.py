@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import damper
 from damper.engine.data.replay import Replay
@@ -24,6 +25,7 @@ from damper.engine.run.files import write_json
 from damper.engine.run.folder import Run
 from damper.engine.settings import population_settings, resolve
 from damper.engine.train import run_settings
+from damper.engine.update.population import Population
 from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method
 from damper.rules import RULES
@@ -72,7 +74,7 @@ def train(args: argparse.Namespace) -> None:
     scales = (0.01, 100.0) if args.scaled else (1.0,)
     labels = [(name, scale, seed) for name in names for scale in scales for seed in args.seeds]
     shared = {"protocol": args.protocol, "device": args.device, "backend": args.backend}
-    shared |= {"compile": args.compile, "tf32": args.device == "cuda", "log_every": args.log_every, "keep_checkpoint": True}
+    shared |= {"compile": args.compile, "tf32": args.device == "cuda", "log_every": args.log_every}
     shared |= {"net_arch": tuple(args.net_arch)} if args.net_arch else {}
     shared |= {"learning_starts": args.learning_starts} if args.learning_starts else {}
     agents = [
@@ -86,14 +88,14 @@ def train(args: argparse.Namespace) -> None:
     key = f"{args.task}-{args.backbone}{'-scaled' if args.scaled else ''}"
     scale_rewards([scale for _, scale, _ in labels], args.device)
     started = time.time()
-    run = run_settings(settings, args.out / "runs" / key, args.progress)
+    watch = Watch()
+    run = run_settings(settings, args.out / "runs" / key, args.progress, callbacks=(watch,))
     rows = measure(damper.evaluate(run, settings.env, args.episodes, backend=args.backend), len(labels))
     curves = curve(run)
-    memory = final_numbers(run)
+    memory = watch.table()
     out = [
         {"task": args.task, "backbone": args.backbone, "variant": name, "reward_scale": scale,
-         "seed": seed, "steps": args.steps, **row, **{k: v[i] for k, v in memory.items()},
-         "curve": {k: v[i] for k, v in curves.items()}}
+         "seed": seed, "steps": args.steps, **row, "memory": {k: v[i] for k, v in memory.items()}, "curve": {k: v[i] for k, v in curves.items()}}
         for i, ((name, scale, seed), row) in enumerate(zip(labels, rows, strict=True))
     ]
     facts = {"seconds": time.time() - started, "settings": run.manifest["settings"],
@@ -113,21 +115,34 @@ def curve(run: Run) -> dict[str, list[list[Any]]]:
     return {**table, "step": [[line["step"] for line in lines]] * agents}
 
 
-def final_numbers(run: Run) -> dict[str, list[float]]:
-    """The averages that the rule's memory holds at the end."""
-    from safetensors.torch import load_file
+class Watch:
+    """A callback that keeps what the rule's memory holds, at every line of the log."""
 
-    files = sorted(run.path.rglob("*.safetensors"))
-    for file in files:
-        tensors = load_file(file)
-        if "memory.2" in tensors:
-            numbers = tensors["memory.2"]
-            table = {f"final_{name}": numbers[:, i].tolist() for i, name in enumerate(NUMBERS)}
-            square = numbers[:, 3].clamp(min=1e-38)
-            table["rho"] = (numbers[:, 1] / square).clamp(0, 1).sqrt().tolist()
-            table["rho_previous"] = (numbers[:, 2] / square).clamp(0, 1).sqrt().tolist()
-            return table
-    return {}
+    def __init__(self) -> None:
+        """Find the population when it is made."""
+        self.numbers: list[Tensor] = []
+        self.population: Any = None
+        made = Population.__init__
+
+        def keep(population: Population, **keywords: Any) -> None:
+            made(population, **keywords)
+            self.population = population
+
+        Population.__init__ = keep  # type: ignore[method-assign]
+
+    def __call__(self, training: damper.Training) -> None:
+        """Read the averages."""
+        self.numbers.append(self.population.state()["memory.2"].detach().cpu().clone())
+
+    def table(self) -> dict[str, list[list[float]]]:
+        """At most twenty-five points per agent of every average, and of ρ by m and by the previous gradient."""
+        thinned = self.numbers[:: max(1, len(self.numbers) // 25)]
+        numbers = torch.stack([*thinned, self.numbers[-1]], 1)  # [P, points, 9]
+        table = {name: numbers[..., i] for i, name in enumerate(NUMBERS)}
+        square = table["g·g"].clamp(min=1e-38)
+        table["rho"] = (table["g·m"] / square).clamp(0, 1).sqrt()
+        table["rho_previous"] = (table["g·previous"] / square).clamp(0, 1).sqrt()
+        return {name: values.tolist() for name, values in table.items()}
 
 
 def ppo_run(env: str, steps: int, name: str, seed: int, batch_size: int, backend: str) -> dict[str, Any]:
