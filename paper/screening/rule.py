@@ -1,7 +1,8 @@
 """One rule with settings for every variant of the screening; plain and the paper's rule are among them.
 
 ``g = g_R + s x`` with ``x`` the point nearest to ``û_T`` under ``⟨x, g_R⟩ ≥ 0`` and
-``s ⟨x, m⟩ ≥ −γ ‖m‖²``, and ``s = σ ρ^p n_R min(κ n_T/n_R, 1)^(1−η)``. m is a moving average of g_R,
+``s ⟨x, m⟩ ≥ −γ ‖m‖²``, and ``s = σ ρ^p n_R min(κ n_T/n_R, 1)^(1−η)``,
+times ``min(√L_T/δ, 1)`` where δ is given. m is a moving average of g_R,
 and ρ the coherence of g_R: ``ρ² = E⟨g_R, m⟩ / E‖g_R‖²`` with m the average before this step.
 """
 
@@ -35,6 +36,9 @@ def screen(
     share: float | Tensor = 1.0,
     gain: float | Tensor = 1.0,
     rate: float | Tensor = 0.01,
+    lag: float | Tensor = 0.0,
+    delta: float | Tensor = 0.0,
+    loss: Tensor | None = None,
     reward_scale: float | Tensor = 1.0,
 ) -> tuple[Tensor, Memory]:
     """Combine; ``reward_scale`` is read by the script alone."""
@@ -73,8 +77,14 @@ def screen(
         -1,
     )
     numbers = numbers + rate[..., None] * (new - numbers)
-    rho = (numbers[..., 1] / numbers[..., 3].clamp(min=1e-38)).clamp(0.0, 1.0).sqrt()
+    lag = torch.as_tensor(lag, dtype=g_R.dtype, device=g_R.device)
+    agreement = torch.where(lag > 0, numbers[..., 2], numbers[..., 1])
+    rho = (agreement / numbers[..., 3].clamp(min=1e-38)).clamp(0.0, 1.0).sqrt()
     length = share * rho**length_power * n_R * (gain * ratio).clamp(max=1.0) ** (1.0 - eta)
+    if loss is not None:
+        delta = torch.as_tensor(delta, dtype=g_R.dtype, device=g_R.device)
+        fade = (loss.detach().clamp(min=0.0).sqrt() / delta.clamp(min=1e-6)).clamp(max=1.0)
+        length = length * torch.where(delta > 0, fade, 1.0)
     limit = allowed * rho**allowed_power * length_m / torch.where(length > tiny, length, tiny)
     unlimited = (allowed >= UNLIMITED) | ~known | (length <= tiny)
     limit = torch.where(unlimited, 4.0, limit)

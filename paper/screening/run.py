@@ -30,7 +30,7 @@ from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method
 from damper.rules import RULES
 from paper.screening.rule import screen
-from paper.screening.variants import PPO, SCALED, VARIANTS, complete
+from paper.screening.variants import PPO, SCALED, SECOND, THIRD, VARIANTS, complete
 
 NUMBERS = ("weight", "g·m", "g·previous", "g·g", "cosine", "average_cosine", "norm_ratio", "n_T", "length")
 MEASURES = ("return", "length", "smoothness", "mean_change")
@@ -40,6 +40,20 @@ def register() -> None:
     """Make ``screen`` a method that the engine finds by name."""
     RULES["screen"] = screen
     METHODS["screen"] = Method("screen", actor=temporal, rule="screen")
+
+
+def give_the_loss_to_the_rule() -> None:
+    """Call the rule with the auxiliary loss too."""
+    combine = Population._combine
+
+    def with_loss(self: Population, gradients: Any, logs: dict[str, Tensor]) -> Tensor:
+        kept = self.method_kwargs
+        self.method_kwargs = {**kept, "rule": {**kept["rule"], "loss": logs["auxiliary_loss"]}}
+        combined = combine(self, gradients, logs)
+        self.method_kwargs = kept
+        return combined
+
+    Population._combine = with_loss  # type: ignore[method-assign]
 
 
 def scale_rewards(scales: list[float], device: str) -> None:
@@ -70,7 +84,9 @@ def measure(evaluation: Any, agents: int) -> list[dict[str, Any]]:
 def train(args: argparse.Namespace) -> None:
     """Train one population of variants × seeds (× reward scales), evaluate it, write its rows."""
     register()
-    names = [name for name in (SCALED if args.scaled else VARIANTS) if not args.only or name in args.only]
+    if args.third:
+        give_the_loss_to_the_rule()
+    names = [name for name in (SCALED if args.scaled else SECOND if args.second else THIRD if args.third else VARIANTS) if not args.only or name in args.only]
     scales = (0.01, 100.0) if args.scaled else (1.0,)
     labels = [(name, scale, seed) for name in names for scale in scales for seed in args.seeds]
     shared = {"protocol": args.protocol, "device": args.device, "backend": args.backend}
@@ -85,7 +101,7 @@ def train(args: argparse.Namespace) -> None:
         for name, scale, seed in labels
     ]
     settings = population_settings(agents)
-    key = f"{args.task}-{args.backbone}{'-scaled' if args.scaled else ''}"
+    key = f"{args.task}-{args.backbone}{'-scaled' if args.scaled else '-second' if args.second else '-third' if args.third else ''}"
     scale_rewards([scale for _, scale, _ in labels], args.device)
     started = time.time()
     watch = Watch()
@@ -126,7 +142,9 @@ class Watch:
 
         def keep(population: Population, **keywords: Any) -> None:
             made(population, **keywords)
-            self.population = population
+            # The engine makes a smaller one to check a custom loss.
+            if self.population is None or population.n_agents > self.population.n_agents:
+                self.population = population
 
         Population.__init__ = keep  # type: ignore[method-assign]
 
@@ -136,6 +154,8 @@ class Watch:
 
     def table(self) -> dict[str, list[list[float]]]:
         """At most twenty-five points per agent of every average, and of ρ by m and by the previous gradient."""
+        if not self.numbers:
+            return {}  # the run had been finished before
         thinned = self.numbers[:: max(1, len(self.numbers) // 25)]
         numbers = torch.stack([*thinned, self.numbers[-1]], 1)  # [P, points, 9]
         table = {name: numbers[..., i] for i, name in enumerate(NUMBERS)}
@@ -159,13 +179,24 @@ def ppo_run(env: str, steps: int, name: str, seed: int, batch_size: int, backend
     envs = VecMonitor(EnvPoolVecEnv(env, 4, threads=1)) if backend == "envpool" else make_vec_env(env, 4, seed=seed)
     envs = envs if pendulum else VecNormalize(envs)
     settings = {k: v for k, v in complete(name).items() if k != "reward_scale"}
-    chosen = {"method": "plain"} if name == "plain" else {"rule": screen, **settings}
+    chosen = {"rule": screen, **settings}
+    if name in ("plain", "paper η=0"):  # the class's own; its eta=0 would not reach another rule
+        chosen = {"method": "plain"} if name == "plain" else {"eta": 0.0}
+    if settings["delta"]:
+        import damper.sb3.ppo as module
+
+        combine = module.backward_auxiliary
+
+        def with_loss(loss: Tensor, *arguments: Any, **keywords: Any) -> Any:
+            return combine(loss, *arguments, **keywords, loss=loss)
+
+        module.backward_auxiliary = with_loss
     started = time.time()
     model = Model("MlpPolicy", envs, seed=seed, device="cpu", batch_size=batch_size, **own, **chosen)
     model.learn(steps)
     (row,) = measure(damper.evaluate(model, env=env, episodes=10, backend=backend, env_threads=1), 1)
     extra = {}
-    if name != "plain":
+    if name not in ("plain", "paper η=0"):
         numbers = model.method_state.rule_state.numbers
         extra = {f"final_{n}": float(numbers[i]) for i, n in enumerate(NUMBERS)}
         extra["rho"] = float((numbers[1] / numbers[3].clamp(min=1e-38)).clamp(0, 1).sqrt())
@@ -204,6 +235,8 @@ def main() -> None:
         if function is train:
             command.add_argument("backbone")
             command.add_argument("--scaled", action="store_true")
+            command.add_argument("--second", action="store_true")
+            command.add_argument("--third", action="store_true")
             command.add_argument("--protocol", default="pave")
             command.add_argument("--device", default="cuda")
             command.add_argument("--compile", type=int, default=1)
