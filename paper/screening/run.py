@@ -187,8 +187,8 @@ def ppo_run(env: str, steps: int, name: str, seed: int, batch_size: int, backend
 
         combine = module.backward_auxiliary
 
-        def with_loss(loss: Tensor, *arguments: Any, **keywords: Any) -> Any:
-            return combine(loss, *arguments, **keywords, loss=loss)
+        def with_loss(loss: Tensor, /, *arguments: Any, **keywords: Any) -> Any:
+            return combine(loss, *arguments, **{**keywords, "loss": loss})
 
         module.backward_auxiliary = with_loss
     started = time.time()
