@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 
 import damper
 from damper.cli.evaluate import table
+from damper.compare import Comparison
 from damper.evaluation.evaluate import evaluation_seeds
-from damper.experiments import Comparison
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary

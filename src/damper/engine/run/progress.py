@@ -8,8 +8,8 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
-from damper.engine.run.seed_groups import group_by_settings, group_mean
 from damper.engine.settings import Settings
+from damper.seed_groups import group_by_settings, group_mean
 from damper.terminal import console, fit
 
 COLUMNS = {

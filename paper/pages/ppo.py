@@ -1,0 +1,175 @@
+"""PPO's records, which ``runners/sb3_ppo.py`` makes: a table and two panels of a picture per environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.errors import DamperError
+from damper.intervals import percent
+from damper.plots.style import Look, draw_all, draw_curve, look, shades
+from damper.tables import markdown_table
+from paper.statistics.cells import COMPARED, MEASURES
+from paper.statistics.estimates import difference, mean_interval
+from paper.statistics.numbers import four_digits, with_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = "ppo"  # in the folder of results
+GRADIENTS = ("conflict_rate", "cosine", "norm_ratio", "weight")
+
+# Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order
+# of the seeds.
+Runs = dict[str, dict[str, list[dict[str, Any]]]]
+
+
+def read_ppo(results: Path) -> Runs:
+    """The records in ``results/ppo``; nothing where there is none."""
+    runs: Runs = {}
+    for path in sorted((results / FOLDER).glob("*.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            size = record["ppo"].get("batch_size")
+            group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
+            runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
+        except (OSError, ValueError, KeyError) as error:
+            raise DamperError(
+                f"{path} is not a complete record ({error}): delete it and train again."
+            ) from error
+    order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
+    return {
+        env: {
+            label: sorted(runs[env][label], key=lambda record: record["seed"])
+            for label in sorted(
+                runs[env], key=lambda label: (order.index(label) if label in order else 9, label)
+            )
+        }
+        for env in sorted(sorted(runs), key=lambda group: group.partition(",")[0], reverse=True)
+    }
+
+
+def _title(label: str) -> str:
+    """A label as a table prints it."""
+    name, _, eta = label.partition(" ")
+    return f"{name}, η = {eta}" if eta else name
+
+
+def ppo_tables(runs: Runs) -> str:
+    """Markdown: per environment what was run, the measures, and what happened between the two gradients."""
+    parts = []
+    for env, labels in runs.items():
+        parts.append(f"## {env}\n\n{_facts(labels)} Means with 95 % intervals:\n")
+        header = ["method", *(MEASURES[measure] for measure in COMPARED), "return minus plain's"]
+        parts.append(
+            markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels])
+        )
+        rows = [
+            [_title(label), *_gradients(records)]
+            for label, records in labels.items()
+            if _has_gradients(records)
+        ]
+        header = ["method", "updates in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
+        parts.append(
+            f"The two gradients, means over the whole training:\n\n{markdown_table(header, rows)}"
+        )
+    return "\n".join(parts)
+
+
+def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    records = [record for own in labels.values() for record in own]
+    first = records[0]
+    counts = sorted({len(own) for own in labels.values()})
+    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seed"
+    seeds += "s" if counts[-1] > 1 else ""
+    own = ", ".join(
+        f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device"
+    )
+    normalised = ", `VecNormalize`" if first["vec_normalize"] else ""
+    code = ", ".join(sorted({record["source"][:10] for record in records}))
+    used = {
+        name: sorted({record["versions"][name] for record in records})
+        for name in ("stable-baselines3", "torch")
+    }
+    versions = ", ".join(f"{name} {' and '.join(found)}" for name, found in used.items())
+    return (
+        f"{first['steps']:,} steps, {seeds} per method, {len(first['evaluation_seeds'])} "
+        "evaluation episodes per seed, "
+        f"with {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}. Settings: "
+        f"`n_envs={first['n_envs']}`"
+        f"{normalised}, {own}, otherwise SB3's defaults ({versions}; code {code})."
+    )
+
+
+def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.float64]:
+    """One number per seed."""
+    return np.array([np.mean(record["measures"][measure]) for record in records])
+
+
+def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> list[str]:
+    seeds = {measure: _means(labels[label], measure) for measure in COMPARED}
+    texts = [
+        with_interval(own.mean(), mean_interval(own), measure) for measure, own in seeds.items()
+    ]
+    if label == "plain" or "plain" not in labels:
+        return [*texts, ""]
+    gap, interval = difference(seeds["return"], _means(labels["plain"], "return"))
+    return [*texts, with_interval(gap, interval, "return")]
+
+
+def _has_gradients(records: Sequence[Mapping[str, Any]]) -> bool:
+    return any(value is not None for record in records for value in record["curve"]["cosine"])
+
+
+def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    texts = []
+    for name in GRADIENTS:
+        mean = float(
+            np.mean(
+                [
+                    value
+                    for record in records
+                    for value in record["curve"][name]
+                    if value is not None
+                ]
+            )
+        )
+        texts.append(percent(mean) if name == "conflict_rate" else four_digits(mean))
+    return texts
+
+
+def draw_ppo(runs: Runs, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """``ppo`` in each format; nothing where there are no runs."""
+    return draw_all(
+        {"ppo": partial(_draw, runs)} if runs else {}, folder, formats, {"font.size": 9}
+    )
+
+
+def _draw(runs: Runs, figure: Figure) -> None:
+    """Per environment the training return with the range of the seeds, and each seed's return over its ``sm``."""
+    figure.set_size_inches(8.4, 2.9 * len(runs))
+    panels = figure.subplots(len(runs), 2, squeeze=False)
+    for (env, labels), (left, right) in zip(runs.items(), panels, strict=True):
+        for label, own in _looks(labels).items():
+            records, strong = labels[label], own.colour == look("damper").colour
+            seen = np.array([record["curve"]["return"] for record in records], np.float64)
+            values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
+            draw_curve(left, records[0]["curve"]["steps"], values, own, _title(label), True, strong)
+            points = _means(records, "smoothness"), _means(records, "return")
+            right.plot(*points, own.marker, color=own.colour, label=_title(label), alpha=0.8)
+        left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
+        right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
+    panels[0, 0].legend(frameon=False, fontsize=8)
+
+
+def _looks(labels: Sequence[str] | Mapping[str, Any]) -> dict[str, Look]:
+    """DAMPER's η from light to dark."""
+    ours = [label for label in labels if label.startswith("DAMPER")]
+    tones = dict(zip(ours, shades("damper", len(ours)), strict=True)) if ours else {}
+    return {label: tones.get(label) or look(label.lower()) for label in labels}
