@@ -70,7 +70,7 @@ def end_to_end(
             )
             row: dict[str, Any] = {
                 "task": task,
-                "envs": backend,
+                "backend": backend,
                 "backbone": backbone.upper(),
                 "method": method,
             }

@@ -81,13 +81,13 @@ def _best(
 def _lower_everywhere(e: Evidence) -> Checks:
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
-            yield _pair(e, backbone, task, "smoothness", "damper", "plain", "lower")
+            yield _pair(e, backbone, task, "sm", "damper", "plain", "lower")
 
 
 def _lowest(e: Evidence) -> Checks:
     for backbone, tasks in LOWEST_SM.items():
         for task in tasks:
-            yield _best(e, backbone, task, "smoothness", ("plain", *RIVALS), "lower")
+            yield _best(e, backbone, task, "sm", ("plain", *RIVALS), "lower")
 
 
 def _walker_changes(e: Evidence) -> Checks:
@@ -97,12 +97,12 @@ def _walker_changes(e: Evidence) -> Checks:
 
 def _lunar(e: Evidence) -> Checks:
     yield _pair(e, "td3", "LunarLander", "return", "damper", "plain", "higher")
-    yield _pair(e, "td3", "LunarLander", "smoothness", "damper", "plain", "lower")
+    yield _pair(e, "td3", "LunarLander", "sm", "damper", "plain", "lower")
 
 
 def _large_reduction(e: Evidence) -> Checks:
     for task in ("Hopper", "Walker"):
-        yield _reduction(e, task, "smoothness", "damper", "plain", "large")
+        yield _reduction(e, task, "sm", "damper", "plain", "large")
         yield _pair(e, "td3", task, "return", "damper", "plain", "lower", concession=True)
 
 
@@ -124,7 +124,7 @@ def _best_return(e: Evidence) -> Checks:
 
 def _sac_tradeoff(e: Evidence) -> Checks:
     for task in ("Ant", "Walker"):
-        yield _best(e, "sac", task, "smoothness", ("plain", *RIVALS), "lower")
+        yield _best(e, "sac", task, "sm", ("plain", *RIVALS), "lower")
         yield _pair(e, "sac", task, "return", "damper", "plain", "lower", concession=True)
 
 
@@ -220,7 +220,7 @@ def _ablation(e: Evidence) -> Checks:
 def _collapse(e: Evidence) -> Checks:
     yield _reduction(e, "Hopper", "return", "unconditional-sum", "damper", "collapses")
     for other in ("damper", "unconditional-projection"):
-        yield _pair(e, "td3", "Hopper", "smoothness", "unconditional-sum", other, "lower")
+        yield _pair(e, "td3", "Hopper", "sm", "unconditional-sum", other, "lower")
 
 
 def _collapsed(e: Evidence) -> str:
@@ -266,7 +266,7 @@ def _projection(e: Evidence) -> Checks:
 
 def _pegrad(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        yield _reduction(e, task, "smoothness", "damper", "pegrad", "smoother")
+        yield _reduction(e, task, "sm", "damper", "pegrad", "smoother")
     for task in ("LunarLander", "Hopper"):
         yield _pair(e, "td3", task, "return", "damper", "pegrad", "higher")
     yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "lower", concession=True)
@@ -278,8 +278,8 @@ def _pegrad(e: Evidence) -> Checks:
 
 def _eta(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        sides = [e.side("td3", task, "damper", "smoothness", eta=eta) for eta in ETAS]
-        subject = subject_of("td3", task, "smoothness")
+        sides = [e.side("td3", task, "damper", "sm", eta=eta) for eta in ETAS]
+        subject = subject_of("td3", task, "sm")
         if task == "Walker":
             bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
             for eta in (0.4, 0.8):
@@ -301,9 +301,9 @@ def _weight(e: Evidence, task: str, weight: float, measure: str) -> Side:
 
 def _below_all_weights(e: Evidence) -> Checks:
     for task in PAPER_TASKS:
-        ours = e.side("td3", task, "damper", "smoothness")
-        weights = [_weight(e, task, weight, "smoothness") for weight in WEIGHTS]
-        subject = subject_of("td3", task, "smoothness")
+        ours = e.side("td3", task, "damper", "sm")
+        weights = [_weight(e, task, weight, "sm") for weight in WEIGHTS]
+        subject = subject_of("td3", task, "sm")
         if task != "Reacher":
             yield extreme(subject, ours, weights, "lower")
             continue
@@ -325,7 +325,7 @@ def _below_all_weights(e: Evidence) -> Checks:
 def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list[Check]]:
     """Weights before the methods that one of them is said to beat, in both measures."""
     found: dict[float, list[Check]] = {weight: [] for weight in weights}
-    for measure, expect in (("return", "higher"), ("smoothness", "lower")):
+    for measure, expect in (("return", "higher"), ("sm", "lower")):
         rivals = [e.side("td3", task, rival, measure) for rival in BEATEN_BY_WEIGHT[task]]
         for weight in weights:
             ours = _weight(e, task, weight, measure)
@@ -374,14 +374,14 @@ def _margins(e: Evidence) -> Checks:
     named = {"Ant": paper()["scalarization_td3_other"]["Ant"]["sm"]}
     named["Hopper"] = paper()["scalarization_td3_lowest_sm"]["Hopper"]["sm"]
     for task, baseline in baselines.items():
-        theirs = printed("td3", baseline, task, "smoothness")
+        theirs = printed("td3", baseline, task, "sm")
         assert theirs is not None
         size = 1 - named[task] / theirs.mean
         words = f"{percent(size, 1)} lower in the paper, {percent(REACHED_SHARE * size, 1)} counts"
-        rivals = [e.side("td3", task, rival, "smoothness") for rival in RIVALS]
+        rivals = [e.side("td3", task, rival, "sm") for rival in RIVALS]
         ours, subject = (
-            _weight(e, task, PAPER_WEIGHTS[task], "smoothness"),
-            subject_of("td3", task, "smoothness"),
+            _weight(e, task, PAPER_WEIGHTS[task], "sm"),
+            subject_of("td3", task, "sm"),
         )
         yield extreme(subject, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
     sides = (
@@ -393,12 +393,12 @@ def _margins(e: Evidence) -> Checks:
 
 def _limits(e: Evidence) -> Checks:
     for task, methods in SMOOTHER_THAN_WEIGHT.items():
-        weight = _weight(e, task, PAPER_WEIGHTS[task], "smoothness")
+        weight = _weight(e, task, PAPER_WEIGHTS[task], "sm")
         for method in methods:
-            theirs = e.side("td3", task, method, "smoothness")
-            yield compare_means(subject_of("td3", task, "smoothness"), theirs, weight, "lower")
+            theirs = e.side("td3", task, method, "sm")
+            yield compare_means(subject_of("td3", task, "sm"), theirs, weight, "lower")
     for task, value in SMOOTHEST_WEIGHT.items():
-        for measure in ("smoothness", "return"):
+        for measure in ("sm", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
             yield extreme(
                 subject_of("td3", task, measure), _weight(e, task, value, measure), rivals, "lower"

@@ -10,6 +10,7 @@ PAPER = Program(
     "paper.cli",
     {
         "reproduce": "Train what is missing of the paper's tables and figures, keep the records.",
+        "fold": "Move new records from the store's spool into its JSONL files.",
         "report": "Make tables, figures and a results page from the records.",
         "figures": "Draw the rule and its theory.",
         "bench": "Measure speed.",

@@ -10,10 +10,9 @@ from typing import Any
 import gymnasium
 
 from damper.engine.custom_code import identify
-from damper.engine.settings import BACKBONE_ONLY, current_names, resolve
+from damper.engine.settings import BACKBONE_ONLY, resolve
 from damper.methods import Method, find_method
 from damper.presets import preset
-from damper.protocols import recorded_protocol
 from damper.provenance import canonical
 from damper.tasks import find_task, recorded_name
 
@@ -47,7 +46,6 @@ def identity(
         custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
             manifest.
     """
-    settings = current_names(settings)
     own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
     chosen = agent.get("method", settings["method"])
     method = find_method(chosen).settings()
@@ -71,14 +69,10 @@ def identity(
         "method": chosen,
         "method_settings": _without_added(method, ADDED_TO_METHODS),
         "seed": agent["seed"],
-        "protocol": recorded_protocol(settings["protocol"]),
+        "protocol": settings["protocol"],
         "training": _without_added(training, ADDED),
-        # ``overlap`` is no longer a setting, but every record has it.
-        "numerics": {
-            **{name: own[name] for name in NUMERICS},
-            "overlap": own.get("overlap", False),
-        },
-        "envs": own["backend"],
+        "numerics": {name: own[name] for name in NUMERICS},
+        "backend": own["backend"],
         "physics": dict(physics),
         "episodes": episodes,
     }

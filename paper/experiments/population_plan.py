@@ -11,7 +11,6 @@ from damper.engine.settings import Settings, is_number, population_settings
 from damper.engine.train import without_colon
 from damper.errors import DamperError
 from damper.methods import METHODS, find_method
-from damper.protocols import recorded_protocol
 from damper.provenance import canonical, digest
 from damper.rules import can_share_population, find
 from paper.experiments.catalogue import AgentSpec
@@ -34,7 +33,7 @@ class Job:
 
     def folder(self, out: Path) -> Path:
         """The folder of its run: ``out/<protocol>/<name>``."""
-        return without_colon(out / str(recorded_protocol(self.settings.protocol)) / self.name)
+        return without_colon(out / str(self.settings.protocol) / self.name)
 
 
 def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Job]:

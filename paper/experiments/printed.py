@@ -23,8 +23,8 @@ def paper() -> dict[str, Any]:
 
 
 def printed(backbone: str, method: str, task: str, measure: str) -> Printed | None:
-    """The paper's value of "return" or "smoothness" at a method's published settings; None where it prints none."""
-    content, key = paper(), {"return": "re", "smoothness": "sm"}.get(measure)
+    """The paper's value of "return" or "sm" at a method's published settings; None where it prints none."""
+    content, key = paper(), {"return": "re", "sm": "sm"}.get(measure)
     tables = [content[backbone]]
     if backbone == "td3":
         tables += [content["projection_ablation_td3"], {"PEGrad": content["pegrad_td3"]}]

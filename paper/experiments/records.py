@@ -26,6 +26,7 @@ DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")
 CURVE_COLUMNS = (*EPISODE_VALUES, *DIAGNOSTIC_CURVES)
 CURVE_POINTS = 100
 TRACED_SEEDS = 2  # per cell; traces of more seeds would fill the repository for no use
+KEPT_POLICIES = ("plain", "damper")  # of a cell's first seed
 TRACE_LEVELS = 65534  # steps of a 16-bit action
 
 
@@ -56,7 +57,7 @@ def make_record(
         sources=_sources(manifest),
         origin=manifest.get("origin"),
         policy=run.policy_path(index).read_bytes()
-        if rank == 0 and in_main_table(identity)
+        if rank == 0 and identity["method"] in KEPT_POLICIES and in_main_table(identity)
         else None,
     )
 

@@ -193,7 +193,7 @@ def overview(
 
 def platform_options(identity: Mapping[str, Any]) -> str:
     """The options that ask for an agent's simulator and number format."""
-    return f"--backend {identity['envs']}" + (" --tf32" if identity["numerics"]["tf32"] else "")
+    return f"--backend {identity['backend']}" + (" --tf32" if identity["numerics"]["tf32"] else "")
 
 
 def _platform(identity: Mapping[str, Any]) -> str:
@@ -219,7 +219,7 @@ def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
         {
             name: value
             for name, value in identity.items()
-            if name not in ("envs", "physics", "numerics")
+            if name not in ("backend", "physics", "numerics")
         }
     )
 
@@ -258,7 +258,7 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
             continue
         if cpu:  # one agent fills it, so each of five is a fifth as fast
             speed *= record.run["agents"] / len(job.wanted)
-        score = sum(identity[name] == wanted[name] for name in ("backbone", "method", "envs"))
+        score = sum(identity[name] == wanted[name] for name in ("backbone", "method", "backend"))
         if score > best[0]:
             best = (score, [speed])
         elif score == best[0]:

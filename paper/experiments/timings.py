@@ -1,4 +1,4 @@
-"""Measured update times in the results store: ``bench/backbone-method-digest.json``, written by ``python -m paper bench``."""
+"""Measured update times in the results store, a JSON line each, written by ``python -m paper bench``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from damper.files import write_bytes
 from damper.provenance import digest
 
-_ADDED_FIELDS = ("source", "origin", "rounds")  # not in the first timings
+FILE = "bench.jsonl"  # in a store
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,7 @@ class Timing:
         method: its name.
         task: whose observation and action sizes were used.
         milliseconds: mean over the timed iterations.
-        rounds: milliseconds per iteration in each round, in order, if recorded: they show the
-            spread.
+        rounds: milliseconds per iteration in each round, in order: they show the spread.
         iterations: number of timed iterations.
         agents: number of agents updated at once.
         batch_size: transitions per agent and update.
@@ -37,7 +36,7 @@ class Timing:
         hardware: the machine in words.
         commit: of the source tree.
         command: the command that measures this again.
-        source: a digest of the package's source files; None in an old timing.
+        source: a digest of the package's source files.
         origin: where the package was installed from, if no commit is known.
     """
 
@@ -70,14 +69,14 @@ class Timing:
         number_format = "TF32" if self.how.get("tf32") else "float32"
         return f"{chip}, {self.how.get('mode', 'eager')}, {number_format}"
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What no two timings of a store share."""
+        return (self.backbone, self.method, self.setting)
+
     def text(self) -> str:
-        """The timing as JSON; fields that an older timing lacks are left out."""
-        content = {
-            name: value
-            for name, value in asdict(self).items()
-            if value or name not in _ADDED_FIELDS
-        }
-        return json.dumps(content, indent=1, sort_keys=True) + "\n"
+        """The timing as one line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
@@ -86,31 +85,26 @@ def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float
     return float(low), float(middle), float(high)
 
 
-def timing_path(results: Path, timing: Timing) -> Path:
-    """The path of a timing in a store."""
-    return results / "bench" / f"{timing.backbone}-{timing.method}-{timing.setting}.json"
-
-
 def write_timing(results: Path, timing: Timing) -> Path:
     """Write a timing, replacing an older one of the same measurement on the same hardware."""
-    path = timing_path(results, timing)
-    write_bytes(path, timing.text().encode())
+    timings = {other.key: other for other in read_timings(results)} | {timing.key: timing}
+    path = results / FILE
+    write_bytes(path, "".join(timings[key].text() for key in sorted(timings)).encode())
     return path
 
 
 def read_timings(results: Path) -> list[Timing]:
-    """All timings in the order of their paths; a damaged one causes a warning and is left out."""
-    found = []
-    for path in sorted((results / "bench").glob("*.json")):
+    """All timings in order; a damaged one causes a warning and is left out."""
+    path, timings = results / FILE, []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            names = [
-                f.name for f in fields(Timing) if f.name in content or f.name not in _ADDED_FIELDS
-            ]
-            found.append(Timing(**{name: content[name] for name in names}))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            content = json.loads(line)
+            timings.append(Timing(**{f.name: content[f.name] for f in fields(Timing)}))
+        except (ValueError, KeyError, TypeError) as error:
             warnings.warn(
-                f"{path} is not a complete timing ({error}): delete it and measure again.",
+                f"{path}, line {number} is not a complete timing ({error}): delete the line and "
+                "measure again.",
                 stacklevel=2,
             )
-    return found
+    return timings

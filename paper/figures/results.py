@@ -81,7 +81,7 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
             if cell is None:
                 continue
             colour, marker, _ = look(method)
-            sm, re = cell.means("smoothness"), cell.means("return")
+            sm, re = cell.means("sm"), cell.means("return")
             axis.plot(np.maximum(sm, SM_EDGE), re, marker, color=colour, alpha=0.3, markersize=3)
             means.append((float(re.mean()), max(float(sm.mean()), SM_EDGE)))
             moving += [] if cell.mostly_constant else means[-1:]
@@ -150,9 +150,7 @@ def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     for column, task in zip(axes.T, tasks, strict=True):
         cells = setup.sweep(task)
         best, ours = smoothest(cells), setup.find("td3", task, "damper")
-        for axis, measure, label in zip(
-            column, ("smoothness", "return"), ("sm", "return"), strict=True
-        ):
+        for axis, measure, label in zip(column, ("sm", "return"), ("sm", "return"), strict=True):
             axis.plot(
                 list(cells),
                 [cell.mean(measure) for cell in cells.values()],
@@ -180,7 +178,7 @@ def _etas(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
     for task, colour, marker in zip(
         tasks, (ACCENT, BEST, LOOKS["grad-caps"].colour), "os^", strict=False
     ):
-        means = normalised([cell.mean("smoothness") for cell in setup.etas(task).values()])
+        means = normalised([cell.mean("sm") for cell in setup.etas(task).values()])
         axis.plot(ETAS, means, f"{marker}-", color=colour, label=task)
     axis.set(xlabel="η", ylabel="normalised sm")
     axis.legend(frameon=False)

@@ -78,7 +78,7 @@ def _precision(found: Sequence[Setup]) -> Iterator[str]:
     for a in found:
         for b in found:
             one, other = (
-                (s.protocol, s.deviations, s.envs, s.episodes, {**s.numerics, "tf32": True})
+                (s.protocol, s.deviations, s.backend, s.episodes, {**s.numerics, "tf32": True})
                 for s in (a, b)
             )
             versions = [

@@ -87,7 +87,7 @@ def _less_smooth(setup: Setup) -> str:
     """The pairs that are not smoother, and those where the two measures of it disagree."""
     less, disagree = [], []
     for plain, ours in pairs(setup):
-        moved, smooth = (change(plain, ours, measure) for measure in ("mean_change", "smoothness"))
+        moved, smooth = (change(plain, ours, measure) for measure in ("mean_change", "sm"))
         if moved.sign != LOWER and (moved.interval or moved.notes):
             less.append(f"{ours.place} ({moved})")
         if moved.sign != smooth.sign:

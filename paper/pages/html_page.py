@@ -143,8 +143,7 @@ def _cell(
     setup: Setup, cell: Cell, sources: list[dict[str, Any]], best: Mapping[str, Sequence[Cell]]
 ) -> dict[str, Any]:
     papers = {
-        name: printed(cell.backbone, cell.method, cell.task, name)
-        for name in ("return", "smoothness")
+        name: printed(cell.backbone, cell.method, cell.task, name) for name in ("return", "sm")
     }
     published = cell in setup.published
     return {

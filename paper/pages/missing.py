@@ -81,7 +81,7 @@ def missing(found: Sequence[Setup]) -> str:
 
 def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
     """Each experiment's agents under a setup's protocol, on a GPU, and all of them together."""
-    settings = {"device": "cuda", "backend": setup.envs, "tf32": setup.numerics["tf32"]}
+    settings = {"device": "cuda", "backend": setup.backend, "tf32": setup.numerics["tf32"]}
     every: dict[str, AgentSpec] = {}
     for name, experiment in EXPERIMENTS.items():
         if experiment.trained:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.errors import DamperError
 from damper.intervals import percent
 from damper.plots.style import Look, draw_all, draw_curve, look, shades
 from damper.tables import markdown_table
+from paper.experiments.ppo_records import read_ppo_records
 from paper.statistics.cells import COMPARED, MEASURES
 from paper.statistics.estimates import difference, mean_interval
 from paper.statistics.numbers import four_digits, with_interval
@@ -22,8 +21,7 @@ from paper.statistics.numbers import four_digits, with_interval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FOLDER = "ppo"  # in the folder of results
-GRADIENTS = ("conflict_rate", "cosine", "norm_ratio", "weight")
+GRADIENTS = ("conflict", "cosine", "norm_ratio", "weight")
 
 # Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order
 # of the seeds.
@@ -31,18 +29,12 @@ Runs = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 def read_ppo(results: Path) -> Runs:
-    """The records in ``results/ppo``; nothing where there is none."""
+    """The records of a store; nothing where there is none."""
     runs: Runs = {}
-    for path in sorted((results / FOLDER).glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            size = record["ppo"].get("batch_size")
-            group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
-            runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
-        except (OSError, ValueError, KeyError) as error:
-            raise DamperError(
-                f"{path} is not a complete record ({error}): delete it and train again."
-            ) from error
+    for record in read_ppo_records(results):
+        size = record["ppo"].get("batch_size")
+        group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
+        runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
     order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
     return {
         env: {
@@ -140,7 +132,7 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
                 ]
             )
         )
-        texts.append(percent(mean) if name == "conflict_rate" else four_digits(mean))
+        texts.append(percent(mean) if name == "conflict" else four_digits(mean))
     return texts
 
 
@@ -161,7 +153,7 @@ def _draw(runs: Runs, figure: Figure) -> None:
             seen = np.array([record["curve"]["return"] for record in records], np.float64)
             values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
             draw_curve(left, records[0]["curve"]["steps"], values, own, _title(label), True, strong)
-            points = _means(records, "smoothness"), _means(records, "return")
+            points = _means(records, "sm"), _means(records, "return")
             right.plot(*points, own.marker, color=own.colour, label=_title(label), alpha=0.8)
         left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
         right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")

@@ -38,7 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "DAMPER 1": {"eta": 1.0},
     "CAPS": {"method": "caps"},
 }
-MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean |Δa|", "length": "length"}
+MEASURES = {"return": "return", "sm": "sm", "mean_change": "mean |Δa|", "length": "length"}
 N_ENVS = 4
 POINTS = 25  # of the learning curve
 
@@ -70,7 +70,7 @@ class Curve(KVWriter):
     names = (
         "return",
         "std",
-        "conflict_rate",
+        "conflict",
         "cosine",
         "norm_ratio",
         "weight",
@@ -209,7 +209,7 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--out", type=Path, default=Path("records/ppo"))
+    parser.add_argument("--out", type=Path, default=Path("results/spool/ppo"))
     parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
     parser.add_argument("--batch-size", type=int, help="minibatches of another size than SB3's")
     parser.add_argument(

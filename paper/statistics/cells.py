@@ -13,7 +13,7 @@ import numpy as np
 from damper.errors import DamperError
 from damper.intervals import Array
 from damper.metrics import is_constant
-from damper.protocols import PROTOCOLS, TRAINING_SEEDS, protocol_name, recorded_protocol
+from damper.protocols import PROTOCOLS, TRAINING_SEEDS
 from damper.provenance import digest
 from damper.tasks import PAPER_TASKS
 from paper.experiments.catalogue import ETAS, TABLE_METHODS, WEIGHTS
@@ -26,19 +26,13 @@ from paper.statistics.estimates import Summary, nan_for_none, summarise
 Settings = Mapping[str, Any]
 MEASURES = {
     "return": "return",
-    "smoothness": "sm",
+    "sm": "sm",
     "mean_change": "mean |Δa|",
     "spectral_roughness": "roughness",
     "length": "episode length",
 }
-NEVER_NEGATIVE = tuple(measure for measure in MEASURES if measure != "return")
-SMOOTHNESS = (
-    "smoothness",
-    "mean_change",
-    "spectral_roughness",
-)  # what one constant action makes perfect
 SHOWN_CURVE_POINTS = 60
-COMPARED = ("return", "smoothness", "mean_change")  # the measures by which methods are told apart
+COMPARED = ("return", "sm", "mean_change")  # the measures by which methods are told apart
 LETTERS = {"eta": "η", "weight": "λ"}  # of settings
 
 
@@ -183,16 +177,16 @@ class Setup:
     Attributes:
         protocol: the published settings that training started from.
         deviations: what it did differently; empty for the paper's budget and settings.
-        envs: who stepped the environments.
+        backend: what stepped the environments.
         physics: versions of the simulators.
-        numerics: number format and update order.
+        numerics: number format.
         episodes: evaluation episodes per agent.
         cells: in the order of the paper's tables.
     """
 
     protocol: str | None
     deviations: Settings
-    envs: str
+    backend: str
     physics: Mapping[str, str]
     numerics: Settings
     episodes: int
@@ -206,7 +200,7 @@ class Setup:
     @property
     def title(self) -> str:
         """Short, for a heading."""
-        numerics = "".join(f", {n}" for n in ("tf32", "overlap") if self.numerics.get(n))
+        numerics = "".join(f", {n}" for n in ("tf32",) if self.numerics.get(n))
         numerics += f", {self.numerics['dtype']}" if self.numerics.get("dtype") != "float32" else ""
         versions = ", ".join(f"{name} {version}" for name, version in sorted(self.physics.items()))
         return f"{self.protocol or 'no protocol'}{self.unlike}{numerics} ({versions})"
@@ -219,9 +213,15 @@ class Setup:
     @property
     def key(self) -> str:
         """A short stable name."""
-        protocol = recorded_protocol(self.protocol)
         return digest(
-            [protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes]
+            [
+                self.protocol,
+                self.deviations,
+                self.backend,
+                self.physics,
+                self.numerics,
+                self.episodes,
+            ]
         )[:8]
 
     def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
@@ -292,7 +292,7 @@ def setups(records: Iterable[Record]) -> list[Setup]:
             [
                 identity["protocol"],
                 record.deviations,
-                identity["envs"],
+                identity["backend"],
                 identity["numerics"],
                 identity["episodes"],
             ]
@@ -318,9 +318,7 @@ def main_setups(setups: Sequence[Setup]) -> list[Setup]:
 
 def smoothest(cells: Mapping[float, Cell]) -> float:
     """The weight with the lowest mean sm; cells of mostly constant agents come last."""
-    return min(
-        cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("smoothness"))
-    )
+    return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("sm")))
 
 
 def _by_physics(family: Sequence[Record]) -> list[Setup]:
@@ -345,7 +343,7 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
 
 def _setup(physics: Mapping[str, str], records: Sequence[Record]) -> Setup:
     first = records[0].identity
-    how = (protocol_name(first["protocol"]), records[0].deviations, first["envs"], physics)
+    how = (first["protocol"], records[0].deviations, first["backend"], physics)
     return Setup(*how, first["numerics"], first["episodes"], _cells(records))
 
 

@@ -16,7 +16,7 @@ def number(value: float, measure: str, like: float | None = None) -> str:
         size = abs(value if like is None else like)
         form = "{:z.0f}" if size >= 1000 else "{:z.1f}" if size >= 20 else "{:z.2f}"
     else:
-        form = "{:z.3f}" if measure == "smoothness" else "{:z.4f}"
+        form = "{:z.3f}" if measure == "sm" else "{:z.4f}"
     return minus(form.format(value))
 
 

@@ -114,7 +114,7 @@ def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[
         }
         tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
         methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
-        for measure in ("return", "smoothness") if tasks else ():
+        for measure in ("return", "sm") if tasks else ():
             caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
             name = f"{backbone}-ablation-{measure}"
             rows = [Row(title(method, backbone), method) for method in methods]
@@ -217,7 +217,7 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
                 _smoothness(ours),
                 f"{theirs['lambda']:g}",
                 number(theirs["re"], "return") if "re" in theirs else "",
-                number(theirs["sm"], "smoothness"),
+                number(theirs["sm"], "sm"),
             ]
         )
     return rows
@@ -280,7 +280,7 @@ def _shown(setup: Setup) -> Iterator[Cell | None]:
 
 def _smoothness(cell: Cell | None) -> str:
     """A cell's mean sm, with a note where agents hold one action."""
-    shown = [number(cell.mean("smoothness"), "smoothness"), cell.constant_note] if cell else []
+    shown = [number(cell.mean("sm"), "sm"), cell.constant_note] if cell else []
     return ", ".join(part for part in shown if part)
 
 

@@ -28,9 +28,7 @@ from paper.tests.experiments.helpers import agents_of, invented
 TASKS = ("Hopper", "Walker")
 ROWS = {"plain": "TD3", "caps": "CAPS", "damper": "DAMPER"}
 CELLS = [(method, task) for method in ROWS for task in TASKS]
-PLACES = [
-    (task, measure) for task in TASKS for measure in ("return", "smoothness")
-]  # the page's columns
+PLACES = [(task, measure) for task in TASKS for measure in ("return", "sm")]  # the page's columns
 Scores = Callable[[str, str, str], np.ndarray]
 
 
@@ -86,7 +84,7 @@ def test_tables(setup: Setup, measure: str) -> None:
 
 
 def test_what_is_printed(setup: Setup) -> None:
-    table = table_of(setup, "smoothness")
+    table = table_of(setup, "sm")
     pages = {
         "markdown": [
             line.strip("| ").split(" | ")
@@ -99,7 +97,7 @@ def test_what_is_printed(setup: Setup) -> None:
         assert rows[0][1:] == [*TASKS[:-1], rows[0][-1]] and rows[0][-1].startswith(TASKS[-1])
         for method, task in CELLS:
             (cells,) = (row[1:] for row in rows if row[0] == ROWS[method])
-            mean, over_seeds, pooled = by_hand(different(method, task, "smoothness"))
+            mean, over_seeds, pooled = by_hand(different(method, task, "sm"))
             first = cells[TASKS.index(task)]
             assert f"{mean:.3f}" in first and f"({over_seeds:.3f}; {pooled:.3f})" in first
 
@@ -135,14 +133,13 @@ def test_a_further_column_of_the_headline_leaves_its_verdicts(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = [line.strip("| ").split(" | ") for line in headline([setup]).splitlines()]
-    monkeypatch.setitem(README_COLUMNS, "smoothness", "sm")
+    monkeypatch.setitem(README_COLUMNS, "sm", "sm")
     after = [line.strip("| ").split(" | ") for line in headline([setup]).splitlines()]
     assert after[0][3] == "sm" and [len(row) for row in after[:4]] == [7] * 4
     assert [row[:3] + row[4:] for row in after[:4]] == before[:4] and after[4:] == before[4:]
     for task, row in zip(TASKS, after[2:4], strict=True):
         plain, ours = (
-            f"{by_hand(different(method, task, 'smoothness'))[0]:.3f}"
-            for method in ("plain", "damper")
+            f"{by_hand(different(method, task, 'sm'))[0]:.3f}" for method in ("plain", "damper")
         )
         assert row[3].startswith(f"{plain} → {ours}<br>")
 
@@ -388,8 +385,7 @@ def constant(agents: int) -> Setup:
         smooth = agent.identity["method"] == "damper"
         level = 0.0 if smooth and agent.rank < agents else 0.5 if smooth else 1.0
         own = {
-            name: [level + 0.001 * agent.rank * bool(level)] * 10
-            for name in ("smoothness", "mean_change")
+            name: [level + 0.001 * agent.rank * bool(level)] * 10 for name in ("sm", "mean_change")
         }
         record = invented(agent)
         records.append(replace(record, episodes={**record.episodes, **own}))
@@ -413,7 +409,7 @@ def test_smoothness_of_one_constant_action_is_not_counted() -> None:
     assert row.split(" | ")[1] == "1.0020 → 0.2014<br>constant action, 3 of 5", (
         "no change in per cent"
     )
-    table = comparison_table(most, ("smoothness",))
+    table = comparison_table(most, ("sm",))
     assert "| Hopper, TD3<br><small>constant action, 3 of 5</small> |" in table and "%" not in table
     found = {(a.method, a.measure) for a in aggregates(most)}
     assert ("damper", "return") in found and ("damper", "mean_change") not in found
@@ -421,11 +417,7 @@ def test_smoothness_of_one_constant_action_is_not_counted() -> None:
 
 def test_a_pair_with_few_constant_agents_has_its_change_without_them_too() -> None:
     def smoothness(agents: int) -> str:
-        row = (
-            comparison_table(constant(agents), ("smoothness",))
-            .splitlines()[2]
-            .replace("\u00a0", " ")
-        )
+        row = comparison_table(constant(agents), ("sm",)).splitlines()[2].replace("\u00a0", " ")
         return row.split(" | ")[-1]
 
     # DAMPER's seeds have 0, 0.501, 0.502, 0.503 and 0.504, plain's 1.000 to 1.004.
@@ -439,15 +431,12 @@ def test_a_pair_with_few_constant_agents_has_its_change_without_them_too() -> No
 
 @pytest.mark.parametrize("agents", [1, 5])
 def test_one_constant_action_is_never_the_best_in_smoothness(agents: int) -> None:
-    entries = {name: row[0] for name, row in table_of(constant(agents), "smoothness").rows}
-    assert (
-        not entries["DAMPER"].best
-        and dict(table_of(constant(0), "smoothness").rows)["DAMPER"][0].best
-    )
+    entries = {name: row[0] for name, row in table_of(constant(agents), "sm").rows}
+    assert not entries["DAMPER"].best and dict(table_of(constant(0), "sm").rows)["DAMPER"][0].best
     for text in (markdown_results, latex_results):
-        said = text(table_of(constant(agents), "smoothness"))
+        said = text(table_of(constant(agents), "sm"))
         assert said.count(f"constant action, {agents} of 5") == 2, "both rows of the same agents"
-        assert "constant" not in text(table_of(constant(0), "smoothness"))
+        assert "constant" not in text(table_of(constant(0), "sm"))
 
 
 @needs_browser

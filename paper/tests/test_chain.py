@@ -54,7 +54,7 @@ def test_running_again_changes_nothing_and_a_hole_is_filled(
     folder, files = built
     assert run(folder) == files
     before = {record.digest: record.episodes for record in Store(folder / "results")}
-    shutil.rmtree(folder / "results" / "pave" / "Pendulum")
+    shutil.rmtree(folder / "results" / "spool" / "pave" / "Pendulum")
     run(folder)
     assert {record.digest: record.episodes for record in Store(folder / "results")} == before
 

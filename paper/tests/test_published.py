@@ -25,7 +25,7 @@ from paper.statistics.change import change
 from paper.statistics.estimates import difference
 from paper.statistics.numbers import number, with_bounds
 from paper.tables.result_tables import aggregates
-from paper.tests.experiments.helpers import agents_of
+from paper.tests.experiments.helpers import agents_of, hopper_plain
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,8 +105,7 @@ def test_the_readme_s_speeds_are_the_measured_ones() -> None:
         text("README.md"),
     )
     assert said, "the sentence was changed: change this test"
-    run = next(iter((ROOT / "results/pave/Hopper").glob("td3-plain-178132-*.json")))
-    facts = json.loads(run.read_text())["run"]
+    facts = hopper_plain().run
     assert said.groups() == (
         f"{1000 * whole['ms']:.0f}",
         f"{whole['× faster']:.0f}",
@@ -212,14 +211,15 @@ def test_the_results_page_has_no_other_number_from_the_records() -> None:
 def test_other_physics_at_evaluation_earn_what_the_page_says() -> None:
     said = SIMULATOR.search(text("docs/results.md"))
     assert said, "the sentence was changed: change this test"
+    records = {record.digest: record for record in Store(ROOT / "results")}
     for backbone, (gymnasium, envpool) in zip(
         ("td3", "sac"), (said.groups()[:2], said.groups()[2:]), strict=True
     ):
         (path,) = (ROOT / "results/policies/pave/Hopper").glob(
             f"{backbone}-damper-178132-*.safetensors"
         )
-        record = json.loads((ROOT / "results/pave/Hopper" / f"{path.stem}.json").read_text())
-        assert np.mean(record["episodes"]["return"]) == pytest.approx(int(envpool), abs=1)
+        record = records[path.stem.split("-")[-1]]
+        assert np.mean(record.episodes["return"]) == pytest.approx(int(envpool), abs=1)
         # Rounding differs between processors and grows along an episode.
         (episodes,) = damper.evaluate(path, episodes=10, backend="gymnasium").episodes
         assert np.mean([episode.total for episode in episodes]) == pytest.approx(
@@ -250,15 +250,11 @@ def test_the_statistics_page_shows_where_its_two_intervals_disagree() -> None:
     setup = main_setups(setups(Store(ROOT / "results")))[0]
     plain, ours = (setup.find("td3", "LunarLander", method) for method in ("plain", "damper"))
     assert plain and ours
-    gap, interval = difference(ours.means("smoothness"), plain.means("smoothness"))
-    assert (
-        interval
-        and not interval.excludes_zero
-        and change(plain, ours, "smoothness").sign == "lower"
-    )
-    form = partial(number, measure="smoothness")
+    gap, interval = difference(ours.means("sm"), plain.means("sm"))
+    assert interval and not interval.excludes_zero and change(plain, ours, "sm").sign == "lower"
+    form = partial(number, measure="sm")
     assert said.groups() == (
-        str(change(plain, ours, "smoothness")),
+        str(change(plain, ours, "sm")),
         with_bounds(gap, interval, form),
     )
 

@@ -67,7 +67,7 @@ def test_no_change_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     _, ours = changes(compared(tmp_path, plain=evaluated(*ROUGH), damper=evaluated(*STILL)))
     assert (
         ours["mean_change"]
-        == ours["smoothness"]
+        == ours["sm"]
         == ours["spectral_roughness"]
         == ""
         != ours["return"]

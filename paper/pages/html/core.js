@@ -78,7 +78,7 @@ const traceDimensions = () => [...Array(tracedCells()[0]?.traces[0].shape[1] ?? 
 function number(value, measure, like = value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(like); // a spread is written like its mean
-  let digits = measure === "smoothness" || measure === "sm" ? 3 : 4;
+  let digits = measure === "sm" ? 3 : 4;
   if (measure === "return" || measure === "length") digits = size >= 1000 ? 0 : size >= 20 ? 1 : 2;
   return value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 }

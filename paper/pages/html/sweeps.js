@@ -10,9 +10,9 @@ function weightCharts(task, cells) {
     const series = [{ name: "fixed weight", colour: "var(--m-scalarization)", points: sorted.map(point), band, marker: "circle", size: 2.8, width: 1.2, labels: sorted.map((c) => c.label) },
       { name: "smoothest", colour: "var(--m-pave)", points: [point(best)], marker: "diamond", size: 5, labels: [`smoothest: ${best.label}`] }];
     const levels = damper && damper.values[measure] ? [{ y: damper.values[measure][0], colour: "var(--m-damper)" }] : [];
-    return chart({ title: measure === "smoothness" ? task : "", series, levels, x: { label: "λ", domain: [0, 1.05], ticks: [0, 0.25, 0.5, 0.75, 1] }, y: { label }, height: 165 });
+    return chart({ title: measure === "sm" ? task : "", series, levels, x: { label: "λ", domain: [0, 1.05], ticks: [0, 0.25, 0.5, 0.75, 1] }, y: { label }, height: 165 });
   };
-  return el("div", { class: "panel" }, panel("smoothness", "sm"), panel("return", "return"));
+  return el("div", { class: "panel" }, panel("sm", "sm"), panel("return", "return"));
 }
 
 function weightSection() {
@@ -64,10 +64,10 @@ function forest(title, rows, centre, format) {
 
 function aggregateSection() {
   const rows = setup().aggregates.filter((a) => a.backbone === state.backbone), percent = (v) => `${Math.round(100 * v)} %`.replace("-", "−");
-  const names = { return: "return", smoothness: "sm", mean_change: "mean |Δa|" };
+  const names = { return: "return", sm: "sm", mean_change: "mean |Δa|" };
   const title = (a) => published(state.backbone, tasksOf(state.backbone).find((t) => published(state.backbone, t, a.method)), a.method).title;
   const panels = Object.entries(names).map(([measure, words]) => forest(`P(DAMPER better), ${words}`, rows.filter((a) => a.measure === measure && a.improvement).map((a) => ({ label: `${title(a)} (${a.tasks})`, method: a.method, value: a.improvement })), 0.5, percent));
-  const change = ["return", "smoothness"].map((measure) => forest(`Change from ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
+  const change = ["return", "sm"].map((measure) => forest(`Change from ${state.backbone.toUpperCase()}, ${names[measure]}`, rows.filter((a) => a.measure === measure && a.change).map((a) => ({ label: `${title(a)} (${a.changeTasks})`, method: a.method, value: a.change })), 0, (v) => (v > 0 ? "+" : "") + percent(v)));
   return section("aggregates", `Over tasks, ${state.backbone.toUpperCase()}`,
     `P(DAMPER better) is the probability that a DAMPER seed beats a seed of the other method, averaged over the tasks that both have (their number is in brackets). The change is the interquartile mean of a method's change from plain ${state.backbone.toUpperCase()}. Bars are 95 % intervals over seeds: a score interval for the probability, a jackknife of both sides for the change.`,
     rows.some((a) => a.improvement || a.change) ? el("div", { class: "grid" }, panels, change) : nothing("Needs two seeds of DAMPER and of another method on the same task."));

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from paper.bench.result import read
+from paper.tests.experiments.helpers import hopper_plain
 
 DOCS = Path(__file__).parents[3] / "docs"
 FILES = sorted((DOCS / "bench").rglob("*.json"))
@@ -53,8 +54,7 @@ def test_the_summary_is_that_of_the_runs() -> None:
         for machine in ("h200", "cpu")
     ]
     many = measured("h200/scaling", method="damper", agents=35)
-    path = next((DOCS.parent / "results/pave/Hopper").glob("td3-plain-178132-*.json"))
-    trained = json.loads(path.read_text())["run"]
+    trained = hopper_plain().run
     expected = {
         "a whole update of one agent": [
             f"{1000 * gpu['ms']:.0f} µs, {gpu['× faster']:.0f} times as fast",

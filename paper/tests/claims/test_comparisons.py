@@ -166,13 +166,13 @@ def test_smoothness_beside_constant_actions_is_no_comparison() -> None:
         )
         return compare_means("Hopper", *sides)
 
-    assert [check(n, "smoothness").verdict for n in (0, 2, 3, 5)] == [
+    assert [check(n, "sm").verdict for n in (0, 2, 3, 5)] == [
         HOLDS,
         HOLDS,
         CONSTANT,
         CONSTANT,
     ]
-    assert check(3, "smoothness").text.endswith("; DAMPER: constant action, 3 of 5")
+    assert check(3, "sm").text.endswith("; DAMPER: constant action, 3 of 5")
     assert check(5, "return").verdict == LEANS, "a return is a return"
 
 
@@ -185,10 +185,10 @@ def test_a_measure_counts_the_seeds_that_have_it() -> None:
     records = [
         invented(agent) for agent in agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
     ]
-    records[0] = replace(records[0], episodes={**records[0].episodes, "smoothness": [None] * 10})
+    records[0] = replace(records[0], episodes={**records[0].episodes, "sm": [None] * 10})
     (setup,) = setups(records)
     assert Evidence(setup).side("td3", "Hopper", "plain", "return").values is not None
-    assert Evidence(setup).side("td3", "Hopper", "plain", "smoothness").values is None
+    assert Evidence(setup).side("td3", "Hopper", "plain", "sm").values is None
 
 
 def test_another_eta_stands_in_for_the_papers() -> None:
@@ -196,10 +196,8 @@ def test_another_eta_stands_in_for_the_papers() -> None:
     (setup,) = setups(
         [invented(agent, sm=agent.identity["method_settings"]["eta"]) for agent in agents]
     )
-    assert Evidence(setup).side("td3", "LunarLander", "damper", "smoothness").mean == pytest.approx(
-        0.8
-    )
-    assert Evidence(setup, 1.0).side("td3", "LunarLander", "damper", "smoothness").mean == 1.0
+    assert Evidence(setup).side("td3", "LunarLander", "damper", "sm").mean == pytest.approx(0.8)
+    assert Evidence(setup, 1.0).side("td3", "LunarLander", "damper", "sm").mean == 1.0
     assert Evidence(setup, 1.0).cell("td3", "LunarLander", "plain") is None
     assert Evidence(setup, 1.0).cell("td3", "LunarLander", "damper", eta=0.8) is setup.find(
         "td3", "LunarLander", "damper"

@@ -62,9 +62,7 @@ def papers(agent: AgentSpec) -> tuple[float, float]:
             if at_best
             else (0.9 * best.get("re", 5000) - 20, 2 * best["sm"])
         )
-    re, sm = (
-        printed(who["backbone"], method, task, measure) for measure in ("return", "smoothness")
-    )
+    re, sm = (printed(who["backbone"], method, task, measure) for measure in ("return", "sm"))
     assert re is not None and sm is not None
     main = {"LunarLander": 0.8}.get(task, 1.0)
     if (

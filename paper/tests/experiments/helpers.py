@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from damper.engine.envs.run_episodes import Episode
 from paper.experiments.catalogue import AgentSpec, Request, expand_request
 from paper.experiments.identity import deviations
 from paper.experiments.records import pack_trace
-from paper.experiments.store import Record
+from paper.experiments.store import Record, Store
 from paper.experiments.timings import Timing
 
 TIMING = Timing(
@@ -55,7 +56,7 @@ def invented(
     table |= {
         "length": [200] * episodes,
         "terminated": [False] * episodes,
-        "smoothness": [sm] * episodes,
+        "sm": [sm] * episodes,
     }
     table |= {name: [0.1] * episodes for name in ("mean_change", "max_change", "total_variation")}
     table |= {name: [0.2] * episodes for name in ("spectral_roughness", "saturation")}
@@ -107,3 +108,18 @@ def _deviations(agent: AgentSpec) -> dict[str, Any]:
 def agents_of(*experiments: str, **changes: Any) -> list[AgentSpec]:
     """The published agents of experiments."""
     return expand_request(Request(experiments, **changes))
+
+
+def hopper_plain() -> Record:
+    """The published record of plain TD3 on Hopper, protocol ``pave``, first seed."""
+    (agent,) = agents_of(
+        "td3-table",
+        tasks=("Hopper",),
+        methods=("plain",),
+        seeds=1,
+        settings={"tf32": True, "device": "cuda", "backend": "envpool"},
+        trained_here=False,
+    )
+    record = Store(Path(__file__).parents[3] / "results").find(agent.identity)
+    assert record is not None
+    return record

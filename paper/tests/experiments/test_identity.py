@@ -62,7 +62,7 @@ def test_numbers_have_one_form() -> None:
         {"tf32": True},
         {"dtype": "float64"},
         {"eta": 0.5},
-        {"protocol": "damper"},
+        {"protocol": "authors"},
     ],
 )
 def test_what_moves_a_result_changes_the_identity(change: dict[str, object]) -> None:
@@ -126,7 +126,12 @@ def test_the_agents_on_record_are_still_who_they_were() -> None:
     assert len(found) > 10
     for record in found.values():
         who = record.identity
-        own = {**who["method_settings"], **who["training"], **who["numerics"], "envs": who["envs"]}
+        own = {
+            **who["method_settings"],
+            **who["training"],
+            **who["numerics"],
+            "backend": who["backend"],
+        }
         again = resolve(
             who["task"],
             who["backbone"],
@@ -138,19 +143,6 @@ def test_the_agents_on_record_are_still_who_they_were() -> None:
         assert (
             identity(again.record(), {"seed": who["seed"]}, who["physics"], who["episodes"]) == who
         )
-
-
-def test_agents_from_before_overlap_was_removed_are_who_they_were() -> None:
-    now = resolve("Hopper", steps=1000, overlap=False).record()  # as scripts of before may say
-    assert "overlap" not in now
-    without, with_overlap = (
-        identity({**now, "overlap": value}, {"seed": 0}, PHYSICS, 10) for value in (False, True)
-    )
-    assert (
-        identity(now, {"seed": 0}, PHYSICS, 10) == without
-        and without["numerics"]["overlap"] is False
-    )
-    assert digest(with_overlap) != digest(without) and with_overlap["numerics"]["overlap"] is True
 
 
 def test_seed_physics_and_episodes_change_it_and_the_place_does_not() -> None:

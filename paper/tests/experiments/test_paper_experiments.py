@@ -90,12 +90,12 @@ def test_a_gpu_s_environments_are_stepped_as_damper_train_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     on_cpu = expand_request(tiny())
-    assert {agent.identity["envs"] for agent in on_cpu} == {"gymnasium"}
+    assert {agent.identity["backend"] for agent in on_cpu} == {"gymnasium"}
     monkeypatch.setattr(devices, "_fastest_device", lambda: "cuda")
     monkeypatch.setattr(resolving, "_envpool_has", lambda task: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     on_gpu = expand_request(tiny())
-    assert {(agent.settings.device, agent.identity["envs"]) for agent in on_gpu} == {
+    assert {(agent.settings.device, agent.identity["backend"]) for agent in on_gpu} == {
         ("cuda", "envpool")
     }
     asked = expand_request(tiny(settings={**TINY, "backend": "gymnasium"}))

@@ -54,7 +54,7 @@ def test_records_say_what_was_done(done: Path) -> None:
     assert [record.identity for record in records] == [
         agent.identity
         for agent in sorted(
-            expand_request(tiny()), key=lambda agent: str(Store(done).path(agent.identity))
+            expand_request(tiny()), key=lambda agent: str(Store(done).spool_path(agent.identity))
         )
     ]
     (run,) = (Run(path.parent) for path in done.rglob("manifest.json"))
@@ -119,8 +119,8 @@ def test_each_record_holds_its_own_agent(done: Path, tmp_path: Path) -> None:
         assert record.episodes["return"] == pytest.approx(
             [episode.total for episode in episodes], rel=1e-5
         )
-        assert record.episodes["smoothness"] == pytest.approx(
-            [e.record()["smoothness"] for e in episodes], rel=1e-4
+        assert record.episodes["sm"] == pytest.approx(
+            [e.record()["sm"] for e in episodes], rel=1e-4
         )
         assert record.trace is not None
         np.testing.assert_allclose(unpack_trace(record.trace), episodes[0].executed, atol=1e-4)
@@ -164,7 +164,7 @@ def test_deleted_records_are_trained_again_to_the_same_numbers(done: Path, tmp_p
     for who, episodes in before.items():
         # Trained alone, not as one of two: the same up to rounding.
         assert after[who]["return"] == pytest.approx(episodes["return"], rel=1e-3)
-        assert after[who]["smoothness"] == pytest.approx(episodes["smoothness"], rel=1e-2)
+        assert after[who]["sm"] == pytest.approx(episodes["sm"], rel=1e-2)
 
 
 class KilledError(Exception):

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import json
 import multiprocessing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from damper.errors import DamperError
 from damper.metrics import smoothness
 from paper.experiments.records import curve, pack_trace, unpack_trace
 from paper.experiments.store import Store, read_record
-from paper.experiments.timings import read_timings, timing_path, write_timing
+from paper.experiments.timings import read_timings, write_timing
 from paper.tests.experiments.helpers import TIMING, agents_of, invented
 
 AGENTS = agents_of("td3-table", tasks=("Pendulum", "Ant"), methods=("plain", "damper"))
@@ -30,27 +29,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_record_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     store, record = Store(tmp_path), invented(AGENTS[0], 12.5)
     path = store.add(record)
-    assert vars(read_record(path)) == {**json.loads(record.text()), "policy": None}
-    assert path.relative_to(tmp_path).parts[:2] == ("pave", "Pendulum")
+    back = read_record(path)
+    assert back.text() == record.text()
+    assert asdict(back) == asdict(record)
+    assert path.relative_to(tmp_path).parts[:3] == ("spool", "pave", "Pendulum")
     assert [other.digest for other in store] == [AGENTS[0].digest]
     assert store.has(AGENTS[0].identity) and not store.has(AGENTS[1].identity)
-
-
-def test_records_and_timings_from_before_codes_were_told_are_read_and_written_as_they_are(
-    tmp_path: Path,
-) -> None:
-    text = invented(AGENTS[0], sources=[], origin=None).text()
-    assert "source" not in text and "origin" not in text
-    path = Store(tmp_path).add(invented(AGENTS[0], sources=[], origin=None))
-    assert (read_record(path).sources, read_record(path).text()) == ([], text)
-    written = write_timing(tmp_path, TIMING)
-    (timing,) = read_timings(tmp_path)
-    assert "source" not in timing.text() and timing.text() == written.read_text()
-    published = Path(__file__).parents[3] / "results"
-    for path in published.glob("*/*/*.json"):
-        assert read_record(path).text() == path.read_text(), path
-    for timing in read_timings(published):
-        assert timing.text() == timing_path(published, timing).read_text()
 
 
 def test_a_record_that_is_there_is_not_changed(tmp_path: Path) -> None:
@@ -62,8 +46,8 @@ def test_a_record_that_is_there_is_not_changed(tmp_path: Path) -> None:
 
 
 def test_nobody_is_told_to_delete_a_file_that_is_no_record(tmp_path: Path) -> None:
-    (tmp_path / "plain" / "evaluation").mkdir(parents=True)
-    (tmp_path / "plain" / "evaluation" / "episodes.json").write_text("{}")
+    (tmp_path / "spool" / "plain" / "evaluation").mkdir(parents=True)
+    (tmp_path / "spool" / "plain" / "evaluation" / "episodes.json").write_text("{}")
     with pytest.warns(UserWarning, match=r"is not a complete record .*: move it elsewhere"):
         assert list(Store(tmp_path)) == []
 
@@ -88,17 +72,75 @@ def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
         read_record(moved)
 
 
+def test_folding_moves_the_spool_into_a_file_per_task_sorted_by_digest(tmp_path: Path) -> None:
+    store, plain = Store(tmp_path), [invented(agent) for agent in AGENTS]
+    for record in plain[:5]:
+        store.add(record)
+    before = {record.digest: asdict(record) for record in store}
+    assert store.fold() == 5 and {r.digest: asdict(r) for r in Store(tmp_path)} == before
+    assert not list(tmp_path.rglob("*.json"))
+    lines = [
+        line for path in tmp_path.glob("pave/*.jsonl") for line in path.read_text().split("\n")
+    ]
+    assert len([line for line in lines if line]) == 5
+    for record in plain:
+        assert store.has(record.identity) == (record.digest in before)
+        store.add(record)
+    store.add(replace(plain[0], commit="another"))
+    assert len(list(tmp_path.rglob("*.json"))) == len(plain) - 5, "what is folded is not added"
+    kept = contents(tmp_path)
+    assert len(list(store)) == len(plain) and store.fold() == len(plain) - 5
+    assert store.fold() == 0
+    for path in tmp_path.glob("pave/*.jsonl"):
+        digests = [line[11:31] for line in path.read_text().splitlines()]
+        assert digests == sorted(digests)
+    assert kept.keys() & contents(tmp_path).keys()
+    assert {r.digest for r in Store(tmp_path) if r.trace} == {r.digest for r in plain if r.trace}
+
+
+def test_a_fold_that_was_killed_loses_nothing_and_counts_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    for agent in AGENTS:
+        store.add(invented(agent))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.fold()
+    monkeypatch.undo()
+    assert len(list(Store(tmp_path))) == len(AGENTS)
+    assert Store(tmp_path).fold() == 0
+    assert len(list(Store(tmp_path))) == len(AGENTS) and not list(tmp_path.rglob("*-*.json"))
+
+
+def test_a_damaged_line_is_named_and_left_out(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for agent in AGENTS:
+        store.add(invented(agent))
+    store.fold()
+    (path, *_) = sorted(tmp_path.glob("pave/*.jsonl"))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(["{}\n", *lines[1:]]))
+    with pytest.warns(UserWarning, match=rf"{path.name}, line 1 is not a complete record"):
+        assert len(list(Store(tmp_path))) == len(AGENTS) - 1
+
+
 def test_merging_adds_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -> None:
     mine, theirs = Store(tmp_path / "a"), Store(tmp_path / "b")
     for agent in AGENTS[:3]:
         mine.add(invented(agent))
     for agent in AGENTS[1:5]:
         theirs.add(invented(agent))
-    theirs.path(AGENTS[2].identity).write_text(invented(AGENTS[2], 9.0).text())
+    mine.fold()
+    theirs.spool_path(AGENTS[2].identity).write_text(invented(AGENTS[2], 9.0).text())
     merged = mine.merge(theirs)
     assert (merged.added, merged.same, len(merged.different)) == (2, 1, 1)
     assert {record.digest for record in mine} == {agent.digest for agent in AGENTS[:5]}
-    assert max(read_record(mine.path(AGENTS[2].identity)).episodes["return"]) < 1.0
+    assert max(mine.find(AGENTS[2].identity).episodes["return"]) < 1.0
     before = contents(tmp_path)
     assert mine.merge(theirs).added == 0
     assert contents(tmp_path) == before
@@ -113,7 +155,7 @@ def test_merging_brings_the_policies_of_records_that_are_the_same(tmp_path: Path
         mine.add(invented(agent, policy=b"mine" if agent is AGENTS[2] else None))
     for agent in AGENTS[:4]:
         theirs.add(invented(agent, 9.0 if agent is AGENTS[1] else 0.0, policy=b"theirs"))
-    mine.path(damaged).write_text("{")
+    mine.spool_path(damaged).write_text("{")
     with pytest.warns(UserWarning, match="not a complete record"):
         mine.merge(theirs)
     assert not mine.policy_path(other).exists(), (
@@ -130,19 +172,16 @@ def test_merging_brings_update_times_too(tmp_path: Path) -> None:
     write_timing(theirs.folder, TIMING)
     write_timing(theirs.folder, replace(TIMING, method="damper"))
     merged = mine.merge(theirs)
-    assert (merged.added, merged.same, merged.different) == (
-        1,
-        0,
-        [str(kept.relative_to(mine.folder))],
-    )
+    assert (merged.added, merged.same) == (1, 0)
+    assert merged.different == ["-".join(TIMING.key)]
     assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {
         "plain": 0.4,
         "damper": 0.5,
     }
     assert mine.merge(theirs).added == 0
-    kept.write_text("{")
+    kept.write_text("{\n")
     with pytest.warns(UserWarning, match="not a complete timing"):
-        assert mine.merge(theirs).added == 1, "a damaged one is replaced"
+        assert mine.merge(theirs).added == 2, "a damaged one is replaced"
     assert {t.method: t.milliseconds for t in read_timings(mine.folder)} == {
         "plain": 0.5,
         "damper": 0.5,

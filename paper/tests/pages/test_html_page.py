@@ -35,7 +35,7 @@ def odd_records() -> list[Record]:
         "td3-table", tasks=("Pendulum", "Hopper"), methods=("plain", "caps", "damper")
     )
     records = [invented(agent, -150.0 + i, 1.0 + i / 50) for i, agent in enumerate(table) if i % 11]
-    lost = {name: [None] * 10 for name in ("return", "smoothness")}
+    lost = {name: [None] * 10 for name in ("return", "sm")}
     records[3] = replace(records[3], frozen=1234, episodes={**records[3].episodes, **lost})
     for agent in agents_of("eta-sweep", "scalarization-sweep", tasks=("Hopper",), seeds=1):
         records.append(
@@ -93,7 +93,7 @@ def test_no_cell_with_data_is_empty(built: Path, tmp_path: Path) -> None:
     (setup, *_) = setups(Store(built / "results"))
     for cell in setup.cells:
         if cell.backbone == "td3" and cell.published and cell.method in ("plain", "caps", "damper"):
-            summary = cell.summary("smoothness")
+            summary = cell.summary("sm")
             assert summary is not None and f"<b>{summary.mean:.3f}</b>" in shown
     filled = re.findall(r'<td data-has="yes">(.*?)</td>', shown)
     assert len(filled) == 16 and all(re.search(r"\d", cell) for cell in filled)
@@ -118,7 +118,8 @@ def test_an_empty_store_says_so(tmp_path: Path) -> None:
 
 @needs_browser
 def test_a_store_of_times_alone_shows_them(tmp_path: Path) -> None:
-    shutil.copytree(Path(__file__).parents[3] / "results" / "bench", tmp_path / "results" / "bench")
+    (tmp_path / "results").mkdir()
+    shutil.copy(Path(__file__).parents[3] / "results" / "bench.jsonl", tmp_path / "results")
     write_report(tmp_path / "results", tmp_path / "out", formats=())
     shown = document(tmp_path / "out" / "report.html", tmp_path)
     assert "No agents on record yet" in shown and "Milliseconds per update" in shown
@@ -213,7 +214,7 @@ def test_the_page_has_every_number_once_rounded(built: Path) -> None:
     assert [setup["agents"] for setup in data["setups"]] == [setup.agents for setup in found]
     cells = {(c["backbone"], c["task"], c["label"]): c for c in data["setups"][0]["cells"]}
     cell = cells["td3", "Hopper", "DAMPER"]
-    assert cell["paper"]["smoothness"] == [0.24, 0.035]
+    assert cell["paper"]["sm"] == [0.24, 0.035]
     assert ("td3", "Hopper", "DAMPER η=0.2") in cells and (
         "td3",
         "Hopper",
@@ -253,16 +254,14 @@ def test_the_page_marks_the_cells_that_the_tables_mark() -> None:
     level = {"plain": 2.0, "damper": 1.0, "temporal-ramp": 0.5}
     agents = agents_of("td3-table", tasks=("Hopper",), methods=tuple(level))
     records = [invented(agent, sm=level[agent.identity["method"]]) for agent in agents]
-    lost = {"smoothness": [None] * 10}
+    lost = {"sm": [None] * 10}
 
     def marked(records: list[Record]) -> set[str]:
         (setup,) = setups(records)
-        (table,) = (table for table in main_tables(setup) if table.name == "td3-smoothness")
+        (table,) = (table for table in main_tables(setup) if table.name == "td3-sm")
         best = {label for label, (entry,) in table.rows if entry.best}
         cells = page_data([setup], [])["setups"][0]["cells"]
-        assert {cell["title"] for cell in cells if "smoothness" in cell["best"]} == best - {
-            ONE_ETA_LABEL
-        }
+        assert {cell["title"] for cell in cells if "sm" in cell["best"]} == best - {ONE_ETA_LABEL}
         return best
 
     assert marked(records) == {"temporal-ramp"}
@@ -280,7 +279,7 @@ def test_a_point_of_a_front_names_its_seed_also_after_a_diverged_one(tmp_path: P
     records = [invented(agent, 100.0 * i, 0.1 * (i + 1)) for i, agent in enumerate(agents)]
     records[0] = replace(
         records[0],
-        episodes={**records[0].episodes, "return": [None] * 10, "smoothness": [None] * 10},
+        episodes={**records[0].episodes, "return": [None] * 10, "sm": [None] * 10},
     )
     text = page(page_data(setups(records), []))
     (tmp_path / "page.html").write_text(text.replace("</body>", f"<script>{HOVER}</script></body>"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from damper.errors import DamperError
+from paper.experiments.ppo_records import fold_ppo, ppo_line, read_ppo_records
 from paper.experiments.store import Store
 from paper.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 from paper.statistics.estimates import difference, mean_interval
@@ -84,7 +84,7 @@ def ends(runs: Runs, env: str, label: str, at: float = 1.0) -> float:
 
 def test_what_the_page_says_of_pendulum_holds(runs: Runs) -> None:
     env, plain = "Pendulum-v1", means(runs, "Pendulum-v1", "plain")
-    rough = means(runs, env, "plain", "smoothness").mean()
+    rough = means(runs, env, "plain", "sm").mean()
     for label, share in (("DAMPER 0", 1 / 5), ("DAMPER 0.5", 3 / 8)):
         ours = means(runs, env, label)
         gap, interval = difference(ours, plain)
@@ -93,14 +93,12 @@ def test_what_the_page_says_of_pendulum_holds(runs: Runs) -> None:
         assert undecided(
             means(runs, env, label, "mean_change"), means(runs, env, "plain", "mean_change")
         )
-        assert 1 - means(runs, env, label, "smoothness").mean() / rough == pytest.approx(
-            share, abs=0.02
-        )
+        assert 1 - means(runs, env, label, "sm").mean() / rough == pytest.approx(share, abs=0.02)
     assert ends(runs, env, "DAMPER 0.5", 0.5) < ends(runs, env, "plain", 0.5) - 100
     assert means(runs, env, "CAPS").mean() < plain.mean() - 100 and undecided(
         means(runs, env, "CAPS"), plain
     )
-    assert means(runs, env, "CAPS", "smoothness").mean() == pytest.approx(rough, rel=0.05)
+    assert means(runs, env, "CAPS", "sm").mean() == pytest.approx(rough, rel=0.05)
     assert (
         means(runs, env, "DAMPER 1").max() < -1200
         and means(runs, env, "DAMPER 1", "mean_change").max() < 1e-4
@@ -108,16 +106,14 @@ def test_what_the_page_says_of_pendulum_holds(runs: Runs) -> None:
 
 
 def test_what_the_page_says_of_large_minibatches_holds(runs: Runs) -> None:
-    plain, rough = means(runs, LARGE, "plain"), means(runs, LARGE, "plain", "smoothness").mean()
+    plain, rough = means(runs, LARGE, "plain"), means(runs, LARGE, "plain", "sm").mean()
     for label, share in (("DAMPER 0.5", 1 / 5), ("DAMPER 1", 0.3)):
         assert undecided(means(runs, LARGE, label), plain)
         assert (
             means(runs, LARGE, label, "mean_change").mean()
             > means(runs, LARGE, "plain", "mean_change").mean()
         )
-        assert 1 - means(runs, LARGE, label, "smoothness").mean() / rough == pytest.approx(
-            share, abs=0.02
-        )
+        assert 1 - means(runs, LARGE, label, "sm").mean() / rough == pytest.approx(share, abs=0.02)
     assert (
         means(runs, LARGE, "DAMPER 1").min() > -600
         and means(runs, LARGE, "DAMPER 1").mean() < plain.mean() - 100
@@ -139,8 +135,8 @@ def test_what_the_page_says_of_large_minibatches_holds(runs: Runs) -> None:
 
 def test_what_the_page_says_of_hopper_holds(runs: Runs) -> None:
     env = "Hopper-v5"
-    plain, rough = means(runs, env, "plain"), means(runs, env, "plain", "smoothness")
-    least, smooth = means(runs, env, "DAMPER 0"), means(runs, env, "DAMPER 0", "smoothness")
+    plain, rough = means(runs, env, "plain"), means(runs, env, "plain", "sm")
+    least, smooth = means(runs, env, "DAMPER 0"), means(runs, env, "DAMPER 0", "sm")
     assert undecided(least, plain) and least.mean() > plain.mean()
     assert smooth.mean() == pytest.approx(rough.mean() / 4, rel=0.1) and smooth.max() < rough.min()
     changes = [means(runs, env, label, "mean_change") for label in ("DAMPER 0", "plain")]
@@ -151,7 +147,7 @@ def test_what_the_page_says_of_hopper_holds(runs: Runs) -> None:
     assert means(runs, env, "DAMPER 0.5").mean() == pytest.approx(plain.mean() / 4, rel=0.1)
     caps = means(runs, env, "CAPS")
     assert caps.mean() > 3000 and not undecided(caps, plain) and caps.mean() > least.mean()
-    caps_smooth = means(runs, env, "CAPS", "smoothness").mean()
+    caps_smooth = means(runs, env, "CAPS", "sm").mean()
     assert caps_smooth == pytest.approx(rough.mean() / 2, rel=0.1) and caps_smooth == pytest.approx(
         2 * smooth.mean(), rel=0.1
     )
@@ -172,8 +168,8 @@ def test_no_setting_that_learns_is_shown_to_be_smoother_by_mean_change(runs: Run
 
 
 def test_numbers_read_as_in_the_other_tables(runs: Runs) -> None:
-    plain = means(runs, "Pendulum-v1", "plain", "smoothness")
-    assert with_interval(plain.mean(), mean_interval(plain), "smoothness") in ppo_tables(runs)
+    plain = means(runs, "Pendulum-v1", "plain", "sm")
+    assert with_interval(plain.mean(), mean_interval(plain), "sm") in ppo_tables(runs)
 
 
 def test_the_store_does_not_take_them_for_its_own() -> None:
@@ -186,14 +182,17 @@ def test_the_store_does_not_take_them_for_its_own() -> None:
 
 def test_a_broken_record_is_named_and_none_is_no_table(tmp_path: Path) -> None:
     assert ppo_tables(read_ppo(tmp_path)) == ""
-    (tmp_path / "ppo").mkdir()
-    shutil.copy(
-        next((ROOT / "results" / "ppo").glob("Pend*plain*-0.json")), tmp_path / "ppo" / "one.json"
-    )
-    assert "1 seeds each" not in ppo_tables(read_ppo(tmp_path)) and "| plain | " in ppo_tables(
+    spool = tmp_path / "spool" / "ppo"
+    spool.mkdir(parents=True)
+    (first, *_) = read_ppo_records(ROOT / "results")
+    assert first["label"] == "CAPS"
+    (spool / "one.json").write_text(ppo_line(first))
+    assert "1 seeds each" not in ppo_tables(read_ppo(tmp_path)) and "| CAPS | " in ppo_tables(
         read_ppo(tmp_path)
     )
-    (tmp_path / "ppo" / "two.json").write_text("{")
+    assert fold_ppo(tmp_path) == 1 and not list(spool.iterdir())
+    assert read_ppo_records(tmp_path) == [first] and fold_ppo(tmp_path) == 0
+    (spool / "two.json").write_text("{")
     with pytest.raises(
         DamperError, match=r"two.json is not a complete record .*: delete it and train again"
     ):

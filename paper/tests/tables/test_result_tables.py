@@ -52,7 +52,7 @@ def world() -> Setup:
 
 def test_the_main_table_is_the_papers_with_ours_beside_it() -> None:
     first, second, *_ = main_tables(world())
-    assert (first.name, second.name) == ("td3-return", "td3-smoothness")
+    assert (first.name, second.name) == ("td3-return", "td3-sm")
     assert [name for name, _ in first.rows] == ["TD3", "DAMPER", "DAMPER, η = 1 everywhere"]
     (plain,), (damper,), (one,) = (entries for _, entries in second.rows)
     assert one == damper, "the paper's η is 1 on Hopper"
@@ -120,9 +120,7 @@ def test_ablations_on_other_tasks_and_backbones_are_not_left_out() -> None:
     ]
     (setup,) = setups([invented(agent) for agent in agents])
     tables = {table.name: table for table in ablation_tables(setup)}
-    assert tables.keys() == {
-        f"{b}-ablation-{m}" for b in ("td3", "sac") for m in ("return", "smoothness")
-    }
+    assert tables.keys() == {f"{b}-ablation-{m}" for b in ("td3", "sac") for m in ("return", "sm")}
     assert tables["td3-ablation-return"].columns == ["Pendulum"], "Hopper has nothing to compare"
     assert [name for name, _ in tables["td3-ablation-return"].rows] == [
         "DAMPER",
@@ -160,7 +158,7 @@ def test_one_eta_has_a_row_and_the_papers_numbers_only_where_they_are_its_own() 
     (setup,) = setups(
         [invented(a, sm=level.get(a.identity["method_settings"].get("eta"), 1.0)) for a in agents]
     )
-    table = next(table for table in main_tables(setup) if table.name == "td3-smoothness")
+    table = next(table for table in main_tables(setup) if table.name == "td3-sm")
     rows = dict(table.rows)
     assert table.columns == ["LunarLander", "Ant", "Hopper"]
     assert [e.ours and e.ours.mean for e in rows["DAMPER"]] == pytest.approx([0.2, 0.3, 0.1])
@@ -229,9 +227,9 @@ def test_a_table_names_its_code_and_flags_what_is_not_one_commit() -> None:
 
 def test_aggregates_count_seeds_not_episodes() -> None:
     found = {(a.measure, a.method): a for a in aggregates(world())}
-    better = found["smoothness", "plain"]
+    better = found["sm", "plain"]
     assert better.improvement == pytest.approx((1.0, 0.6427, 1.0), abs=1e-4) and better.tasks == 1
-    assert found["smoothness", "damper"].change == (-0.75, -0.75, -0.75)
+    assert found["sm", "damper"].change == (-0.75, -0.75, -0.75)
     assert found["return", "damper"].improvement is None and found["return", "plain"].change is None
 
 
@@ -270,7 +268,7 @@ def test_what_rounds_to_zero_has_no_sign() -> None:
 
 def test_numbers_are_written_like_the_papers() -> None:
     assert [number(v, "return") for v in (-154.6, 3078.2, -3.634)] == ["−154.6", "3078", "−3.63"]
-    assert number(599.2, "return", 3078.0) == "599" and number(0.2401, "smoothness") == "0.240"
+    assert number(599.2, "return", 3078.0) == "599" and number(0.2401, "sm") == "0.240"
 
 
 def entries() -> list[Entry]:
@@ -283,9 +281,7 @@ def entries() -> list[Entry]:
 
 
 def test_markdown_says_where_a_cell_is_short_of_seeds() -> None:
-    text = markdown_results(
-        Table("t", "A & B", "smoothness", ["x", "y", "z"], [("DAMPER", entries())])
-    )
+    text = markdown_results(Table("t", "A & B", "sm", ["x", "y", "z"], [("DAMPER", entries())]))
     seeds = "<small>median 1.500 of 1.500, 1.500, 1.500"
     assert (
         f"**1.500** (0.000; 0.527)<br>{seeds}, 1.500, 1.500</small><br><small>paper 1.200 "
@@ -295,9 +291,7 @@ def test_markdown_says_where_a_cell_is_short_of_seeds() -> None:
 
 
 def test_latex_is_escaped_and_whole() -> None:
-    text = latex_results(
-        Table("t", "A & B", "smoothness", ["x_1", "y", "z"], [("100 %", entries())])
-    )
+    text = latex_results(Table("t", "A & B", "sm", ["x_1", "y", "z"], [("100 %", entries())]))
     assert r"\textbf{1.500}" in text and r"x\_1" in text and r"100 \%" in text and r"A \& B" in text
     assert text.count(r"\begin{") == text.count(r"\end{") and " & -- " in text
 

@@ -142,8 +142,8 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     """Header and rows, one per group of agents; with a filter, raw smoothness and saturation too."""
     summary = evaluation.summary()
     measures = dict(MEASURES)
-    if any("raw_smoothness" in values for values in summary.values()):
-        measures |= {"raw_smoothness": ("raw sm", "{:.3f}"), "saturation": ("saturated", "{:.1%}")}
+    if any("raw_sm" in values for values in summary.values()):
+        measures |= {"raw_sm": ("raw sm", "{:.3f}"), "saturation": ("saturated", "{:.1%}")}
     rows, constant = [], evaluation.constant_agents()
     for label, members in group_by_settings(evaluation.agents).items():
         cells = (spread_cell(summary[label][name], form) for name, (_, form) in measures.items())

@@ -14,7 +14,7 @@ import numpy as np
 from damper.engine.data.episodes import EpisodeStats
 from damper.files import disk_error
 
-EPISODE_VALUES = ("return", "length", "sm", "change")
+EPISODE_VALUES = ("return", "length", "sm", "mean_change")
 
 
 class MetricsLog:

@@ -15,7 +15,7 @@ from damper.terminal import console, fit
 COLUMNS = {
     "return": ("return", "{:.1f}"),
     "sm": ("sm", "{:.3f}"),
-    "change": ("mean |Δa|", "{:.4f}"),
+    "mean_change": ("mean |Δa|", "{:.4f}"),
     "conflict": ("conflict", "{:.0%}"),
     "cosine": ("cosine", "{:+.2f}"),
     "norm_ratio": ("n_T/n_R", "{:.2g}"),
