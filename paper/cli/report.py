@@ -14,7 +14,7 @@ from paper.experiments.store import Store
 from paper.experiments.timings import read_timings
 from paper.pages.build import PAGES, write_report
 from paper.pages.marked import has_place
-from paper.pages.ppo import read_ppo
+from paper.tables.ppo import read_ppo
 
 OWN_OUT = Path("docs/results")  # for the project's own records
 

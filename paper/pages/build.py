@@ -16,25 +16,31 @@ from paper.experiments.printed import title
 from paper.experiments.store import Store
 from paper.experiments.timings import Timing, read_timings
 from paper.figures.results import draw_result_figures
-from paper.pages.below_paper import returns_section
-from paper.pages.claims import MEANINGS, caution, claims_table, comparisons_list
-from paper.pages.details import details
-from paper.pages.findings import choosing_eta, findings
-from paper.pages.headline import headline
 from paper.pages.html_page import page, page_data
 from paper.pages.marked import insert
-from paper.pages.missing import missing
-from paper.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 from paper.statistics.cells import MEASURES, Setup, main_setups, setups
+from paper.tables import details, pairs
 from paper.tables import result_tables as rt
+from paper.tables.claims import (
+    MEANINGS,
+    caution,
+    claims_table,
+    comparisons_list,
+    decided_table,
+)
 from paper.tables.markup import latex_results, markdown_results
+from paper.tables.missing import missing_table
+from paper.tables.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 
 PAGES = tuple(
     map(
         Path,
         (
             "README.md",
-            *(f"docs/{name}.md" for name in ("results", "reproduce", "quickstart", "ppo")),
+            *(
+                f"docs/{name}.md"
+                for name in ("results", "results/details", "reproduce", "quickstart", "ppo")
+            ),
         ),
     )
 )
@@ -46,7 +52,7 @@ def write_report(
     formats: Sequence[str] = ("svg", "png", "pdf"),
     pages: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write ``report.html``, the tables, ``details.md`` and the figures; the same records give the same bytes.
+    """Write ``report.html``, the tables and the figures; the same records give the same bytes.
 
     Args:
         results: the store's folder.
@@ -62,17 +68,16 @@ def write_report(
     }
     pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
     files = {
-        "report.html": page(page_data(found, timings)),
+        "report.html": report_page(results),
         "tables.md": _markdown(
             found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}
         ),
         "tables.tex": _latex(found),
-        "details.md": details(found),
     }
     for name, text in files.items():
         write_bytes(out / name, text.encode())
     if pages:
-        texts = page_texts(found, timings, ppo)
+        texts = page_texts(found, ppo)
         for path in pages:
             insert(path, texts)
     return [
@@ -81,15 +86,34 @@ def write_report(
     ]
 
 
-def page_texts(found: Sequence[Setup], timings: Sequence[Timing], ppo: Runs) -> dict[str, str]:
-    """What stands in the marked places of the project's pages, by name."""
+def report_page(results: Path) -> str:
+    """The self-contained page of a store."""
+    return page(page_data(setups(Store(results)), read_timings(results)))
+
+
+def page_texts(found: Sequence[Setup], ppo: Runs) -> dict[str, str]:
+    """The tables that stand in the marked places of the project's pages, by name."""
+    main = main_setups(found)
+    first, other = (main[i : i + 1] for i in (0, 1))
     return {
-        "headline": headline(found),
-        "findings": findings(found, timings),
-        "returns": returns_section(main_setups(found)),
-        "missing": missing(found),
-        "eta": choosing_eta(found),
+        "headline": pairs.readme_table(found),
+        "pairs": "\n".join(map(pairs.pairs_table, first)),
+        "constant": pairs.constant_table(found),
+        "claims": decided_table(main),
+        "sweep_ends": pairs.ends_of_sweep_table(main),
+        "settings": pairs.protocol_settings_table(),
+        "returns": details.returns_table(main),
+        "missing": missing_table(found),
+        "eta": pairs.choosing_eta_table(main),
         "ppo": ppo_tables(ppo),
+        "other_pairs": "\n".join(map(pairs.pairs_table, other)),
+        "protocols": details.protocols_table(main),
+        "sweep": details.sweep_table(main),
+        "precision": details.gaps_table(details.precision_gaps(found), "TF32", "float32"),
+        "units": details.gaps_table(details.unit_gaps(found), "environment's", "policy's"),
+        "distances": details.distances_table(main),
+        "late": details.late_table(main),
+        "code": details.code_list(main),
     }
 
 

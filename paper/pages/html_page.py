@@ -21,9 +21,9 @@ from paper.experiments.printed import printed, title
 from paper.experiments.records import DIAGNOSTIC_CURVES, round_digits
 from paper.experiments.store import Record
 from paper.experiments.timings import Timing
-from paper.pages.claims import MEANINGS, caution
 from paper.statistics.cells import MEASURES, Cell, Setup
 from paper.statistics.estimates import nan_for_none
+from paper.tables.claims import MEANINGS, caution
 from paper.tables.result_tables import (
     COST_HEADER,
     ONE_ETA_LABEL,

@@ -17,15 +17,15 @@ function front(points) {
 }
 
 function frontChart(task, cells) {
-  const both = cells.filter((c) => c.values.return && c.values.smoothness);
+  const both = cells.filter((c) => c.values.return && c.values.sm);
   const edge = (sm) => Math.max(sm, 0.01); // a policy that does nothing is as smooth as rounding lets it
-  const means = both.map((c) => [edge(c.values.smoothness[0]), c.values.return[0]]);
+  const means = both.map((c) => [edge(c.values.sm[0]), c.values.return[0]]);
   const moving = means.filter((_, i) => !both[i].mostlyConstant);
   const series = [{ name: "front", colour: "var(--faint)", points: front(moving), dash: "2 3", width: 1.4 }];
   both.forEach((c, i) => {
-    const shape = marker(c.method), seeds = c.agents.filter((a) => a.means.smoothness !== null && a.means.return !== null);
-    series.push({ name: c.label, colour: colour(c.method), points: seeds.map((a) => [edge(a.means.smoothness), a.means.return]), line: false, marker: shape, size: 2.4, faint: true, labels: seeds.map((a) => `${c.label}, seed ${a.seed}`) });
-    if (state.paper === "yes" && c.paper.return && c.paper.smoothness) series.push({ name: `${c.label}, the paper's`, colour: colour(c.method), points: [[edge(c.paper.smoothness[0]), c.paper.return[0]]], line: false, marker: shape, size: 3.6, hollow: true });
+    const shape = marker(c.method), seeds = c.agents.filter((a) => a.means.sm !== null && a.means.return !== null);
+    series.push({ name: c.label, colour: colour(c.method), points: seeds.map((a) => [edge(a.means.sm), a.means.return]), line: false, marker: shape, size: 2.4, faint: true, labels: seeds.map((a) => `${c.label}, seed ${a.seed}`) });
+    if (state.paper === "yes" && c.paper.return && c.paper.sm) series.push({ name: `${c.label}, the paper's`, colour: colour(c.method), points: [[edge(c.paper.sm[0]), c.paper.return[0]]], line: false, marker: shape, size: 3.6, hollow: true });
     series.push({ name: c.label, colour: colour(c.method), points: [means[i]], line: false, marker: shape, size: 4.6 });
   });
   return chart({ title: task, series, x: { label: "sm", log: true, pad: 0.08 }, y: { label: "return" }, height: 230 });

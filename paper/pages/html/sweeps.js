@@ -1,9 +1,9 @@
 // Sweeps over the fixed weight and over η, aggregates over tasks, times, and where everything came from.
 
 function weightCharts(task, cells) {
-  const sorted = cells.filter((c) => c.values.smoothness && c.values.return).sort((a, b) => a.settings.weight - b.settings.weight);
+  const sorted = cells.filter((c) => c.values.sm && c.values.return).sort((a, b) => a.settings.weight - b.settings.weight);
   if (!sorted.length) return null;
-  const damper = published("td3", task, "damper"), moving = sorted.filter((c) => !c.mostlyConstant), best = (moving.length ? moving : sorted).reduce((a, b) => (b.values.smoothness[0] < a.values.smoothness[0] ? b : a));
+  const damper = published("td3", task, "damper"), moving = sorted.filter((c) => !c.mostlyConstant), best = (moving.length ? moving : sorted).reduce((a, b) => (b.values.sm[0] < a.values.sm[0] ? b : a));
   const panel = (measure, label) => {
     const point = (c) => [c.settings.weight, c.values[measure][0]];
     const band = sorted.filter((c) => c.values[measure][3] !== null).map((c) => [c.settings.weight, c.values[measure][3], c.values[measure][4]]);
@@ -23,13 +23,13 @@ function weightSection() {
 }
 
 function etaSection() {
-  const cells = cellsOf((c) => c.backbone === "td3" && c.method === "damper" && c.values.smoothness);
+  const cells = cellsOf((c) => c.backbone === "td3" && c.method === "damper" && c.values.sm);
   const swept = (own) => DATA.etas.every((eta) => own.some((c) => c.settings.eta === eta)) && !own.some((c) => c.mostlyConstant);
   const tasks = unique(cells.map((c) => c.task)).filter((t) => swept(cells.filter((c) => c.task === t)));
   const what = "TD3, on tasks with every η on record and no cell in which most agents hold one constant action. First normalised as in the paper, so that 0 is a task's smoothest η and 1 its roughest; then sm itself.";
   if (!tasks.length) return section("etas", "The interpolation parameter η", what, nothing("No such sweep over η on record in this setup."));
   const lines = tasks.map((t, i) => {
-    const own = cells.filter((c) => c.task === t).sort((a, b) => a.settings.eta - b.settings.eta), values = own.map((c) => c.values.smoothness[0]);
+    const own = cells.filter((c) => c.task === t).sort((a, b) => a.settings.eta - b.settings.eta), values = own.map((c) => c.values.sm[0]);
     const low = Math.min(...values), high = Math.max(...values), style = { name: t, colour: ["var(--m-damper)", "var(--m-pave)", "var(--m-grad-caps)", "var(--m-l2c2)", "var(--m-caps)", "var(--m-asap)"][i % 6], marker: ["circle", "square", "up", "diamond"][i % 4], size: 3.6, width: 1.9, labels: own.map((c) => `${t}, η = ${c.settings.eta}`) };
     return { style, normal: own.map((c, j) => [c.settings.eta, high > low ? (values[j] - low) / (high - low) : 0]), plain: own.map((c, j) => [c.settings.eta, values[j]]) };
   });

@@ -9,8 +9,8 @@ import pytest
 
 from damper.intervals import ratio_change, relative_change
 from paper.claims.comparisons import claim_level
-from paper.pages.claims import caution
 from paper.statistics.estimates import difference, mean_interval
+from paper.tables.claims import caution
 from paper.tests.statistics.coverage import (
     CHANGE_WORLDS,
     FALSE_CLAIMS,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GRADIENTS = ("conflict", "cosine", "norm_ratio", "weight")
+GRADIENT_TITLES = ("updates in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)")
 
 # Records by environment (with the size of minibatches, if it is not SB3's) and label, in the order
 # of the seeds.
@@ -54,49 +55,40 @@ def _title(label: str) -> str:
 
 
 def ppo_tables(runs: Runs) -> str:
-    """Markdown: per environment what was run, the measures, and what happened between the two gradients."""
-    parts = []
+    """Per environment the measures, and what happened between the two gradients in training."""
+    parts = [_settings_table(runs)] if runs else []
     for env, labels in runs.items():
-        parts.append(f"## {env}\n\n{_facts(labels)} Means with 95 % intervals:\n")
         header = ["method", *(MEASURES[measure] for measure in COMPARED), "return minus plain's"]
-        parts.append(
-            markdown_table(header, [[_title(label), *_measures(labels, label)] for label in labels])
-        )
         rows = [
-            [_title(label), *_gradients(records)]
-            for label, records in labels.items()
-            if _has_gradients(records)
+            [_title(label), *_measures(labels, label), *_gradients(labels[label])]
+            for label in labels
         ]
-        header = ["method", "updates in conflict", "cosine", "\\(n_T/n_R\\)", "\\(w\\)"]
-        parts.append(
-            f"The two gradients, means over the whole training:\n\n{markdown_table(header, rows)}"
-        )
+        parts += [f"## {env}\n", markdown_table([*header, *GRADIENT_TITLES], rows)]
     return "\n".join(parts)
 
 
-def _facts(labels: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    records = [record for own in labels.values() for record in own]
-    first = records[0]
-    counts = sorted({len(own) for own in labels.values()})
-    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seed"
-    seeds += "s" if counts[-1] > 1 else ""
-    own = ", ".join(
-        f"`{name}={value!r}`" for name, value in first["ppo"].items() if name != "device"
-    )
-    normalised = ", `VecNormalize`" if first["vec_normalize"] else ""
-    code = ", ".join(sorted({record["source"][:10] for record in records}))
-    used = {
-        name: sorted({record["versions"][name] for record in records})
-        for name in ("stable-baselines3", "torch")
-    }
-    versions = ", ".join(f"{name} {' and '.join(found)}" for name, found in used.items())
-    return (
-        f"{first['steps']:,} steps, {seeds} per method, {len(first['evaluation_seeds'])} "
-        "evaluation episodes per seed, "
-        f"with {'EnvPool' if first['backend'] == 'envpool' else 'Gymnasium'}. Settings: "
-        f"`n_envs={first['n_envs']}`"
-        f"{normalised}, {own}, otherwise SB3's defaults ({versions}; code {code})."
-    )
+def _settings_table(runs: Runs) -> str:
+    """What was run in each environment."""
+    rows = []
+    for env, labels in runs.items():
+        records = [record for several in labels.values() for record in several]
+        first = records[0]
+        settings = {"n_envs": first["n_envs"], **first["ppo"]}
+        shown = [f"`{name}={value!r}`" for name, value in settings.items() if name != "device"]
+        shown += ["`VecNormalize`"] if first["vec_normalize"] else []
+        rows.append(
+            [
+                env,
+                f"{first['steps']:,}",
+                str(max(map(len, labels.values()))),
+                str(len(first["evaluation_seeds"])),
+                "EnvPool" if first["backend"] == "envpool" else "Gymnasium",
+                ", ".join(shown),
+                ", ".join(sorted({record["source"][:10] for record in records})),
+            ]
+        )
+    header = ["environment", "steps", "seeds", "episodes", "simulator", "settings", "code"]
+    return markdown_table(header, rows)
 
 
 def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.float64]:
@@ -115,24 +107,15 @@ def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> 
     return [*texts, with_interval(gap, interval, "return")]
 
 
-def _has_gradients(records: Sequence[Mapping[str, Any]]) -> bool:
-    return any(value is not None for record in records for value in record["curve"]["cosine"])
-
-
 def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Means over the whole training; empty for a method without a second gradient."""
     texts = []
     for name in GRADIENTS:
-        mean = float(
-            np.mean(
-                [
-                    value
-                    for record in records
-                    for value in record["curve"][name]
-                    if value is not None
-                ]
-            )
+        values = [v for record in records for v in record["curve"][name] if v is not None]
+        mean = float(np.mean(values)) if values else None
+        texts.append(
+            "" if mean is None else percent(mean) if name == "conflict" else four_digits(mean)
         )
-        texts.append(percent(mean) if name == "conflict" else four_digits(mean))
     return texts
 
 

@@ -12,9 +12,9 @@ import pytest
 from damper.errors import DamperError
 from paper.experiments.ppo_records import fold_ppo, ppo_line, read_ppo_records
 from paper.experiments.store import Store
-from paper.pages.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 from paper.statistics.estimates import difference, mean_interval
 from paper.statistics.numbers import with_interval
+from paper.tables.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 from tests.pictures import texts
 
 ROOT = Path(__file__).parents[3]

@@ -1,8 +1,8 @@
-"""The paper's claims and their verdicts in words: for the results page, and in full for the tables."""
+"""Tables of the paper's claims and their verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from damper.intervals import percent
 from damper.tables import markdown_table
@@ -19,29 +19,11 @@ from paper.claims.comparisons import (
     VERDICTS,
     claim_level,
 )
-from paper.claims.verdicts import Verdict, time_verdicts, verdicts
+from paper.claims.verdicts import Verdict, verdicts
 from paper.experiments.catalogue import ONE_ETA
-from paper.experiments.timings import Timing
 from paper.statistics.cells import Setup
 
 UNKNOWN = (OPEN, NOT_JUDGED)
-
-
-def claims_section(main: Sequence[Setup], timings: Sequence[Timing]) -> Iterator[str]:
-    """The claims that have a verdict, with what decided it, and how many wait for records."""
-    judged = judge_all(main)
-    yield "## The paper's claims\n"
-    timed = time_verdicts(timings)
-    yield (
-        f"{_waiting(*next(iter(judged.items())))} A claim that *holds* or *fails* is decided "
-        "beyond the noise; one "
-        "that *leans*, for or against, is not, and five seeds seldom decide one ([all verdicts, "
-        "and why]"
-        f"(statistics.md#verdicts)). The {len(timed)} claims about [update "
-        "times](results/tables.md#update-times): "
-        f"{_tally(timed)}.\n"
-    )
-    yield from _decided(judged)
 
 
 MEANINGS = {
@@ -83,57 +65,21 @@ def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
     return judged
 
 
-def settled(judged: Mapping[str, Sequence[Verdict]]) -> str:
-    """How many claims have a verdict beyond the noise, for each way of judging: each is corrected alone."""
-    parts, some = [], False
-    for name, own in judged.items():
-        words = [verdict.verdict for verdict in own]
-        counts = {"hold": words.count(HOLDS), "fail": words.count(FAILS)}
-        decided = " and ".join(
-            counted(count, f"{word}s", word) for word, count in counts.items() if count
-        )
-        parts.append(f"{decided or 'none'} under {name}")
-        some = some or bool(decided)
-    claims, first = len(next(iter(judged.values()))), next(iter(judged))
-    if not some:
-        return (
-            f"None of the {claims} claims about trained policies is decided beyond the noise, "
-            "under any protocol. "
-            f"Under {first}: {_tally(judged[first])}."
-        )
-    return (
-        f"Of the {claims} claims about trained policies, decided beyond the noise: "
-        f"{'; '.join(parts)}."
-    )
-
-
-def _waiting(name: str, judged: Sequence[Verdict]) -> str:
-    """How many claims wait for records."""
-    waiting = sum(verdict.verdict == OPEN for verdict in judged)
-    some = (
-        f"{waiting or 'none'} of the {len(judged)} claims about trained policies still "
-        f"lack{'s' * (waiting < 2)}"
-    )
-    return f"Under {name}, {some} records."
-
-
-def _decided(judged: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
+def decided_table(main: Sequence[Setup]) -> str:
     """The claims that some records decide, with the comparison that decided the first of the verdicts."""
     shown = {
-        name: own
-        for name, own in judged.items()
-        if any(verdict.verdict not in UNKNOWN for verdict in own)
+        name: column
+        for name, column in judge_all(main).items()
+        if any(verdict.verdict not in UNKNOWN for verdict in column)
     }
     rows = []
-    for own in zip(*shown.values(), strict=True):
-        first = next((verdict for verdict in own if verdict.verdict not in UNKNOWN), None)
+    for row in zip(*shown.values(), strict=True):
+        first = next((verdict for verdict in row if verdict.verdict not in UNKNOWN), None)
         if first is not None:
-            words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in own]
+            words = ["–" if verdict.verdict == OPEN else verdict_text(verdict) for verdict in row]
             rows.append([first.text, *words, _by(first) + _note(first)])
-    if rows:
-        yield "Claims with a verdict (–: not enough data; [all claims and comparisons](results/tables.md)):\n"
-        header = ["claim", *shown, "comparison behind the first verdict"]
-        yield markdown_table(header, rows)
+    header = ["claim", *shown, "comparison behind the first verdict"]
+    return markdown_table(header, rows) if rows else "No claim has a verdict yet.\n"
 
 
 def _by(verdict: Verdict) -> str:

@@ -12,13 +12,13 @@ from damper.terminal import duration
 from paper.experiments.catalogue import EXPERIMENTS, AgentSpec, Request, expand_request
 from paper.experiments.population_plan import pack
 from paper.experiments.reproduce import estimate
-from paper.runners.workers import AGENT_STEPS_PER_SECOND, fitting_workers
+from paper.runners.workers import fitting_workers
 from paper.statistics.cells import Setup, main_setups
 
 TOGETHER = "**all together**"
 
 
-def missing(found: Sequence[Setup]) -> str:
+def missing_table(found: Sequence[Setup]) -> str:
     """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
     records = [record for setup in found for cell in setup.cells for record in cell.records]
     machines = Counter(
@@ -26,8 +26,7 @@ def missing(found: Sequence[Setup]) -> str:
     )
     if not machines:
         return "No record is from a GPU yet, so no time can be estimated.\n"
-    ((gpu, cores), _), rows, workers = machines.most_common(1)[0], [], 1
-    outside: list[str] = []
+    ((_, cores), _), rows = machines.most_common(1)[0], []
     for setup in main_setups(found):
         there = {
             _identity_without_physics(record.identity)
@@ -35,12 +34,6 @@ def missing(found: Sequence[Setup]) -> str:
             for record in cell.records
         }
         for name, agents in _experiments(setup):
-            if name == TOGETHER and (
-                others := len(
-                    there - {_identity_without_physics(agent.identity) for agent in agents}
-                )
-            ):
-                outside.append(f"{others} under `{setup.protocol}`")
             left = [
                 agent for agent in agents if _identity_without_physics(agent.identity) not in there
             ]
@@ -48,7 +41,6 @@ def missing(found: Sequence[Setup]) -> str:
                 jobs = pack(left)
                 at_once = fitting_workers(jobs, cores)
                 seconds, no_speed = estimate(jobs, records, at_once)
-                workers = max(workers, at_once)
                 tasks = Counter(agent.identity["task"] for agent in left)
                 words = ", ".join(f"{task} {count}" for task, count in tasks.items())
                 time = "≥ " * bool(no_speed) + duration(seconds)
@@ -60,23 +52,8 @@ def missing(found: Sequence[Setup]) -> str:
                         time,
                     ]
                 )
-    if not rows:
-        return "Nothing.\n"
-    beyond = (
-        f" Agents on record outside these experiments are not counted: {', '.join(outside)}."
-        if outside
-        else ""
-    )
-    return (
-        f"Times are estimates for the machine that made most records, one {gpu} with {cores} "
-        "cores. They assume the "
-        f"speed on record for each task, up to {workers} populations at once, no more than "
-        f"{AGENT_STEPS_PER_SECOND:,} "
-        "agent steps per second in total, and no time lost in between. An agent that several "
-        "experiments share is "
-        f"trained once.{beyond}\n\n"
-        + markdown_table(["experiment", "on record", "agents missing", "time left"], rows)
-    )
+    header = ["experiment", "on record", "agents missing", "time left"]
+    return markdown_table(header, rows) if rows else "Nothing.\n"
 
 
 def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
