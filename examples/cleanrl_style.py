@@ -142,7 +142,7 @@ def main(steps: int | None = None) -> dict[str, float]:
                 ).conflict
             )
     envs.close()
-    return {"conflict_rate": torch.stack(conflicts).float().mean().item()}
+    return {"conflict": torch.stack(conflicts).float().mean().item()}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def train(how: str, steps: int) -> dict[str, float]:
         else:
             conflicts += damper.backward(fit, bend, model.parameters(), eta=1.0).conflict.item()
         optimiser.step()
-    return {"fit": fit.item(), "curvature": bend.item(), "conflict_rate": conflicts / steps}
+    return {"fit": fit.item(), "curvature": bend.item(), "conflict": conflicts / steps}
 
 
 def main(steps: int = 2000) -> dict[str, dict[str, float]]:

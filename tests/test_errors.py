@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from damper.cli.options.report import Report
-from damper.cli.report import run as run_report
 from damper.engine.envs.envpool_pool import _import_envpool
 from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
-from damper.experiments.runners.on_ray import _connect
 from damper.export.files import _extra
-from damper.report.figures.style import import_matplotlib
-from damper.report.figures.theory import draw_theory
-from damper.report.figures.video import check_video
+from damper.intervals import import_scipy
+from damper.plots.style import import_matplotlib
+from damper.plots.video import check_video
 
 
 def import_sb3(tmp_path):
@@ -33,12 +30,9 @@ def import_rsl_rl(tmp_path):
         ("envpool", "envpool", lambda _: _import_envpool()),
         ("torch.utils.tensorboard", "tensorboard", lambda path: TensorBoard(None, path)),
         ("matplotlib", "plot", lambda _: import_matplotlib()),
-        ("matplotlib", "plot", draw_theory),
         ("matplotlib", "video", lambda _: check_video(Path("film.gif"))),
-        ("matplotlib", "report", lambda path: run_report(Report(out=path))),
-        ("scipy.special", "report", lambda path: run_report(Report(out=path, formats=()))),
+        ("scipy.special", "report", lambda _: import_scipy("special")),
         ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
-        ("ray", "ray", lambda _: _connect("local")),
         ("stable_baselines3", "sb3", import_sb3),
         ("rsl_rl", "rsl-rl", import_rsl_rl),
     ],

@@ -5,99 +5,36 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import damper
-from damper import RULES
-from damper.engine.run.provenance import DISTRIBUTION
+from damper.provenance import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "damper"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# A module imports from its own room and from lines above, never from its neighbours on a line or
-# from below.
-ROOMS = [
-    {"activations", "errors", "tasks", "terminal", "version"},
-    {"_checks"},
-    {"rules"},
-    {"interface"},
-    {"losses"},
-    {"theory", "metrics", "_backward"},
-    {"methods", "protocols"},
-    {"presets", "method_args", "schedules", "filters"},
-    {"agents"},
-    {"engine"},
-    {"sb3", "rsl_rl"},
-    {"export"},
-    {"evaluation"},
-    {"experiments"},
-    {"report"},
-    {"bench"},
+# A module imports from its own ring and from rings above, never from one below.
+RINGS = [
+    # Words and numbers that need nothing.
+    {"_checks", "activations", "errors", "schedules", "tasks", "terminal", "version"},
+    # Two gradients in, one out; numbers about actions. No environment, no file.
+    {"rules", "losses", "interface", "methods", "method_args", "metrics", "presets", "protocols"}
+    | {"theory", "_backward", "filters", "intervals", "tables"},
+    # What is written and read.
+    {"files", "provenance", "seed_groups"},
+    # What trains, acts, is evaluated and exported.
+    {"agents", "engine", "evaluation", "export", "policies", "rsl_rl", "sb3"},
+    {"compare", "plots"},
     {"cli"},
     {"__init__", "__main__"},
 ]
-RANK = {room: rank for rank, line in enumerate(ROOMS) for room in line}
-# The same inside a room that has rooms of its own.
-INNER_ROOMS = {
-    "engine": [
-        {"custom_code"},
-        {"settings"},
-        {"device"},
-        {"envs"},
-        {"data"},
-        {"kernels"},
-        {"networks"},
-        {"gradients"},
-        {"update", "run"},
-        {"loop"},
-        {"train"},
-        {"__init__"},
-    ],
-    "sb3": [
-        {"buffers", "convert", "vec_env"},
-        {"common"},
-        {"td3", "sac", "ppo"},
-        {"ddpg", "tqc"},
-        {"archive"},
-        {"__init__"},
-    ],
-    "experiments": [
-        {"identity", "paper"},
-        {"compare", "paper_experiments", "timings"},
-        {"population_plan", "store"},
-        {"records"},
-        {"runners"},
-        {"reproduce"},
-        {"__init__"},
-    ],
-    "report": [
-        {"statistics"},
-        {"claims"},
-        {"tables", "figures"},
-        {"pages"},
-        {"build"},
-        {"__init__"},
-    ],
-}
-INNER_RANK = {
-    room: {inner: rank for rank, line in enumerate(lines) for inner in line}
-    for room, lines in INNER_ROOMS.items()
-}
-MOST_FILES = 12  # in a folder: with more, a reader no longer finds the way from the tree alone
-MAY_HOLD_MORE = {
-    "src/damper": 20,  # modules that users import by name, and what every room needs
-    "tests": 20,  # the tests of those modules
-    "docs": 24,  # a page keeps its address; mkdocs.yml sorts the menu
-    **dict.fromkeys(
-        ("src/damper/rules", "tests/rules", "docs/rules"), len(RULES) + MOST_FILES
-    ),  # one rule, one file
-}
+RANK = {room: rank for rank, ring in enumerate(RINGS) for room in ring}
 PICKLING = {
     "pickle",
     "cloudpickle",
@@ -157,28 +94,37 @@ def own_room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def inner_room(dotted: str, outer: str) -> str:
-    """The same inside a room; ``import damper.sb3`` is its ``__init__`` too."""
-    inner = dotted.removeprefix(f"damper.{outer}").lstrip(".").split(".")[0]
-    return inner if inner in INNER_RANK[outer] else "__init__"
-
-
-def own_inner_room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[1].removesuffix(".py")
-
-
 def test_imports_go_one_way() -> None:
     unplaced = {own_room(path) for path in SOURCES} - set(RANK)
-    assert unplaced == set(), "a room has no place yet: put it where it belongs in ROOMS"
+    assert unplaced == set(), "a room has no place yet: put it where it belongs in RINGS"
     wrong = [
         f"{name(path)} imports {dotted}"
         for path in SOURCES
         for dotted in imported(path)
-        if dotted.split(".")[0] == "damper"
-        and room(dotted) != own_room(path)
-        and RANK[room(dotted)] >= RANK[own_room(path)]
+        if dotted.split(".")[0] == "damper" and RANK[room(dotted)] > RANK[own_room(path)]
     ]
-    assert wrong == [], "a module may import only from rooms before its own"
+    assert wrong == [], "a module may import only from its own ring and those before it"
+
+
+def test_the_package_knows_nothing_of_the_evidence() -> None:
+    wrong = [
+        f"{name(path)} imports {dotted}"
+        for path in SOURCES
+        for dotted in imported(path)
+        if dotted.split(".")[0] in ("paper", "tests")
+    ]
+    assert wrong == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/damper"]}
+    assert project["project"]["scripts"] == {"damper": "damper.cli:main"}
+
+
+def test_importing_what_evaluates_imports_no_drawing() -> None:
+    code = "import sys, damper; damper.train, damper.evaluate; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    rooms = {module.split(".")[1] for module in done.stdout.split() if module.startswith("damper.")}
+    assert {"engine", "rules"} <= rooms and not {"plots", "compare", "cli"} & rooms
 
 
 def test_what_trains_knows_no_loss_by_name() -> None:
@@ -201,22 +147,6 @@ def module(path: Path) -> str:
 
 
 MODULES = {module(path) for path in SOURCES}
-
-
-@pytest.mark.parametrize("outer", INNER_ROOMS)
-def test_inner_rooms_are_entered_in_order(outer: str) -> None:
-    rank, sources = INNER_RANK[outer], [path for path in SOURCES if own_room(path) == outer]
-    unplaced = {own_inner_room(path) for path in sources} ^ set(rank)
-    assert unplaced == set(), "a room has no place yet: put it where it belongs in INNER_ROOMS"
-    wrong = [
-        f"{name(path)} imports {dotted}"
-        for path in sources
-        for dotted in imported(path)
-        if dotted.split(".")[:2] == ["damper", outer]
-        and (other := inner_room(dotted, outer)) != own_inner_room(path)
-        and rank[other] >= rank[own_inner_room(path)]
-    ]
-    assert wrong == [], "a module may import only from rooms before its own"
 
 
 def test_no_import_is_circular() -> None:
@@ -246,21 +176,17 @@ def known_modules(dotted: str) -> list[str]:
     return [one for one in (dotted, parent) if one in MODULES][:1]
 
 
-def test_folders_are_not_crowded() -> None:
-    files = [file for file in tracked() if PACKAGE in file.parents or file.suffix in (".py", ".md")]
-    files = [file for file in files if file.name not in ("__init__.py", "py.typed")]
-    counts = Counter(name(file.parent) for file in files)
-    assert set(MAY_HOLD_MORE) <= set(counts)
-    crowded = {
-        folder: n for folder, n in counts.items() if n > MAY_HOLD_MORE.get(folder, MOST_FILES)
-    }
-    assert crowded == {}, "make two rooms of it"
-
-
 def test_tests_lie_in_the_rooms_of_what_they_test() -> None:
-    tests = ROOT / "tests"
-    rooms = {path.parent.relative_to(tests) for path in tracked() if path.name.startswith("test_")}
-    assert [str(room) for room in sorted(rooms) if not (PACKAGE / room).is_dir()] == []
+    rooms = {path.parent for path in tracked() if path.name.startswith("test_")}
+    places = {ROOT / "tests": PACKAGE, ROOT / "paper" / "tests": ROOT / "paper"}
+    tested = [
+        (room, source / room.relative_to(tests))
+        for room in rooms
+        for tests, source in places.items()
+        if room.is_relative_to(tests)
+    ]
+    assert len(tested) == len(rooms)
+    assert [name(room) for room, source in tested if not source.is_dir()] == []
 
 
 def test_no_code_path_depends_on_being_compiled() -> None:
@@ -364,7 +290,8 @@ def test_extras_bring_only_what_is_imported() -> None:
     }  # Gymnasium or torch imports these
     names = {"imageio[ffmpeg]": "imageio_ffmpeg", "rsl-rl-lib": "rsl_rl", "sbx-rl": "sbx"}
     wanted = {names.get(one, one.replace("-", "_")) for one in brought}
-    code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    sources = [*SOURCES, *(ROOT / "paper").rglob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     assert wanted - {*re.findall(r'(?:\bimport |\bfrom |")(\w+)', code)} == set()
 
 

@@ -7,10 +7,10 @@ import pytest
 import damper.presets
 from damper.engine.settings import resolve
 from damper.errors import DamperError
-from damper.experiments.identity import identity
 from damper.methods import METHODS
 from damper.presets import PRESETS, preset
 from damper.tasks import PAPER_TASKS, Task, task_name
+from paper.experiments.identity import identity
 
 TASKS = ["LunarLander", "Pendulum", "Reacher", "Ant", "Hopper", "Walker"]
 # The paper's appendix, rows as printed: method (backbone), setting, then one column per task.

@@ -1,4 +1,4 @@
-"""Two things done while the documentation is built: equations become MathML, and a folder in ``nav`` its pages.
+"""Done while the documentation is built: equations become MathML, a folder in ``nav`` its pages, records a page.
 
 Browsers draw MathML themselves, so a page needs neither a script nor a network to show its
 equations.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import html
 import re
+import sys
+from pathlib import Path
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+ROOT = Path(__file__).parents[1]
+REPORT = "results/report.html"
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # LaTeX that the converter does not know, in words that it does.
 REWRITE_LATEX = {
@@ -54,12 +58,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             )
         }
 
+    if written := files.get_file_from_path(REPORT):
+        files.remove(written)
+    files.append(File.generated(config, REPORT, content=report_page()))
     config.nav = [
         {title: [listed(entry) for entry in entries]}
         for part in config.nav or []
         for title, entries in part.items()
     ]
     return files
+
+
+def report_page() -> str:
+    """All results on one page, made from the records; it is not kept beside them."""
+    sys.path.append(str(ROOT))  # where ``paper`` is, which is not installed
+    from paper.pages.build import report_page as built
+
+    return built(ROOT / "results")
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -23,6 +23,17 @@ Bound = ArrayLike | torch.Tensor | None
 
 CONSTANT_CHANGE = 1e-4  # of the range; see is_constant
 
+# Title and number format of what an evaluation's table shows, in the order of its columns.
+MEASURES = {
+    "return": ("return", "{:.1f}"),
+    "sm": ("sm", "{:.3f}"),
+    "mean_change": ("mean |Δa|", "{:.4f}"),
+    "spectral_roughness": ("roughness", "{:.4f}"),
+    "length": ("length", "{:.0f}"),
+}
+NEVER_NEGATIVE = tuple(name for name in MEASURES if name != "return")
+SMOOTHNESS = ("sm", "mean_change", "spectral_roughness")  # perfect for one constant action
+
 
 def smoothness(actions: Actions) -> float:
     r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
@@ -123,10 +134,10 @@ def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Arra
 
 
 def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
-    """Every measure by its function's name, and the episode's ``length``: what to publish beside the paper's score."""
+    """Every measure by its name in tables and records, and the episode's ``length``: what to publish beside the paper's score."""
     return {
         "length": len(_actions(actions)),
-        "smoothness": smoothness(actions),
+        "sm": smoothness(actions),
         "mean_change": mean_change(actions, low, high),
         "max_change": max_change(actions, low, high),
         "total_variation": total_variation(actions, low, high),

@@ -6,7 +6,6 @@ import errno
 import json
 import logging
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -365,10 +364,6 @@ def test_temperatures_are_a_population_too(tmp_path):
             ("train", "Pendulum-v1", "--seeds", "2", "--seed", "3"),
             "seeds must be left out when --seed names them",
         ),
-        (
-            ("reproduce", "pegrad", "--seeds", "3", "--seed", "7", "8"),
-            "seeds must be left out when --seed names them",
-        ),
         (("evaluate", "nowhere"), "nowhere does not exist: give a run's folder"),
         (
             ("evaluate", "run", "--out", "e", "--beside", "other"),
@@ -379,11 +374,6 @@ def test_temperatures_are_a_population_too(tmp_path):
         (
             ("compare", "Pendulum-v1", "--methods", "--steps", "100"),
             "methods must name one or more of plain, damper",
-        ),
-        (("report",), "results must be a folder of records, but results does not exist"),
-        (
-            ("report", "--pages", "nowhere.md"),
-            "pages must be Markdown files, but nowhere.md is not a file",
         ),
     ],
 )
@@ -408,12 +398,6 @@ def test_a_deleted_working_directory_is_one_sentence(capsys, monkeypatch, tmp_pa
     )
 
 
-def test_a_misspelt_measurement_is_answered_with_the_closest(capsys):
-    assert "did you mean 'update'?" in " ".join(
-        failure(capsys, "bench", "updat").replace("│", " ").split()
-    )
-
-
 def test_a_run_that_cannot_begin_is_not_told_that_nothing_is_learned(caplog, tmp_path):
     with pytest.raises(damper.DamperError, match="did you mean 'Pendulum-v1'"):
         damper.train("Pendulum-v9", steps=10, out=tmp_path / "run")
@@ -435,10 +419,6 @@ WRITING = {
     "train": ("Pendulum-v1", "--steps", "10"),
     "evaluate": (".",),
     "compare": ("Pendulum-v1", "--steps", "10"),
-    "reproduce": ("eta-sweep", "--steps", "10"),
-    "report": (),
-    "figures": (),
-    "bench": ("update",),
 }
 
 
@@ -473,14 +453,6 @@ def test_a_file_that_the_system_refuses_is_no_traceback(run, capsys, monkeypatch
     assert message == "damper: their.png: Permission denied.\n"
 
 
-@pytest.mark.parametrize("words", [("reproduce", "--list"), ("report",), ("figures", "--methods")])
-def test_results_must_be_a_folder(capsys, tmp_path, words):
-    (tmp_path / "file").touch()
-    message = failure(capsys, *words, "--results", tmp_path / "file", "--out", tmp_path / "out")
-    assert "results must be a folder of records, but" in message
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_a_run_is_evaluated_and_exported_from_its_own_folder(run, monkeypatch, tmp_path):
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(run)
@@ -512,36 +484,6 @@ def test_files_of_one_name_have_a_folder_each(run, tmp_path):
     for name in names:
         call("evaluate", tmp_path / name, "--episodes", "1")
         assert (tmp_path / f"{name}-evaluation" / "episodes.json").is_file()
-
-
-def test_figures(tmp_path):
-    call("figures", "--out", tmp_path, "--formats", "svg")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".svg"}
-
-
-def test_a_report_of_other_results_leaves_the_projects_pages_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marked = "<!-- headline: written by damper report -->\n<!-- headline ends -->\n"
-    monkeypatch.chdir(tmp_path)
-    Path("README.md").write_text(marked)
-    Path("results").mkdir()
-    Path("other").mkdir()
-    main(["report", "--results", "other", "--formats"])
-    assert Path("README.md").read_text() == marked and not Path("docs").exists()
-    assert Path("other/report/tables.md").exists()
-    main(["report", "--results", "other", "--formats"])  # its own pages are no runs
-    main(["report", "--formats"])
-    assert "No records yet" in Path("README.md").read_text()
-
-
-def test_a_report_of_runs_says_what_makes_records(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["report", "--results", str(run), "--out", str(tmp_path / "out"), "--formats"])
-    assert "holds none: damper reproduce makes them" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -669,20 +611,3 @@ def test_usual_names_are_read_too(tmp_path):
     )
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["settings"]["steps"] == 55 and manifest["agents"] == [{"seed": 7}]
-
-
-def test_a_warning_is_one_sentence(tmp_path):
-    record = tmp_path / "results" / "pave" / "Pendulum" / "td3-plain-0-0000.json"
-    record.parent.mkdir(parents=True)
-    record.write_text("{")
-    command = [
-        sys.executable,
-        "-m",
-        "damper",
-        "reproduce",
-        "--list",
-        "--results",
-        str(tmp_path / "results"),
-    ]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert told.startswith(f"damper: {record} is not a complete record") and told.count("\n") == 1

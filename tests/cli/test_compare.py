@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from damper.cli.compare import changes_against_plain, present
+from damper.compare import Comparison
 from damper.engine.envs.run_episodes import Episode
 from damper.errors import MissingExtraError
 from damper.evaluation.evaluate import Evaluation
-from damper.experiments.compare import COLUMNS, Comparison
+from damper.metrics import MEASURES
 
 BOUND = np.ones(1, np.float32)
 ROUGH, SMOOTH, STILL = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3), (0.0, 0.0, 0.1)
@@ -32,7 +33,7 @@ def evaluated(*sizes: float, **swept: float) -> Evaluation:
 
 
 def changes(comparison: Comparison) -> list[dict[str, str]]:
-    return [dict(zip(COLUMNS, row, strict=True)) for row in changes_against_plain(comparison)]
+    return [dict(zip(MEASURES, row, strict=True)) for row in changes_against_plain(comparison)]
 
 
 def compared(folder: Path, **evaluations: Evaluation) -> Comparison:
@@ -66,7 +67,7 @@ def test_no_change_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     _, ours = changes(compared(tmp_path, plain=evaluated(*ROUGH), damper=evaluated(*STILL)))
     assert (
         ours["mean_change"]
-        == ours["smoothness"]
+        == ours["sm"]
         == ours["spectral_roughness"]
         == ""
         != ours["return"]

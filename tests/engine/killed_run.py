@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 import torch
 
+from damper import files
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run import files, metrics_log
+from damper.engine.run import metrics_log
 from damper.engine.run.folder import Run, left_to_train
 from damper.engine.settings import Settings
 from damper.engine.train import run_settings

@@ -15,18 +15,18 @@ import gymnasium
 import pytest
 
 import damper
+from damper.compare import _default_folder as compare_folder
+from damper.compare import compare
 from damper.engine.custom_code import has_stable_name, identify, is_shipped, registered_env
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
-from damper.experiments.compare import _default_folder as compare_folder
-from damper.experiments.compare import compare
-from damper.experiments.paper_experiments import Request, expand_request
-from damper.experiments.population_plan import Job
 from damper.interface import Loss
 from damper.methods import METHODS, Method, find_method
 from damper.rules import RULES
 from damper.rules._two_vector import two_vector_rule
+from paper.experiments.catalogue import Request, expand_request
+from paper.experiments.population_plan import Job
 from tests import tiny
 
 QUICK = {**tiny.SETTINGS, "steps": 60, "seeds": (0,)}

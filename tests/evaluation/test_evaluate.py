@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 
 import damper
 from damper.cli.evaluate import table
+from damper.compare import Comparison
 from damper.evaluation.evaluate import evaluation_seeds
-from damper.experiments import Comparison
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary
@@ -46,7 +46,7 @@ def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
             total, actions, _ = gymnasium_episode(run.policy(index), episode.seed)
             assert episode.total == pytest.approx(total, rel=1e-5)
             np.testing.assert_allclose(episode.executed, actions, atol=1e-5)
-            assert episode.record()["smoothness"] == pytest.approx(
+            assert episode.record()["sm"] == pytest.approx(
                 damper.smoothness(actions), rel=1e-4
             )
 
@@ -58,7 +58,7 @@ def test_a_swept_setting_is_no_measure(run, tmp_path):
             assert "eta" not in measures and {
                 "return",
                 "length",
-                "smoothness",
+                "sm",
                 "mean_change",
             } <= set(measures)
 

@@ -30,7 +30,7 @@ from damper.sb3.archive import saved_versions
 from tests import tiny
 from tests.wrappers import Flip, Silent
 
-MEASURES = ("return", "smoothness", "mean_change")
+MEASURES = ("return", "sm", "mean_change")
 
 
 def save(path: Path, kind=stable_baselines3.TD3, env="Pendulum-v1"):

@@ -137,7 +137,7 @@ def test_the_contract_tells_what_a_user_must_know(run, tmp_path):
     assert contract["action"]["low"] == [-2.0] and contract["action"]["high"] == [2.0]
     assert contract["control_period_seconds"] == 0.05
     assert contract["training"]["seed"] == 1 and contract["training"]["method"] == "damper"
-    assert contract["smoothness"]["episodes"] == 2 and contract["smoothness"]["smoothness"] > 0
+    assert contract["smoothness"]["episodes"] == 2 and contract["smoothness"]["sm"] > 0
     assert contract["versions"]["torch"] == torch.__version__
 
 
@@ -457,7 +457,7 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
         assert (folder / "traces.png").is_file() and (folder / "traces.safetensors").is_file()
         for mine, other in zip(records(folder), expected, strict=True):
             assert mine["return"] == pytest.approx(other["return"], rel=1e-3)
-            assert mine["smoothness"] == pytest.approx(other["smoothness"], rel=1e-3, abs=1e-5)
+            assert mine["sm"] == pytest.approx(other["sm"], rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize(

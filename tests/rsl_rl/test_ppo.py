@@ -144,7 +144,7 @@ def test_methods_on_the_actor_train_and_are_logged(
     assert {
         "surrogate",
         "auxiliary",
-        "conflict_rate",
+        "conflict",
         "cosine",
         "norm_ratio",
         "weight",

@@ -182,7 +182,7 @@ def test_tensorboard_shows_the_method(tmp_path):
     )
     read = events.EventAccumulator(str(tmp_path / "run_1"))
     read.Reload()
-    assert {"train/auxiliary_loss", "train/conflict_rate", "train/actor_loss"} <= set(
+    assert {"train/auxiliary_loss", "train/conflict", "train/actor_loss"} <= set(
         read.Tags()["scalars"]
     )
 

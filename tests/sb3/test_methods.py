@@ -29,7 +29,7 @@ def test_every_method_trains(backbone, method):
     seen = {name.removeprefix("train/") for name in model.logger.name_to_value}
     assert {"actor_loss", "critic_loss"} <= seen
     assert ("auxiliary_loss" in seen) == bool(model._method.actor)
-    assert ({"conflict_rate", "cosine", "norm_ratio", "weight"} <= seen) == bool(model._method.rule)
+    assert ({"conflict", "cosine", "norm_ratio", "weight"} <= seen) == bool(model._method.rule)
 
 
 @pytest.mark.parametrize("method", ["damper", "caps", "pave", "l2c2", "asap"])

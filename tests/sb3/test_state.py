@@ -85,8 +85,8 @@ def test_the_log_holds_rates_since_the_last_dump(updates: list[Any]) -> None:
     assert len(cosines) > 50 and 0.0 < (cosines < 0).mean() < 1.0
     values = model.logger.name_to_value  # means over calls of train, of two actor updates each
     assert values["train/cosine"] == pytest.approx(cosines.mean(), rel=1e-4, abs=1e-6)
-    assert values["train/conflict_rate"] == pytest.approx((cosines < 0).mean())
-    assert model.logger.name_to_count["train/conflict_rate"] == len(cosines) / 2
+    assert values["train/conflict"] == pytest.approx((cosines < 0).mean())
+    assert model.logger.name_to_count["train/conflict"] == len(cosines) / 2
 
 
 METHODS = [{"method": "plain"}, {"rule": "bloop"}, {"rule": "metabalance"}, {"method": "asap"}]

@@ -10,10 +10,10 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from damper.errors import DamperError, MissingExtraError, did_you_mean
 from damper.version import __version__
@@ -25,32 +25,45 @@ COMMANDS = {
     "compare": "Train several methods on one task under the same conditions; show table and "
     "pictures.",
     "export": "Write a policy to a file that runs anywhere: ONNX or PyTorch.",
-    "reproduce": "Train what is missing of the paper's tables and figures, and keep the records.",
-    "report": "Make tables, figures and a results page from the records.",
-    "figures": "Draw the rule and its theory.",
-    "bench": "Measure speed.",
 }
-HELP = """usage: damper [-h] [--version] COMMAND ...
 
-Train, compare and export policies whose actions do not chatter.
 
-commands:
-{commands}
+class Program(NamedTuple):
+    """A command line: its name, the package of its commands, and what its help says."""
 
-damper compare Pendulum-v1 --steps 10000 is a first try; damper COMMAND --help describes a command's options.""".format(
-    commands="\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
+    name: str
+    package: str
+    commands: Mapping[str, str]
+    summary: str
+    hint: str
+
+    @property
+    def help(self) -> str:
+        """What ``--help`` prints."""
+        commands = "\n".join(f"  {name:<10} {text}" for name, text in self.commands.items())
+        usage = f"usage: {self.name} [-h] [--version] COMMAND ..."
+        return f"{usage}\n\n{self.summary}\n\ncommands:\n{commands}\n\n{self.hint}"
+
+
+DAMPER = Program(
+    "damper",
+    "damper.cli",
+    COMMANDS,
+    "Train, compare and export policies whose actions do not chatter.",
+    "damper compare Pendulum-v1 --steps 10000 is a first try; damper COMMAND --help describes a "
+    "command's options.",
 )
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, program: Program = DAMPER) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         if not sys.flags.safe_path:
             sys.path.append(
                 _working_directory()
             )  # "myenvs:Mass-v0" finds myenvs.py there, also from the script
-        with _warnings_without_source():
-            _run(*(sys.argv[1:] if arguments is None else arguments))
+        with _warnings_without_source(program):
+            _run(program, *(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except DamperError as error:
         _stop(str(error), 2)
@@ -68,15 +81,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 @contextmanager
-def _warnings_without_source() -> Iterator[None]:
+def _warnings_without_source(program: Program) -> Iterator[None]:
     """Print our own warnings as one sentence, without the line of code; other packages' stay as Python prints them."""
-    usual, package = warnings.formatwarning, os.path.dirname(os.path.dirname(__file__))
+    usual, names = warnings.formatwarning, {"damper", program.package.partition(".")[0]}
+    ours = tuple(f"{os.path.dirname(str(sys.modules[name].__file__))}{os.sep}" for name in names)
 
     def format_warning(
         message: Warning | str, category: type[Warning], filename: str, *place: Any
     ) -> str:
-        ours = filename.startswith(package + os.sep)
-        return f"damper: {message}\n" if ours else usual(message, category, filename, *place)
+        if filename.startswith(ours):
+            return f"damper: {message}\n"
+        return usual(message, category, filename, *place)
 
     warnings.formatwarning = format_warning  # type: ignore[assignment]
     try:
@@ -94,33 +109,33 @@ def _working_directory() -> str:
         ) from error
 
 
-def _run(name: str = "--help", *arguments: str) -> None:
+def _run(program: Program, name: str = "--help", *arguments: str) -> None:
     if name in ("-h", "--help"):
-        print(HELP)
+        print(program.help)
     elif name == "--version":
         print(f"damper {__version__}")
-    elif name in COMMANDS:
-        _run_command(name, arguments)
+    elif name in program.commands:
+        _run_command(program, name, arguments)
     else:
-        hint = did_you_mean(name, COMMANDS, "damper --help describes them.")
-        raise DamperError(
-            f"the command must be one of {', '.join(COMMANDS)}, but {name!r} was given: {hint}"
-        )
+        names = ", ".join(program.commands)
+        hint = did_you_mean(name, program.commands, f"{program.name} --help describes them.")
+        raise DamperError(f"the command must be one of {names}, but {name!r} was given: {hint}")
 
 
-def _run_command(name: str, arguments: tuple[str, ...]) -> None:
+def _run_command(program: Program, name: str, arguments: tuple[str, ...]) -> None:
     from damper.cli.options import parse
 
-    kind = getattr(import_module(f"damper.cli.options.{name}"), name.capitalize())
-    options = parse(kind, f"damper {name}", arguments)
+    kind = getattr(import_module(f"{program.package}.options.{name}"), name.capitalize())
+    command = f"{program.name} {name}"
+    options = parse(kind, command, arguments)
     try:
         if name in ("train", "compare"):
             _check_env(options.env, options.engine.backend)
-        import_module(f"damper.cli.{name}").run(options)
+        import_module(f"{program.package}.{name}").run(options)
     except MissingExtraError:
         raise
     except DamperError as error:
-        raise DamperError(f"{error}\nSee damper {name} --help.") from error
+        raise DamperError(f"{error}\nSee {command} --help.") from error
 
 
 def _check_env(env: str, backend: str | None) -> None:

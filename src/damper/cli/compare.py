@@ -9,19 +9,18 @@ import numpy as np
 
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.compare import Compare
-from damper.engine.run.files import check_folder, write_bytes
-from damper.engine.run.seed_groups import group_by_settings
+from damper.compare import Comparison, compare
 from damper.errors import MissingExtraError
 from damper.evaluation.evaluate import Evaluation
-from damper.experiments.compare import COLUMNS, Comparison, compare
-from damper.report.figures.curves import draw_curves
-from damper.report.figures.episodes import film_evaluations, first_episodes
-from damper.report.figures.traces import draw_traces
-from damper.report.figures.video import check_video
-from damper.report.statistics.cells import SMOOTHNESS
-from damper.report.statistics.change import change_of_mean
-from damper.report.statistics.estimates import Array
-from damper.report.tables.markup import markdown_table
+from damper.files import check_folder, write_bytes
+from damper.intervals import Array, change_of_mean
+from damper.metrics import MEASURES, SMOOTHNESS
+from damper.plots.curves import draw_curves
+from damper.plots.episodes import film_evaluations, first_episodes
+from damper.plots.traces import draw_traces
+from damper.plots.video import check_video
+from damper.seed_groups import group_by_settings
+from damper.tables import markdown_table
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
@@ -81,7 +80,7 @@ def changes_against_plain(comparison: Comparison) -> list[list[str]]:
             found.append(
                 [
                     "" if base is None or base is cell else _change(cell, base, name)
-                    for name in COLUMNS
+                    for name in MEASURES
                 ]
             )
     return found
@@ -109,7 +108,7 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
                     for agent in members
                 ]
             )
-            for name in COLUMNS
+            for name in MEASURES
         }
         found.append(_Cell(settings, means, 2 * len(constant & set(members)) > len(members)))
     return found
@@ -134,7 +133,7 @@ def present(comparison: Comparison, out: Path) -> None:
         changes = changes_against_plain(comparison)
     except MissingExtraError as error:
         say(f"changes against plain are not shown: {error}")
-        changes = [[""] * len(COLUMNS)] * len(rows)
+        changes = [[""] * len(MEASURES)] * len(rows)
     if any(map(any, changes)):
         title += ", change against plain [95 % interval]"
     rows = [

@@ -8,20 +8,21 @@ from typing import Any
 
 from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs.run_episodes import evaluation_seeds
-from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy
-from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import current_names
 from damper.errors import DamperError, MissingExtraError, MissingOptionError
 from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.experiments.compare import COLUMNS, constant_mark, spread_cell
 from damper.export import find_path
 from damper.export.sources import find_source
+from damper.files import check_folder
 from damper.filters import Filter, parse_filter
-from damper.report.figures.episodes import film_evaluations, first_episodes
-from damper.report.figures.traces import draw_traces
-from damper.report.figures.video import check_video
+from damper.metrics import MEASURES
+from damper.plots.episodes import film_evaluations, first_episodes
+from damper.plots.traces import draw_traces
+from damper.plots.video import check_video
+from damper.seed_groups import group_by_settings
+from damper.tables import constant_mark, spread_cell
 from damper.tasks import find_task
 from damper.terminal import quoted, say, show
 
@@ -140,9 +141,9 @@ def _default_folder(options: Evaluate) -> Path:
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
     """Header and rows, one per group of agents; with a filter, raw smoothness and saturation too."""
     summary = evaluation.summary()
-    measures = dict(COLUMNS)
-    if any("raw_smoothness" in values for values in summary.values()):
-        measures |= {"raw_smoothness": ("raw sm", "{:.3f}"), "saturation": ("saturated", "{:.1%}")}
+    measures = dict(MEASURES)
+    if any("raw_sm" in values for values in summary.values()):
+        measures |= {"raw_sm": ("raw sm", "{:.3f}"), "saturation": ("saturated", "{:.1%}")}
     rows, constant = [], evaluation.constant_agents()
     for label, members in group_by_settings(evaluation.agents).items():
         cells = (spread_cell(summary[label][name], form) for name, (_, form) in measures.items())

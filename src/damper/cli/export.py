@@ -64,7 +64,7 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     found = contract["smoothness"]
     if found is not None:
         means = (
-            f"return {found['return']:.1f}, sm {found['smoothness']:.3f}, mean |Δa| "
+            f"return {found['return']:.1f}, sm {found['sm']:.3f}, mean |Δa| "
             f"{found['mean_change']:.4f}"
         )
         return f"{counted(found['episodes'], 'episode')} of {found['env']}: {means}"

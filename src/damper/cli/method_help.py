@@ -14,7 +14,7 @@ from typing import Any
 
 from damper.activations import ACTIVATIONS
 from damper.cli.options import METHODS_JSON
-from damper.engine.run.files import write_json
+from damper.files import write_json
 from damper.methods import METHODS, Method
 from damper.presets import preset
 from damper.tasks import PAPER_TASKS

@@ -6,9 +6,9 @@ from typing import Any
 
 from damper.cli.options import chosen_seeds, given
 from damper.cli.options.train import Train
-from damper.engine.run.files import check_folder
 from damper.engine.settings import METHOD_PARTS
 from damper.engine.train import train
+from damper.files import check_folder
 from damper.terminal import counted, quoted, say
 
 

@@ -20,16 +20,16 @@ from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.pool import unscale_action
 from damper.engine.envs.run_episodes import Act, Episode, evaluation_seeds, run_episodes
 from damper.engine.networks.stacked import StackedActor
-from damper.engine.run.files import write_bytes, write_json
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy
-from damper.engine.run.provenance import versions
-from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
 from damper.export.measure import compare_ranges, warn_of_constant_action
 from damper.export.sources import Source, find_source, is_model, open_source
+from damper.files import write_bytes, write_json
 from damper.filters import Filter, parse_filter
 from damper.metrics import is_constant, mean_change
+from damper.provenance import versions
+from damper.seed_groups import group_by_settings
 
 
 @dataclass(frozen=True, eq=False)

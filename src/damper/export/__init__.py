@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from damper.engine.envs import EnvLike
-from damper.engine.run.files import disk_error, write_json
 from damper.errors import DamperError
 from damper.export.check import check_agreement, check_finite, check_statistics
 from damper.export.contract import make_contract
@@ -16,6 +15,7 @@ from damper.export.files import check_target, contract_path, old_contract, open_
 from damper.export.load import load
 from damper.export.measure import EPISODES, measure_smoothness, warn_of_constant_action
 from damper.export.sources import Source, find_path, open_source
+from damper.files import disk_error, write_json
 
 __all__ = ["Source", "export", "find_path", "load", "open_file", "open_source"]
 

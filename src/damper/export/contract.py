@@ -10,11 +10,11 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from damper.engine.envs.env_spec_json import missing_part, to_json
-from damper.engine.run.provenance import versions
 from damper.export.files import BATCH, INPUT, OUTPUT
 from damper.export.measure import known_spec
 from damper.export.network import Network
 from damper.export.sources import Source
+from damper.provenance import versions
 from damper.tasks import find_task
 
 FORMAT = "damper-policy-1"

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from damper.engine.run.files import check_folder, write_bytes
 from damper.errors import DamperError, MissingExtraError
 from damper.export.network import Array, Module, Network, Step
+from damper.files import check_folder, write_bytes
 
 EXPORT_SUFFIXES = (".onnx", ".pt2", ".pt")
 INPUT, OUTPUT, BATCH = "observation", "action", "batch"

@@ -24,7 +24,7 @@ EPISODES = (
     3  # enough to tell a smooth policy from a shaking one; `damper evaluate` has the protocol's ten
 )
 _CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness", "saturation")
-_MEASURES = ("return", "length", "smoothness", *_CHANGES)
+_MEASURES = ("return", "length", "sm", *_CHANGES)
 
 
 def measure_smoothness(
@@ -108,7 +108,7 @@ def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any]
     seen = env_spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     # Episodes with a filter do not count: the exported file has none.
     mine = [
-        row for row in content["episodes"] if row["agent"] == agent and "raw_smoothness" not in row
+        row for row in content["episodes"] if row["agent"] == agent and "raw_sm" not in row
     ]
     fits = same_task(seen, env) and content.get("steps", steps) == steps
     return _means(content["env"], mine) if mine and fits else None

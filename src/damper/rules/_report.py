@@ -38,7 +38,7 @@ class GradientReport(NamedTuple):
     def logged(self) -> dict[str, Tensor]:
         """The values to log, by name; averaged over updates, ``conflict`` is a rate."""
         return {
-            "conflict_rate": self.conflict,
+            "conflict": self.conflict,
             "cosine": self.cosine,
             "norm_ratio": self.norm_ratio,
             "weight": self.weight,

@@ -35,8 +35,8 @@ from damper.engine.envs.env_spec_json import (
 )
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo
-from damper.engine.run.provenance import versions
 from damper.errors import DamperError
+from damper.provenance import versions
 
 # By name, because sb3-contrib, which the last is of, need not be installed.
 ACTOR_MODULES = (

@@ -16,7 +16,7 @@ from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
-from damper.experiments.identity import identity
+from paper.experiments.identity import identity
 from tests import tiny
 from tests.engine import small
 

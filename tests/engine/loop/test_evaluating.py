@@ -45,7 +45,7 @@ def test_it_tells_what_an_evaluation_on_those_seeds_tells(tmp_path: Path, backbo
     lines = trainer.run.evaluations()
     assert [line["step"] for line in lines] == [100, 200, 250], "the last policies too"
     judged = damper.evaluate(trainer.run, seeds=selection_seeds(2)).records()
-    for name, told in (("return", "return"), ("sm", "smoothness"), ("length", "length")):
+    for name, told in (("return", "return"), ("sm", "sm"), ("length", "length")):
         means = [
             np.mean([row[told] for row in judged if row["agent"] == agent]) for agent in (0, 1)
         ]

@@ -21,9 +21,10 @@ from damper.engine.loop.trainer import Trainer
 from damper.engine.run.policy import Policy
 from damper.engine.train import default_folder
 from damper.errors import DamperError
-from damper.experiments.identity import deviations, digest, identity
 from damper.export import export
 from damper.export.sources import open_source
+from damper.provenance import digest
+from paper.experiments.identity import deviations, identity
 from tests.engine import killed_run, small
 
 OBS = (

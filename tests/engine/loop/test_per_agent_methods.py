@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import Settings, population_settings
 from damper.errors import DamperError
 from damper.methods import find_method
+from damper.seed_groups import group_by_settings
 from tests.engine import small
 
 AGENTS = [

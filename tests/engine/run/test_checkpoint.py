@@ -14,8 +14,8 @@ import torch
 from damper.engine.data.replay import Replay
 from damper.engine.run import checkpoint as checkpoint_module
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
-from damper.engine.run.files import write_tensors
 from damper.errors import DamperError
+from damper.files import write_tensors
 
 P, OBS, ACT = 2, 3, 1
 WIDTH = Replay.width(OBS, ACT)

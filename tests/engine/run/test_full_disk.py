@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from damper import files
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run import files, metrics_log
+from damper.engine.run import metrics_log
 from damper.engine.run.checkpoint import CheckpointStore
 from damper.errors import DamperError
 from tests.engine import killed_run, small

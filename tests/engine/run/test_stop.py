@@ -198,8 +198,8 @@ def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint
     evaluation = damper.evaluate(run, episodes=1)
     assert len(evaluation.records()) == 2 and evaluation.steps == 101
     evaluation.save(run.path / "evaluation")
-    measured = evaluation.records()[1]["smoothness"]
-    assert open_source(run, agent=1).smoothness["smoothness"] == pytest.approx(measured)
+    measured = evaluation.records()[1]["sm"]
+    assert open_source(run, agent=1).smoothness["sm"] == pytest.approx(measured)
     Trainer(made, run.path).train()
     assert open_source(run, agent=1).smoothness is None, "the evaluation was of another policy"
     with pytest.raises(DamperError, match="agent must be 0 to 1"):

@@ -16,7 +16,7 @@ from damper.engine.run.folder import Run
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder, run_settings
 from damper.errors import DamperError
-from damper.experiments.identity import identity
+from paper.experiments.identity import identity
 from tests.engine import killed_run, small
 
 RATES = ("linear:1e-3:1e-4", 1e-3)

@@ -32,7 +32,7 @@ def selection_seeds(episodes: int) -> tuple[int, ...]:
 
 
 def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
-    """Means per agent over one episode per seed: return, length, sm and change, without exploration."""
+    """Means per agent over one episode per seed: return, length, sm and mean_change, without exploration."""
     settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
     seeds = selection_seeds(settings.eval_episodes)
     where = settings.env, seeds * learner.n_agents, settings.backend, settings.env_threads

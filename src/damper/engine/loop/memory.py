@@ -14,7 +14,7 @@ from damper.errors import DamperError
 from damper.methods import find_method
 
 # Upper bound of a learner's peak GPU memory over parameters, targets and moments.
-# `damper bench scaling` measures the peak of two learners together
+# `python -m paper bench scaling` measures the peak of two learners together
 # (docs/bench/h200/scaling-35.json): 790 MiB with TD3, 507 with SAC; each state has 203 and 103,
 # each replay 7.5. If one held nothing else, the other held 2.8 and 3.8 times its state.
 PEAK_FACTOR = 3.9

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from damper.engine.networks.layout import Layout
 from damper.engine.run.policy import Policy, PolicyInfo, policy_header
-from damper.engine.run.provenance import versions
 from damper.engine.update.learner import Learner
 from damper.methods import find_method
+from damper.provenance import versions
 
 
 def current_policies(learner: Learner, step: int) -> list[Policy]:

@@ -29,12 +29,12 @@ from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arr
 from damper.engine.run.folder import Run, left_to_train, open_run, record_env
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
 from damper.engine.run.policy import Policy
-from damper.engine.run.provenance import hardware, source_digest, versions
-from damper.engine.run.seed_groups import group_mean
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
 from damper.engine.update.learner import Learner
 from damper.errors import DamperError
+from damper.provenance import hardware, source_digest, versions
+from damper.seed_groups import group_mean
 
 LOG = logging.getLogger(__name__)
 SAVED_AS = {

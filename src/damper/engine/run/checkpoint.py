@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from damper.engine.data.replay import Replay
-from damper.engine.run.files import file_sha256, write_json, write_tensors
 from damper.errors import DamperError
+from damper.files import file_sha256, write_json, write_tensors
 
 MAX_CHECKPOINTS = 2  # the newest, and the one before in case the newest is damaged
 SEGMENT_BYTES = (

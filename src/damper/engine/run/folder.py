@@ -10,13 +10,13 @@ from typing import Any
 
 from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
 from damper.engine.run.checkpoint import CheckpointStore
-from damper.engine.run.files import write_json
 from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.run.policy import Policy, PolicyInfo
-from damper.engine.run.provenance import code_version, hardware, versions
 from damper.engine.settings import EXECUTION, Settings, complete_settings
 from damper.errors import DamperError
+from damper.files import write_json
+from damper.provenance import code_version, hardware, versions
 from damper.tasks import find_task
 
 

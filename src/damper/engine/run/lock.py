@@ -8,8 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from damper.engine.run.files import disk_error
 from damper.errors import DamperError
+from damper.files import disk_error
 
 LOCK = ".lock"  # the locked file in a run's folder; it stays there, empty
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from damper.engine.data.episodes import EpisodeStats
-from damper.engine.run.files import disk_error
+from damper.files import disk_error
 
-EPISODE_VALUES = ("return", "length", "sm", "change")
+EPISODE_VALUES = ("return", "length", "sm", "mean_change")
 
 
 class MetricsLog:

@@ -21,8 +21,8 @@ from damper.engine.envs.pool import Spec, unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
 from damper.engine.networks.stacked import StackedActor
-from damper.engine.run.files import write_tensors
 from damper.errors import DamperError
+from damper.files import write_tensors
 
 DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
 

@@ -8,14 +8,14 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
-from damper.engine.run.seed_groups import group_by_settings, group_mean
 from damper.engine.settings import Settings
+from damper.seed_groups import group_by_settings, group_mean
 from damper.terminal import console, fit
 
 COLUMNS = {
     "return": ("return", "{:.1f}"),
     "sm": ("sm", "{:.3f}"),
-    "change": ("mean |Δa|", "{:.4f}"),
+    "mean_change": ("mean |Δa|", "{:.4f}"),
     "conflict": ("conflict", "{:.0%}"),
     "cosine": ("cosine", "{:+.2f}"),
     "norm_ratio": ("n_T/n_R", "{:.2g}"),

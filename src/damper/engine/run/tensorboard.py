@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from damper.engine.run.seed_groups import group_by_settings, group_mean
 from damper.engine.settings import Settings
 from damper.errors import MissingExtraError
+from damper.seed_groups import group_by_settings, group_mean
 
 
 def find_writer() -> Any:

@@ -1,0 +1,7 @@
+"""``python -m paper``."""
+
+from __future__ import annotations
+
+from paper.cli import main
+
+main()

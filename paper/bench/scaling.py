@@ -1,0 +1,77 @@
+"""How the cost grows with the population: time per update and per agent, and memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from damper.engine.update.learner import Learner
+from paper.bench.interleaved_timing import Plan, time_interleaved
+from paper.bench.result import Measurement
+from paper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
+
+SCOPE = (
+    "Whole updates; the methods of one size take turns. State: parameters, targets and moments. "
+    "Peak: the most that "
+    "the GPU's allocator held (all methods of that size together), the replay of 2,000 transitions "
+    "per agent included."
+)
+WARM_UP = 6
+
+
+def scaling(
+    data: Transitions,
+    mode: ExecutionMode,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    sizes: Sequence[int],
+    plan: Plan,
+) -> Measurement:
+    """Time populations of each size; on a CPU the plan's iterations are divided by the number of agents."""
+    rows = []
+    for backbone in backbones:
+        for n_agents in sizes:
+            fewer = max(1, plan.iterations // n_agents) if mode.device == "cpu" else plan.iterations
+            rows += _size(data, mode, backbone, methods, n_agents, replace(plan, iterations=fewer))
+    record = mode.record() | plan.record()
+    return Measurement(
+        "scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record
+    )
+
+
+def _size(
+    data: Transitions,
+    mode: ExecutionMode,
+    backbone: str,
+    methods: Sequence[str],
+    n_agents: int,
+    plan: Plan,
+) -> list[dict[str, object]]:
+    cuda = mode.device.startswith("cuda")
+    gc.collect()
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    learners = {method: make_learner(data, backbone, method, mode, n_agents) for method in methods}
+    workloads = {method: whole_update(learner) for method, learner in learners.items()}
+    times = time_interleaved(workloads, plan, WARM_UP)
+    peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
+    rows = []
+    for method, learner in learners.items():
+        ms = times.median_ms(method)
+        row: dict[str, object] = {
+            "backbone": backbone.upper(),
+            "method": method,
+            "agents": n_agents,
+            "ms": ms,
+        }
+        row |= {"µs per agent": 1e3 * ms / n_agents, "× first": times.ratio(method, methods[0])}
+        rows.append({**row, "state MiB": _state_bytes(learner) / 2**20, "peak MiB": peak})
+    return rows
+
+
+def _state_bytes(learner: Learner) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in learner.state().values())

@@ -1,0 +1,99 @@
+"""The paper's update-time table: all methods on both backbones, measured in its scope, beside its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from damper.provenance import code_version, hardware, versions
+from paper.bench import peers
+from paper.bench.interleaved_timing import InterleavedTimes, Plan, time_interleaved
+from paper.bench.result import Measurement
+from paper.bench.workloads import ExecutionMode, Transitions, make_learner, paper_update
+from paper.experiments.printed import paper, title
+from paper.experiments.timings import Timing, write_timing
+
+WARM_UP = 50
+SCOPE = (
+    "Forward passes, losses, gradients, optimiser steps on one fixed batch; no sampling, target "
+    "copies or logging. "
+    "DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates switched off, its "
+    "log without output."
+)
+SB3 = "plain, SB3"
+
+
+def update_time(
+    data: Transitions,
+    mode: ExecutionMode,
+    backbones: Sequence[str],
+    methods: Sequence[str],
+    plan: Plan,
+) -> tuple[Measurement, dict[str, InterleavedTimes]]:
+    """Time the methods of each backbone in turns, and SB3's plain update with them if SB3 is installed."""
+    rows, turns = [], {}
+    for backbone in backbones:
+        workloads = {
+            method: paper_update(make_learner(data, backbone, method, mode)) for method in methods
+        }
+        if peers.has_sb3():
+            model = peers.sb3_model(data, backbone, mode)
+            workloads[SB3] = peers.paper_train(model, backbone, mode.batch_size)
+        times = time_interleaved(workloads, plan, WARM_UP)
+        rows += [_row(times, backbone, name) for name in workloads]
+        turns[backbone] = times
+    record = mode.record() | plan.record()
+    found = Measurement(
+        "update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record
+    )
+    return found, turns
+
+
+def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]:
+    printed = paper()["update_time_ms"].get(title(name), {}).get(backbone, {})
+    base = "plain" if "plain" in times.seconds else name
+    return {
+        "backbone": backbone.upper(),
+        "method": name,
+        "ms": times.mean_ms(name),
+        "median ms": times.median_ms(name),
+        "× plain": times.ratio(name, base),
+        "× SB3's plain": times.ratio(name, SB3) if SB3 in times.seconds else None,
+        "paper's ms": printed.get("ms"),
+        "paper's × plain": printed.get("ratio"),
+    }
+
+
+def write_timings(
+    results: Path,
+    data: Transitions,
+    found: Measurement,
+    turns: dict[str, InterleavedTimes],
+    command: str,
+) -> list[Path]:
+    """Write the engine's timings to the store that ``python -m paper report`` reads."""
+    how = {**found.how, "implementation": "damper", "scope": "paper"}
+    how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
+    return [
+        write_timing(
+            results,
+            Timing(
+                backbone=backbone,
+                method=method,
+                task=data.env,
+                milliseconds=times.mean_ms(method),
+                iterations=int(found.how["iterations"]),
+                agents=1,
+                batch_size=256,
+                how=how,
+                versions=versions(),
+                hardware=hardware(str(how["device"])),
+                command=command,
+                rounds=[1e3 * seconds for seconds in times.seconds[method]],
+                **code_version(),
+            ),
+        )
+        for backbone, times in turns.items()
+        for method in times.seconds
+        if method != SB3
+    ]

@@ -1,0 +1,172 @@
+"""The workloads to time: updates of the engine on a task's random transitions, whole or in the paper's scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from damper.engine.data.replay import Replay
+from damper.engine.envs import Spec, make_pool, spec_of
+from damper.engine.envs.pool import unscale_action
+from damper.engine.settings import resolve
+from damper.engine.update.learner import Learner
+from damper.errors import DamperError
+from paper.bench.interleaved_timing import Workload
+
+MODES: dict[str, dict[str, Any]] = {
+    "eager": {"compile": False, "graph": False},
+    "compile": {"compile": True, "graph": False},
+    "graph": {"compile": False, "graph": True},
+    "compile-graph": {"compile": True, "graph": True},
+}
+ROWS = 2000  # transitions: enough for random batches of 256, and collected in a second
+
+
+@dataclass(frozen=True)
+class ExecutionMode:
+    """Where and how the engine's updates run; shared by everything in one measurement."""
+
+    device: str = "cpu"
+    mode: str = "eager"
+    tf32: bool = False
+    batch_size: int = 256
+
+    @property
+    def precision(self) -> str:
+        """Number format of matrix products."""
+        return "TF32" if self.tf32 else "float32"
+
+    def record(self) -> dict[str, Any]:
+        """The mode as data, for saved measurements; only timings with the same mode are compared."""
+        return {
+            "device": self.device,
+            "mode": self.mode,
+            "tf32": self.tf32,
+            "threads": torch.get_num_threads(),
+        }
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Consecutive steps of one environment with uniformly random actions, packed like the replay's rows, ``[n, D]``."""
+
+    env: str
+    spec: Spec
+    rows: Tensor
+
+
+def backends(env: str) -> list[str]:
+    """The backends that can step an environment here; if none can, raises Gymnasium's error."""
+    found, refusals = [], []
+    for backend in ("gymnasium", "envpool"):
+        try:
+            spec_of(env, backend)
+            found.append(backend)
+        except DamperError as refusal:
+            refusals.append(refusal)
+    if not found:
+        raise refusals[0]
+    return found
+
+
+def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) -> Transitions:
+    """Step an environment ``count`` times with uniformly random actions."""
+    pool, generator = make_pool(env, [seed], backends(env)[0]), np.random.default_rng(seed)
+    low, high = pool.spec.low, pool.spec.high
+    obs, first, rows = pool.reset(), np.array([True]), []
+    for _ in range(count):
+        action = generator.uniform(-1.0, 1.0, (1, pool.spec.act_dim)).astype(np.float32)
+        step = pool.step(unscale_action(action, low, high))
+        parts = (obs, action, step.next_obs, step.reward, step.terminated, first)
+        rows.append(Replay.pack(*parts))
+        obs, first = step.obs, step.terminated | step.truncated
+    pool.close()
+    return Transitions(env, pool.spec, torch.from_numpy(np.concatenate(rows)))
+
+
+def make_learner(
+    data: Transitions,
+    backbone: str,
+    method: str,
+    mode: ExecutionMode,
+    n_agents: int = 1,
+    **settings: Any,
+) -> Learner:
+    """Make new agents with the paper's networks and the method's published settings; the replay holds ``data``."""
+    torch.backends.cuda.matmul.allow_tf32 = mode.tf32
+    if method == "damper":
+        settings.setdefault("eta", 0.0)  # as the paper times it
+    made = resolve(
+        data.env,
+        backbone,
+        method,
+        range(n_agents),
+        len(data.rows),
+        "authors",
+        batch_size=mode.batch_size,
+        device=mode.device,
+        **MODES[mode.mode],
+        **settings,
+    )
+    learner = Learner(made, data.spec)
+    fill_replay(learner.replay, data)
+    return learner
+
+
+def fill_replay(replay: Replay, data: Transitions) -> None:
+    """Fill every agent's replay with copies of ``data``."""
+    times, rest = divmod(replay.capacity, len(data.rows))
+    assert rest == 0, "the capacity is a multiple of the transitions"
+    replay.rows.unflatten(0, (times, -1)).copy_(data.rows.unsqueeze(1))
+    replay.set_stored(replay.capacity)
+
+
+def whole_update(learner: Learner) -> Workload:
+    """Updates as in training: sampling, noise, update, target copies, sums for the log."""
+
+    def run(iterations: int) -> None:
+        for _ in range(iterations):
+            learner.update()
+
+    return run
+
+
+def paper_update(learner: Learner) -> Workload:
+    """Updates in the paper's scope: forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
+
+    Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay``
+    iterations.
+    """
+    delay = learner.settings.policy_delay
+    step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
+    done = 0
+
+    def run(iterations: int) -> None:
+        nonlocal done
+        for _ in range(iterations):
+            done += 1
+            step[learner.settings.backbone == "sac" or done % delay == 0]()
+
+    return run
+
+
+def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
+    """One update on a fixed batch; permanently removes target copies and the log's sums from the learner's updates."""
+    population, diagnostics = learner.population, learner.population.diagnostics
+    for owner, names in (
+        (population, ("polyak_update", "update_actor_average")),
+        (diagnostics, ("add_critic", "add_actor")),
+    ):
+        for name in names:
+            assert hasattr(owner, name), f"{name} would be timed"
+            setattr(owner, name, lambda *_: None)
+    size, count = learner.settings.batch_size, learner.population.state()["updates"]
+    batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
+    noise = learner.compiled(lambda: learner.noise(count, size))
+    update = learner.make_update(with_actor)
+    return lambda: update(batch, noise())

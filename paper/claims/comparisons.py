@@ -1,0 +1,267 @@
+"""One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
+
+The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it
+    *leans* if the mean
+agrees but the interval includes zero, and ties are ties: they lean; it *leans against* if the mean
+disagrees but the interval still allows the claim, and *fails* if it does not. Where the paper
+concedes something (a lower return), a mean on the good side is *better than claimed*. The
+smoothness of a policy that hardly ever changes its action, or the
+gradient that is left to smooth it, is no comparison: *constant actions*. Fewer than five seeds are
+    *not enough data*.
+
+A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if
+all do); over the claims the intervals are Bonferroni's: where seeds are spread normally, or both
+sides alike, all claims that hold do so together with 95 % confidence (``docs/statistics.md`` has
+what is left of that elsewhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from damper.intervals import LEVEL, Array, Interval, percent
+from damper.metrics import SMOOTHNESS
+from paper.experiments.identity import published_settings
+from paper.experiments.printed import paper, title
+from paper.statistics.cells import LETTERS, MEASURES, Cell, Setup
+from paper.statistics.estimates import difference, mean_interval, nan_for_none
+from paper.statistics.numbers import four_digits, with_bounds
+
+HOLDS, LEANS, LEANS_AGAINST, FAILS = "holds", "leans", "leans against", "fails"
+BETTER, CONSTANT, OPEN, NOT_JUDGED = (
+    "better than claimed",
+    "constant actions",
+    "not enough data",
+    "not judged",
+)
+VERDICTS = (HOLDS, BETTER, LEANS, LEANS_AGAINST, CONSTANT, FAILS, OPEN, NOT_JUDGED)
+MIN_SEEDS = 5
+# A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at
+# nine tenths of it.
+REACHED_SHARE = 0.9
+CLOSE_MARGIN = 0.05
+ANY = Interval(-np.inf, np.inf)
+
+
+class Check(NamedTuple):
+    """One comparison: what it says with its numbers, and the verdict."""
+
+    text: str
+    verdict: str
+
+
+class Side(NamedTuple):
+    """What is compared: a name, one value per seed, or None where there are not enough, and what forbids comparing."""
+
+    name: str
+    values: Array | None
+    constant: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(self.values)) if self.values is not None else float("nan")
+
+    @property
+    def spread(self) -> Side:
+        """Its variability: each seed's distance from the median (Brown and Forsythe)."""
+        values = (
+            self.values if self.values is None else np.abs(self.values - np.median(self.values))
+        )
+        return Side(self.name, values)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where a claim is looked up: a setup, and the η of DAMPER and its ablations if it is not the paper's own."""
+
+    setup: Setup
+    eta: float | None = None
+
+    def cell(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
+        """The cell at the published settings, or with some of them changed."""
+        if self.eta is not None and "eta" in published_settings(method, task, backbone):
+            changed = {"eta": self.eta, **changed}
+        return self.setup.find(backbone, task, method, **changed)
+
+    def side(self, backbone: str, task: str, method: str, measure: str, **changed: float) -> Side:
+        """A cell's seeds, counted by the measure that is compared."""
+        cell = self.cell(backbone, task, method, **changed)
+        values = cell.means(measure) if cell else np.array([])
+        changes = "".join(
+            f" {LETTERS.get(name, name)}={value:g}" for name, value in changed.items()
+        )
+        constant = (
+            cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
+        )
+        return Side(
+            title(method, backbone) + changes,
+            values if len(values) >= MIN_SEEDS else None,
+            constant,
+        )
+
+    def gradients(self, backbone: str, task: str, name: str, method: str = "damper") -> Side:
+        """Along a method's own training: the median over training of a recorded quantity, per seed."""
+        cell = self.cell(backbone, task, method)
+        columns = (
+            [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve]
+            if cell
+            else []
+        )
+        values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
+        constant = cell.constant_note if cell and cell.mostly_constant else ""
+        return Side(title(method, backbone), values if len(values) >= MIN_SEEDS else None, constant)
+
+
+def subject_of(backbone: str, task: str, measure: str) -> str:
+    """Backbone, task and measure of a comparison, as its text begins."""
+    return f"{backbone.upper()} {task} {MEASURES[measure]}"
+
+
+def claim_level(candidates: int = 1) -> float:
+    """Confidence of one interval so that claims that hold do so together; of the best of so many ``candidates``."""
+    return 1 - (1 - LEVEL) / (len(paper()["claims"]) * candidates)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def conjunction(verdicts: Iterable[str]) -> str:
+    """A conjunction: as good as its worst part; while some parts are unknown only a failure settles it."""
+    found = set(verdicts) or {OPEN}
+    return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in found)
+
+
+_BAD_TO_GOOD = (FAILS, CONSTANT, LEANS_AGAINST, LEANS, BETTER, HOLDS)  # of what is known
+
+
+def judge(gap: float, interval: Interval, concession: bool = False) -> str:
+    """Verdict on a gap that should not be above zero."""
+    if gap <= 0:
+        return HOLDS if interval.high < 0 else LEANS
+    return BETTER if concession else FAILS if interval.low > 0 else LEANS_AGAINST
+
+
+# --- comparisons --------------------------------------------------------------------------------------------------
+
+
+def compare_means(
+    subject: str,
+    ours: Side,
+    theirs: Side,
+    expect: str = "lower",
+    by: float = 0.0,
+    words: str = "",
+    concession: bool = False,
+    candidates: int = 1,
+) -> Check:
+    """Our mean is lower (higher) than theirs less a share ``by`` of its size.
+
+    Args:
+        subject: task and measure in words.
+        ours: the side that the claim is about.
+        theirs: what it is compared with.
+        expect: "lower" or "higher".
+        by: the bound is ``theirs − by · |theirs|``.
+        words: what the bound stands for.
+        concession: the claim admits a weakness, so that the opposite is better than claimed.
+        candidates: of how many the better side was picked.
+    """
+    if ours.values is None or theirs.values is None:
+        return Check(
+            f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured",
+            OPEN,
+        )
+    bound = theirs.values * (1 - by * np.sign(theirs.mean))
+    gap, interval = difference(ours.values, bound, claim_level(candidates))
+    assert interval is not None
+    sign = 1 if expect == "lower" else -1
+    turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
+    verdict = judge(sign * gap, turned, concession)
+    text = (
+        f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} "
+        f"{four_digits(theirs.mean)}{_note(words)}; "
+    )
+    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))}: ") + with_bounds(
+        gap, interval
+    )
+    if constant := [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]:
+        return Check(f"{text}; {', '.join(constant)}", CONSTANT)
+    return Check(
+        text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict
+    )
+
+
+def close(subject: str, ours: Side, theirs: Side) -> Check:
+    """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is, fails if none is."""
+    words = _note(f"close: within {percent(CLOSE_MARGIN)}")
+    if ours.values is None or theirs.values is None:
+        return Check(
+            f"{subject}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN
+        )
+    gap, interval = difference(ours.values, theirs.values, claim_level())
+    assert interval is not None
+    margin = CLOSE_MARGIN * abs(theirs.mean)
+    if abs(gap) <= margin:
+        verdict = HOLDS if -margin <= interval.low and interval.high <= margin else LEANS
+    else:
+        verdict = FAILS if interval.low > margin or interval.high < -margin else LEANS_AGAINST
+    text = (
+        f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} "
+        f"{four_digits(theirs.mean)}{words}; "
+    )
+    return Check(text + f"gap {with_bounds(gap, interval)}", verdict)
+
+
+def against(
+    subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
+) -> Check:
+    """Our mean is lower (higher) than a fixed number; no bound is printed beyond what is possible."""
+    if ours.values is None:
+        return Check(f"{subject}, {words}: not yet measured", OPEN)
+    interval = mean_interval(ours.values, claim_level())
+    assert interval is not None
+    sign = 1 if expect == "lower" else -1
+    ends = sorted(sign * (end - bound) for end in interval)
+    verdict = judge(sign * (ours.mean - bound), Interval(*ends))
+    shown = Interval(max(interval.low, possible.low), min(interval.high, possible.high))
+    text = f"{subject} {with_bounds(ours.mean, shown)}, {words}"
+    return Check(f"{text}; {ours.constant}", CONSTANT) if ours.constant else Check(text, verdict)
+
+
+def extreme(
+    subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any
+) -> Check:
+    """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
+    checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
+    known = [
+        (check, rival.mean)
+        for check, rival in zip(checks, rivals, strict=True)
+        if check.verdict != OPEN
+    ]
+    if not known:
+        there = sum(side.values is not None for side in (ours, *rivals))
+        names = (
+            ", ".join(rival.name for rival in rivals)
+            if len(rivals) < 7
+            else f"{len(rivals)} others"
+        )
+        words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
+        return Check(f"{subject}: {ours.name} {expect} than {names}{words}", OPEN)
+    sign = 1 if expect == "lower" else -1
+    worst, _ = min(known, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
+    missing = len(rivals) - len(known)
+    rest = f" (least favourable of {len(known)}" + (
+        f", {missing} not yet measured)" if missing else ")"
+    )
+    return worst._replace(
+        text=worst.text + rest, verdict=conjunction(check.verdict for check in checks)
+    )
+
+
+def _note(words: str) -> str:
+    return f" ({words})" if words else ""

@@ -1,0 +1,108 @@
+"""The paper's claims about update times, each taken apart into comparisons of rounds measured in turns.
+
+They belong to the machine on which updates were timed, not to a setup of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from paper.claims.comparisons import BETTER, FAILS, HOLDS, LEANS, OPEN, REACHED_SHARE, Check
+from paper.experiments.catalogue import BACKBONES, RIVALS, TABLE_METHODS
+from paper.experiments.printed import title
+from paper.experiments.timings import Timing, ratio_of_rounds
+
+PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
+
+
+class MethodTimes(NamedTuple):
+    """The table's methods as timed on one machine, one way: milliseconds per round, in the order of the rounds."""
+
+    machine: str
+    rounds: dict[str, Sequence[float]]
+
+
+def _fullest(timings: Sequence[Timing], backbone: str) -> dict[str, MethodTimes]:
+    """Per kind of device, the measurement of the most methods in turns; one without its rounds has no spread."""
+    found: dict[str, dict[str, MethodTimes]] = {}
+    for timing in timings:
+        if timing.backbone == backbone and timing.rounds:
+            place = found.setdefault(str(timing.how.get("device", "cpu")), {})
+            place.setdefault(timing.setting, MethodTimes(timing.machine, {})).rounds[
+                timing.method
+            ] = timing.rounds
+    return {
+        device: max(place.values(), key=lambda times: len(times.rounds))
+        for device, place in found.items()
+    }
+
+
+def _by_machine(
+    timings: Sequence[Timing], backbone: str
+) -> Iterator[tuple[str, MethodTimes | None]]:
+    """GPU and CPU; None where not all the table's methods were timed together with their spread."""
+    found = _fullest(timings, backbone)
+    for device, words in {"cuda": "GPU", "cpu": "CPU"}.items():
+        times = found.get(device)
+        place = f"{backbone.upper()}, {times.machine if times else words}"
+        whole = (
+            times
+            and set(TABLE_METHODS) <= set(times.rounds)
+            and len({*map(len, times.rounds.values())}) == 1
+        )
+        yield place, times if whole else None
+
+
+def _cost(timings: Sequence[Timing]) -> Iterator[Check]:
+    for backbone in BACKBONES:
+        for place, times in _by_machine(timings, backbone):
+            if times is None:
+                yield Check(
+                    f"{place}: update times of all methods with their spread: not yet measured",
+                    OPEN,
+                )
+                continue
+            for rival in RIVALS:
+                dearer = backbone == "td3" and rival == "grad-caps"  # the paper's one exception
+                words = (
+                    f"DAMPER's time over {title(rival)}'s (claimed: "
+                    f"{'above' if dearer else 'below'} 1)"
+                )
+                yield _ratio(
+                    f"{place}: {words}", times, rival, 1.0, "higher" if dearer else "lower", dearer
+                )
+
+
+def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:
+    for backbone, overhead in PAPER_OVERHEAD.items():
+        most = 1 + overhead * (2 - REACHED_SHARE)
+        for place, times in _by_machine(timings, backbone):
+            words = (
+                f"{place}: DAMPER's time over plain's (the paper's {1 + overhead:.3f}×, up to "
+                f"{most:.2f}× counts)"
+            )
+            if times is None:
+                yield Check(f"{words}: not yet measured with its spread", OPEN)
+                continue
+            check = _ratio(words, times, "plain", most, "lower")
+            least = _ratio("", times, "plain", 1 + overhead * REACHED_SHARE, "lower")
+            yield check._replace(verdict=BETTER) if least.verdict == HOLDS else check
+
+
+def _ratio(
+    words: str, times: MethodTimes, base: str, bound: float, expect: str, concession: bool = False
+) -> Check:
+    """DAMPER's time relative to another's, round by round; what lies within the middle nine tenths of them is a tie."""
+    low, middle, high = ratio_of_rounds(times.rounds["damper"], times.rounds[base])
+    below, above = high < bound, low > bound
+    agrees, contradicts = (below, above) if expect == "lower" else (above, below)
+    verdict = HOLDS if agrees else (BETTER if concession else FAILS) if contradicts else LEANS
+    tie = ", a tie within the spread" if verdict == LEANS else ""
+    return Check(f"{words}: {middle:.3f}× [{low:.3f}, {high:.3f}]{tie}", verdict)
+
+
+TIME_CLAIMS: dict[str, Callable[[Sequence[Timing]], Iterator[Check]]] = {
+    "cost": _cost,
+    "overhead": _overhead,
+}

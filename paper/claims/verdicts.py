@@ -1,0 +1,66 @@
+"""What the records say about each of the paper's claims: the conjunction of its comparisons."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from paper.claims.comparisons import NOT_JUDGED, OPEN, Check, Evidence, conjunction
+from paper.claims.policy_claims import CLAIMS, NOTES, ONE_ETA_UNTRAINED
+from paper.claims.time_claims import TIME_CLAIMS
+from paper.experiments.printed import paper
+from paper.experiments.timings import Timing
+from paper.statistics.cells import Setup
+
+Found = TypeVar("Found")
+
+
+class Verdict(NamedTuple):
+    """A claim of the paper and what the records say about it; ``note`` puts a word of it into proportion."""
+
+    id: str
+    text: str
+    verdict: str
+    checks: list[Check]
+    note: str = ""
+
+    @property
+    def known(self) -> list[Check]:
+        """The comparisons that there is enough data for."""
+        return [check for check in self.checks if check.verdict not in (OPEN, NOT_JUDGED)]
+
+
+@functools.cache
+def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
+    """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
+    evidence = Evidence(setup, eta)
+    judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
+    return [
+        one._replace(note=NOTES[one.id](evidence)) if one.id in NOTES else one for one in judged
+    ]
+
+
+def _unless_untrained(verdict: Verdict, eta: float | None) -> Verdict:
+    """What no experiment trains at one η is not waited for."""
+    if eta is None or verdict.verdict != OPEN or verdict.id not in ONE_ETA_UNTRAINED:
+        return verdict
+    check = Check(
+        f"no experiment trains these ablations with η = {eta:g} on every task", NOT_JUDGED
+    )
+    return verdict._replace(verdict=NOT_JUDGED, checks=[check])
+
+
+def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
+    """The claims about update times."""
+    return _judge(TIME_CLAIMS, timings)
+
+
+def _judge(claims: Mapping[str, Callable[[Found], Iterator[Check]]], found: Found) -> list[Verdict]:
+    """The claims' verdicts, in the order in which ``printed.json`` lists them."""
+    texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
+    checks = {name: list(claims[name](found)) for name in texts if name in claims}
+    return [
+        Verdict(name, texts[name], conjunction(c.verdict for c in own), own)
+        for name, own in checks.items()
+    ]

@@ -1,0 +1,197 @@
+"""``python -m paper bench``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields, replace
+
+import torch
+
+from damper.engine.device.precision import check_tf32
+from damper.engine.settings import find_device
+from damper.errors import DamperError, MissingExtraError
+from damper.files import check_folder
+from damper.terminal import quoted, say, show
+from paper.bench import peers
+from paper.bench.end_to_end import end_to_end
+from paper.bench.floor import floor
+from paper.bench.interleaved_timing import Plan
+from paper.bench.modes import in_modes, slower_modes
+from paper.bench.result import Measurement, read
+from paper.bench.scaling import scaling
+from paper.bench.update_time import update_time, write_timings
+from paper.bench.workloads import ExecutionMode, Transitions, random_transitions
+from paper.cli.options.bench import PARTS, Bench
+from paper.experiments.catalogue import TABLE_METHODS
+
+PAIR = ("plain", "damper")
+
+
+def run(options: Bench) -> None:
+    """Measure, print and save."""
+    if options.show:
+        print(
+            "\n".join(
+                f"**{found.title}.** {found.scope}\n\n{found.markdown()}"
+                for found in map(read, options.show)
+            )
+        )
+        return
+    asked, options = options.device, replace(options, device=find_device(options.device))
+    _check(options)
+    if asked == "auto":
+        say(f"Measuring on {options.device}; --device chooses another.")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    for part in PARTS if options.what == "all" else (options.what,):
+        _say_what_is_left_out(options, part)
+        found = _measure(options, part)
+        if found is not None:
+            show(found.title, found.columns, found.cells)
+            say(found.scope, "dim")
+            for sentence in slower_modes(found):
+                say(f"slower than a plainer mode: {sentence}", "yellow")
+            for path in found.save(options.out, _command(options, part)):
+                say(quoted(path))
+
+
+def _check(options: Bench) -> None:
+    check_folder("out", options.out)
+    if options.results is not None:
+        check_folder("results", options.results)
+    check_tf32(options.device, bool(options.tf32))
+    if options.clock == "processor" and options.device != "cpu":
+        raise DamperError(
+            "clock must be 'wall' on a GPU, but 'processor' was given: leave it out, or add "
+            "--device cpu."
+        )
+    if options.mode and "graph" in options.mode and options.device == "cpu":
+        raise DamperError(
+            f"mode must be eager or compile on a CPU, but {options.mode!r} was given: leave it out."
+        )
+    if options.rounds < 1 or (options.iterations is not None and options.iterations < 1):
+        raise DamperError(
+            "iterations and rounds must be at least 1, but a smaller number was given."
+        )
+    if options.what != "sb3" and (theirs := set(options.backbones) - {"td3", "sac"}):
+        raise DamperError(
+            f"backbones must be td3 or sac here, but {' '.join(sorted(theirs))} was given: use "
+            "python -m paper bench sb3."
+        )
+    if options.what in ("sb3", "peers") and not peers.has_sb3():
+        raise MissingExtraError(
+            f"bench {options.what} needs Stable-Baselines3: pip install "
+            f'"damper-rl[{options.what}]".'
+        )
+
+
+def _say_what_is_left_out(options: Bench, part: str) -> None:
+    """Name the libraries that a measurement compares with and that are not installed."""
+    if part in ("update", "peers", "sb3") and not peers.has_sb3():
+        say(
+            f"{part} without Stable-Baselines3, which is not installed: pip install "
+            '"damper-rl[sb3]".',
+            "yellow",
+        )
+    if part == "peers" and options.device == "cpu" and not peers.has_sbx():
+        say(
+            f'{part} without SBX, which is not installed: pip install "damper-rl[peers]".', "yellow"
+        )
+
+
+def _modes(options: Bench) -> list[ExecutionMode]:
+    """The modes to measure: the one asked for, otherwise on a GPU all that users may meet, the plainest first."""
+    cpu = options.device == "cpu"
+    modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
+    tf32 = (
+        [False]
+        if cpu and options.tf32 is None
+        else [False, True]
+        if options.tf32 is None
+        else [options.tf32]
+    )
+    return [ExecutionMode(options.device, mode, one) for one in tf32 for mode in modes]
+
+
+def _mode(options: Bench) -> ExecutionMode:
+    """The mode for measurements that take one: the one asked for, otherwise the default in full float32."""
+    return next(mode for mode in reversed(_modes(options)) if mode.tf32 == bool(options.tf32))
+
+
+def _command(options: Bench, part: str) -> str:
+    """The command that measures this again, without output folders."""
+    words = ["python", "-m", "paper", "bench", part, "--device", options.device]
+    for one in fields(options):
+        value, flag = getattr(options, one.name), one.name.replace("_", "-")
+        if one.name in ("what", "device", "out", "results", "show") or value == one.default:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return shlex.join(words)
+
+
+def _data(options: Bench) -> Transitions:
+    return random_transitions(options.task)
+
+
+def _measure(options: Bench, part: str) -> Measurement | None:
+    cpu, methods = options.device == "cpu", options.methods or PAIR
+    plan = Plan(
+        options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device
+    )
+    backbones = options.backbones or ("td3", "sac")
+    shared = (_mode(options), backbones)
+    if part == "update":
+        data = _data(options)
+
+        def measure(mode: ExecutionMode) -> Measurement:
+            found, turns = update_time(
+                data, mode, backbones, options.methods or TABLE_METHODS, plan
+            )
+            if options.results:
+                write_timings(options.results, data, found, turns, _command(options, part))
+            return found
+
+        return in_modes(_modes(options), measure)
+    if part == "peers":
+        return peers.compare_implementations(_data(options), *shared, methods, plan)
+    if part == "scaling":
+        data, sizes = _data(options), options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
+        return in_modes(
+            _modes(options), lambda mode: scaling(data, mode, backbones, methods, sizes, plan)
+        )
+    if part == "end-to-end":
+        what = (*shared, methods, options.tasks, options.agents, options.steps)
+        return end_to_end(*what, options.env_threads)
+    if part == "floor":
+        return floor(_data(options), *shared, methods, options.sizes or (1,), plan)
+    return _sb3(options, plan)
+
+
+def _sb3(options: Bench, plan: Plan) -> Measurement | None:
+    if not peers.has_sb3():
+        return None
+    from paper.bench.sb3 import measure_overhead
+
+    rows = []
+    for backbone in options.backbones or ("td3", "sac", "ppo"):
+        for method in options.methods or ("damper",):
+            updates = max(1, plan.iterations // options.rounds)
+            made = measure_overhead(
+                backbone,
+                method,
+                options.rounds,
+                updates,
+                clock=options.clock,
+                device=options.device,
+            )
+            row = {"backbone": backbone.upper(), "method": method, "ms": made.ours_ms}
+            rows.append({**row, "SB3's plain ms": made.plain_ms, "× SB3's plain": made.ratio})
+    scope = (
+        "SB3's own training step with its default networks, and our class's: sampling, targets "
+        "and log included."
+    )
+    record = _mode(options).record() | plan.record() | {"mode": "eager"}
+    return Measurement("sb3", "Our SB3 classes beside SB3's", scope, rows, ("ms",), record)

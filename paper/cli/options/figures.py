@@ -1,0 +1,25 @@
+"""Options of ``python -m paper figures``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from damper.cli.options import default
+
+
+@dataclass
+class Figures:
+    """Draw the rule, its theory and the code: overview, matched temporal gain, what the score sm misses, a map."""
+
+    out: Path = Path("figures")
+    """Where to write."""
+    formats: tuple[str, ...] = ("svg", "png")
+    """File formats."""
+    methods: bool = False
+    """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
+    results: Path = Path("results")
+    """The store of records for --methods."""
+    bench: Annotated[Path | None, default("the theory's figures")] = None
+    """Draw instead what `python -m paper bench` measured, from a folder with one of its `--out` folders per machine."""

@@ -1,0 +1,152 @@
+"""An agent's identity: every setting and simulator version that can change its result, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import gymnasium
+
+from damper.engine.custom_code import identify
+from damper.engine.settings import BACKBONE_ONLY, resolve
+from damper.methods import Method, find_method
+from damper.presets import preset
+from damper.provenance import canonical
+from damper.tasks import find_task, recorded_name
+
+# Every setting belongs to one of these or to the engine's ``EXECUTION``; a test fails for a new one
+# that is in none.
+TRAINING_SETTINGS = (
+    *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
+    *("train_freq", "gradient_steps", "net_arch", "activation"),
+)
+NUMERICS = ("dtype", "tf32")
+# Settings added after the first records, with the values of those records, at which identities
+# leave them out.
+ADDED = {"norm_obs": False}  # of training
+ADDED_TO_METHODS = {"units": "policy"}
+
+
+def identity(
+    settings: Mapping[str, Any],
+    agent: Mapping[str, Any],
+    physics: Mapping[str, str],
+    episodes: int,
+    custom_code: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """An agent's identity as plain data.
+
+    Args:
+        settings: its population's settings, as in ``Settings.record()`` or a manifest.
+        agent: its row: seed, and its value of every setting that differs between agents.
+        physics: versions of the environment's simulator.
+        episodes: number of evaluation episodes.
+        custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
+            manifest.
+    """
+    own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
+    chosen = agent.get("method", settings["method"])
+    method = find_method(chosen).settings()
+    method |= {
+        name: value
+        for name, value in {**settings["method_settings"], **agent}.items()
+        if name in method
+    }
+    backbone = settings["backbone"]
+    other = {name for key, names in BACKBONE_ONLY.items() if key != backbone for name in names}
+    names = (
+        *TRAINING_SETTINGS,
+        *BACKBONE_ONLY[backbone],
+        *(name for name in ADDED if name not in other),
+    )
+    # A manifest from before a setting was added lacks it.
+    training = {name: own[name] for name in names if name in own or name not in ADDED}
+    facts = {
+        "task": recorded_name(settings["env"]),
+        "backbone": backbone,
+        "method": chosen,
+        "method_settings": _without_added(method, ADDED_TO_METHODS),
+        "seed": agent["seed"],
+        "protocol": settings["protocol"],
+        "training": _without_added(training, ADDED),
+        "numerics": {name: own[name] for name in NUMERICS},
+        "backend": own["backend"],
+        "physics": dict(physics),
+        "episodes": episodes,
+    }
+    if settings.get("env_kwargs"):
+        facts["env_kwargs"] = settings["env_kwargs"]
+    if code := _own_code(custom_code, find_method(chosen)) if "method" in agent else custom_code:
+        facts["custom_code"] = code
+    return canonical(facts)
+
+
+def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
+    """The part of a population's custom code that one of its methods runs, as if that method were trained alone."""
+    functions = method.functions
+    shipped = (
+        {part: identify(function) for part, function in functions.items()}
+        if method.is_shipped
+        else {}
+    )
+    own = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
+    return {part: code for part, code in own.items() if shipped.get(part) != code}
+
+
+def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that were added later and have the value of the first records."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in first_values or value != first_values[name]
+    }
+
+
+@cache
+def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
+    """All of a method's settings, with the paper's values for a task."""
+    return canonical(
+        _without_added(
+            {**find_method(method).settings(), **preset(method, task, backbone)}, ADDED_TO_METHODS
+        )
+    )
+
+
+def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
+    """Versions of an environment's simulator: EnvPool has its own engines, Gymnasium uses the installed ones."""
+    names = (
+        ["envpool"]
+        if backend == "envpool"
+        else ["gymnasium", *_physics_engine(find_task(env).gymnasium_id)]
+    )
+    return {name: versions.get(name, "not installed") for name in names}
+
+
+def _physics_engine(gymnasium_id: str) -> list[str]:
+    try:
+        entry = str(gymnasium.spec(gymnasium_id).entry_point)
+    except gymnasium.error.Error:
+        return []  # making the environment raises the error for a wrong id
+    return [name for name in ("mujoco", "box2d") if f".{name}." in entry]
+
+
+def deviations(agent_identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The training settings of an agent that differ from its protocol and the paper's budget, with their values."""
+    env, backbone = agent_identity["task"], agent_identity["backbone"]
+    budget = find_task(env).steps
+    steps = agent_identity["training"]["steps"] if budget is None else budget
+    published = resolve(
+        env,
+        backbone,
+        agent_identity["method"],
+        (agent_identity["seed"],),
+        steps,
+        agent_identity["protocol"],
+    ).record()
+    return {
+        name: value
+        for name, value in agent_identity["training"].items()
+        if canonical(published[name]) != value or (name == "steps" and budget is None)
+    }

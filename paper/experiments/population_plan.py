@@ -1,0 +1,91 @@
+"""Which agents train together: packs the missing agents into as few populations as possible."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from damper.engine.settings import Settings, is_number, population_settings
+from damper.engine.train import without_colon
+from damper.errors import DamperError
+from damper.methods import METHODS, find_method
+from damper.provenance import canonical, digest
+from damper.rules import can_share_population, find
+from paper.experiments.catalogue import AgentSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One population to train: its complete settings, and the agents wanted from it."""
+
+    settings: Settings
+    wanted: tuple[AgentSpec, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, the same for the same agents computed in the same way."""
+        settings = self.settings
+        how = (settings.compile, settings.graph, *sorted(agent.digest for agent in self.wanted))
+        env = settings.env_id.replace("/", "_")
+        return f"{env}-{settings.backbone}-{settings.method}-{digest(how)[:8]}"
+
+    def folder(self, out: Path) -> Path:
+        """The folder of its run: ``out/<protocol>/<name>``."""
+        return without_colon(out / str(self.settings.protocol) / self.name)
+
+
+def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Job]:
+    """Populations that together hold exactly the missing agents, each no larger than ``max_agents``."""
+    if max_agents is not None and max_agents < 1:
+        raise DamperError(f"population must be at least 1 agent, but {max_agents} was given.")
+    families: dict[Hashable, list[AgentSpec]] = {}
+    for agent in missing:
+        families.setdefault(_family(agent.settings), []).append(agent)
+    return [
+        Job(population_settings([agent.settings for agent in part]), tuple(part))
+        for family in families.values()
+        for part in _parts(family, max_agents)
+    ]
+
+
+def _family(settings: Settings) -> Hashable:
+    """What agents of one population must share: everything but the seed, the method's numbers and, on a GPU, the rule.
+
+    On a CPU each rule has separate populations: plain agents would pay for an auxiliary gradient
+        they do not use.
+    """
+    kinds = {
+        name: None if is_number(value) else value
+        for name, value in settings.method_settings.items()
+    }
+    record = {**settings.record(), "seeds": None, "method_settings": kinds}
+    if settings.device != "cpu" and _rule_may_differ(settings):
+        record |= {"method": None, "method_settings": None}
+    return digest(canonical(record))
+
+
+def _rule_may_differ(settings: Settings) -> bool:
+    """Whether agents with these settings can share a batch with agents of other rules on the temporal loss."""
+    method = find_method(settings.method)
+    defaults = method.settings()
+    usual = all(
+        is_number(value) or value == defaults[name]
+        for name, value in settings.method_settings.items()
+    )
+    if not method.losses:
+        return True
+    return (
+        usual
+        and method.losses == METHODS["damper"].losses
+        and method.rule is not None
+        and can_share_population(find(method.rule))
+    )
+
+
+def _parts(family: Sequence[AgentSpec], max_agents: int | None) -> list[Sequence[AgentSpec]]:
+    """Split into as few parts of at most ``max_agents`` agents as possible, of nearly equal size."""
+    count = -(-len(family) // (max_agents or len(family)))
+    ends = [i * len(family) // count for i in range(count + 1)]
+    return [family[start:end] for start, end in itertools.pairwise(ends)]

@@ -1,0 +1,270 @@
+"""``python -m paper reproduce``: train what the store lacks of the paper's experiments."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from damper.engine.device.precision import check_tf32
+from damper.engine.settings import EXECUTION, find_device
+from damper.errors import DamperError
+from damper.provenance import digest
+from paper.experiments.catalogue import (
+    EXPERIMENTS,
+    Experiment,
+    Request,
+    expand_request,
+    find_experiment,
+)
+from paper.experiments.population_plan import Job, pack
+from paper.experiments.store import Record, Store
+from paper.experiments.timings import read_timings
+from paper.runners.in_process import plan, run_here
+from paper.runners.workers import AGENT_STEPS_PER_SECOND, fitting_workers, uses_gpu
+
+_SHOWN = ("device", "compile")  # the execution settings that a record's command names
+Runner = Callable[[Sequence[tuple[Job, Path]], Store, str, bool], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Numbers of agents: wanted, on record before the call, added by it, and still missing."""
+
+    wanted: int
+    there: int
+    added: int
+    left: int
+
+
+def reproduce(
+    request: Request,
+    results: str | Path = "results",
+    out: str | Path = "runs/reproduce",
+    population: int | None = None,
+    progress: bool = True,
+    runner: Runner | None = None,
+) -> Outcome:
+    """Train and record only those agents of a request that the store lacks.
+
+    Args:
+        request: which experiments, tasks, methods, seeds and settings.
+        results: the store's folder.
+        out: the folder of the runs; unfinished ones are resumed.
+        population: the most agents to train as one batch; no limit by default.
+        progress: show a live table.
+        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one by one in
+            this process.
+    """
+    for name in request.experiments:
+        if not find_experiment(name).trained:
+            raise DamperError(
+                f"{name} is measured, not trained: python -m paper bench writes its records."
+            )
+    store, out, request = Store(Path(results)), Path(out), on_device(request)
+    agents = expand_request(request)
+    missing = [agent for agent in agents if not store.has(agent.identity)]
+    for agent in missing:
+        check_tf32(agent.settings.device, agent.settings.tf32)
+    (runner or run_here)(plan(missing, out, population), store, command(request), progress)
+    left = sum(not store.has(agent.identity) for agent in missing)
+    return Outcome(len(agents), len(agents) - len(missing), len(missing) - left, left)
+
+
+def on_device(request: Request) -> Request:
+    """Resolve the device "auto": it decides what steps the environments, so a record's command must name it."""
+    device = request.settings.get("device", "auto")
+    return (
+        replace(request, settings={**request.settings, "device": find_device()})
+        if device == "auto"
+        else request
+    )
+
+
+def command(request: Request) -> str:
+    """The command line of a request, without folders and execution settings that differ between machines."""
+    parts: list[Any] = ["python", "-m", "paper", "reproduce", *request.experiments]
+    for name in ("tasks", "methods", "backbones"):
+        parts += [f"--{name}", *getattr(request, name)] if getattr(request, name) else []
+    if request.seeds is not None:
+        parts += (
+            ["--seeds", request.seeds]
+            if isinstance(request.seeds, int)
+            else ["--seed-list", *request.seeds]
+        )
+    parts += ["--protocol", request.protocol]
+    parts += ["--steps", request.steps] if request.steps is not None else []
+    parts += ["--episodes", request.episodes] if request.episodes != 10 else []
+    for name, value in sorted(request.settings.items()):
+        if name in EXECUTION and name not in _SHOWN:
+            continue
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            parts.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            parts += [f"--{flag}", *(value if isinstance(value, list | tuple) else (value,))]
+    return shlex.join(str(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class ExperimentProgress:
+    """The progress of an experiment under a request's protocol and settings.
+
+    Attributes:
+        name: the experiment's name.
+        title: the experiment's title.
+        done: agents on record with these settings.
+        total: agents of the experiment.
+        elsewhere: missing agents that are on record with another simulator or number format.
+        platforms: the number of such records, by the options that ask for them.
+        populations: number of populations to train.
+        workers: populations trained at once.
+        seconds: the least time they take, at the speeds on record for this kind of device.
+        no_speed: tasks without such a speed on record; ``seconds`` leaves them out.
+    """
+
+    name: str
+    title: str
+    done: int
+    total: int
+    elsewhere: int = 0
+    platforms: Mapping[str, int] = field(default_factory=dict)
+    populations: int = 0
+    workers: int = 0
+    seconds: float = 0.0
+    no_speed: tuple[str, ...] = ()
+
+
+def overview(
+    request: Request,
+    results: str | Path = "results",
+    population: int | None = None,
+    workers: int | None = None,
+) -> list[ExperimentProgress]:
+    """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes.
+
+    Args:
+        request: which experiments, tasks, methods, seeds and settings.
+        results: the store's folder.
+        population: the most agents to train as one batch.
+        workers: populations trained at once; by default ``fitting_workers``.
+    """
+    store, request = Store(Path(results)), on_device(request)
+    records = list(store)
+    there = {record.digest for record in records}
+    known: dict[str, set[str]] = {}
+    for record in records:
+        known.setdefault(_digest_on_any_platform(record.identity), set()).add(
+            _platform(record.identity)
+        )
+    rows = []
+    for name in request.experiments or tuple(EXPERIMENTS):
+        experiment = find_experiment(name)
+        if not experiment.trained:
+            rows.append(_measured(name, experiment, Path(results)))
+            continue
+        agents = expand_request(replace(request, experiments=(name,)))
+        missing = [agent for agent in agents if agent.digest not in there]
+        jobs = pack(missing, population)
+        at_once = min(len(jobs), fitting_workers(jobs) if workers is None else workers)
+        seconds, no_speed = estimate(jobs, records, at_once)
+        elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
+        rows.append(
+            ExperimentProgress(
+                name,
+                experiment.title,
+                done=len(agents) - len(missing),
+                total=len(agents),
+                elsewhere=sum(map(bool, elsewhere)),
+                platforms=Counter(itertools.chain(*elsewhere)),
+                populations=len(jobs),
+                workers=at_once,
+                seconds=seconds,
+                no_speed=no_speed,
+            )
+        )
+    return rows
+
+
+def platform_options(identity: Mapping[str, Any]) -> str:
+    """The options that ask for an agent's simulator and number format."""
+    return f"--backend {identity['backend']}" + (" --tf32" if identity["numerics"]["tf32"] else "")
+
+
+def _platform(identity: Mapping[str, Any]) -> str:
+    """``platform_options``, and the simulator's versions and the number format, which have no option."""
+    dtype = identity["numerics"]["dtype"]
+    others = f", {dtype}" if dtype != "float32" else ""
+    versions = " and ".join(f"{name} {version}" for name, version in identity["physics"].items())
+    return f"{platform_options(identity)} ({versions} installed{others})"
+
+
+def _measured(name: str, experiment: Experiment, results: Path) -> ExperimentProgress:
+    """The progress of an experiment that ``python -m paper bench`` measures."""
+    total = {
+        (backbone, method) for backbone in experiment.backbones for method in experiment.variants
+    }
+    done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
+    return ExperimentProgress(name, experiment.title, len(done), len(total))
+
+
+def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
+    """The digest of an identity without simulator and number format."""
+    return digest(
+        {
+            name: value
+            for name, value in identity.items()
+            if name not in ("backend", "physics", "numerics")
+        }
+    )
+
+
+def estimate(
+    jobs: Sequence[Job], records: Sequence[Record], workers: int = 1
+) -> tuple[float, tuple[str, ...]]:
+    """Seconds for the jobs, ``workers`` at once, at speeds on record for this kind of device; and tasks without one.
+
+    For one machine. Never less than the longest job takes, nor, on a GPU, than one H200 needs for
+    all agents' steps at ``AGENT_STEPS_PER_SECOND``.
+    """
+    seconds, steps, no_speed = [0.0], 0, dict[str, None]()
+    for job in jobs:
+        speed = _speed(job, records)
+        if speed is None:
+            no_speed[job.wanted[0].identity["task"]] = None
+        else:
+            seconds.append(job.settings.steps / speed)
+            steps += job.settings.steps * len(job.wanted)
+    filled = steps / AGENT_STEPS_PER_SECOND if uses_gpu(jobs) else 0.0
+    return max(sum(seconds) / max(1, workers), max(seconds), filled), tuple(no_speed)
+
+
+def _speed(job: Job, records: Sequence[Record]) -> float | None:
+    """Median steps per second of the most similar populations on this kind of device, always of the same task."""
+    best: tuple[int, list[float]] = (-1, [])
+    wanted, cpu = job.wanted[0].identity, job.settings.device == "cpu"
+    for record in records:
+        speed, identity = record.run.get("steps_per_second"), record.identity
+        if (
+            not speed
+            or identity["task"] != wanted["task"]
+            or (record.run.get("device", "cpu") == "cpu") != cpu
+        ):
+            continue
+        if cpu:  # one agent fills it, so each of five is a fifth as fast
+            speed *= record.run["agents"] / len(job.wanted)
+        score = sum(identity[name] == wanted[name] for name in ("backbone", "method", "backend"))
+        if score > best[0]:
+            best = (score, [speed])
+        elif score == best[0]:
+            best[1].append(speed)
+    if not best[1]:
+        return None
+    return (
+        median(best[1]) if cpu else min(median(best[1]), AGENT_STEPS_PER_SECOND / len(job.wanted))
+    )

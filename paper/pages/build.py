@@ -1,0 +1,268 @@
+"""``python -m paper report``: tables, figures and page from the records, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from damper.files import write_bytes
+from damper.intervals import minus
+from damper.tables import markdown_table
+from damper.terminal import counted
+from paper.claims.comparisons import MIN_SEEDS, VERDICTS
+from paper.claims.verdicts import time_verdicts, verdicts
+from paper.experiments.catalogue import BACKBONES, ETAS, ONE_ETA
+from paper.experiments.printed import title
+from paper.experiments.store import Store
+from paper.experiments.timings import Timing, read_timings
+from paper.figures.results import draw_result_figures
+from paper.pages.html_page import page, page_data
+from paper.pages.marked import insert
+from paper.statistics.cells import MEASURES, Setup, main_setups, setups
+from paper.tables import details, pairs
+from paper.tables import result_tables as rt
+from paper.tables.claims import (
+    MEANINGS,
+    caution,
+    claims_table,
+    comparisons_list,
+    decided_table,
+)
+from paper.tables.markup import latex_results, markdown_results
+from paper.tables.missing import missing_table
+from paper.tables.ppo import Runs, draw_ppo, ppo_tables, read_ppo
+
+PAGES = tuple(
+    map(
+        Path,
+        (
+            "README.md",
+            *(
+                f"docs/{name}.md"
+                for name in ("results", "results/details", "reproduce", "quickstart", "ppo")
+            ),
+        ),
+    )
+)
+
+
+def write_report(
+    results: str | Path = "results",
+    out: str | Path = "docs/results",
+    formats: Sequence[str] = ("svg", "png", "pdf"),
+    pages: Sequence[Path] = (),
+) -> list[Path]:
+    """Write ``report.html``, the tables and the figures; the same records give the same bytes.
+
+    Args:
+        results: the store's folder.
+        out: where to write.
+        formats: of the figures; none draws none.
+        pages: Markdown files whose marked places get what the records say.
+    """
+    results, out = Path(results), Path(out)
+    found, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
+    folders = slugs(found)
+    pictures = {
+        s.key: draw_result_figures(s, out / "figures" / folders[s.key], formats) for s in found
+    }
+    pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
+    files = {
+        "report.html": report_page(results),
+        "tables.md": _markdown(
+            found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}
+        ),
+        "tables.tex": _latex(found),
+    }
+    for name, text in files.items():
+        write_bytes(out / name, text.encode())
+    if pages:
+        texts = page_texts(found, ppo)
+        for path in pages:
+            insert(path, texts)
+    return [
+        *(out / name for name in files),
+        *(path for paths in pictures.values() for path in paths),
+    ]
+
+
+def report_page(results: Path) -> str:
+    """The self-contained page of a store."""
+    return page(page_data(setups(Store(results)), read_timings(results)))
+
+
+def page_texts(found: Sequence[Setup], ppo: Runs) -> dict[str, str]:
+    """The tables that stand in the marked places of the project's pages, by name."""
+    main = main_setups(found)
+    first, other = (main[i : i + 1] for i in (0, 1))
+    return {
+        "headline": pairs.readme_table(found),
+        "pairs": "\n".join(map(pairs.pairs_table, first)),
+        "constant": pairs.constant_table(found),
+        "claims": decided_table(main),
+        "sweep_ends": pairs.ends_of_sweep_table(main),
+        "settings": pairs.protocol_settings_table(),
+        "returns": details.returns_table(main),
+        "missing": missing_table(found),
+        "eta": pairs.choosing_eta_table(main),
+        "ppo": ppo_tables(ppo),
+        "other_pairs": "\n".join(map(pairs.pairs_table, other)),
+        "protocols": details.protocols_table(main),
+        "sweep": details.sweep_table(main),
+        "precision": details.gaps_table(details.precision_gaps(found), "TF32", "float32"),
+        "units": details.gaps_table(details.unit_gaps(found), "environment's", "policy's"),
+        "distances": details.distances_table(main),
+        "late": details.late_table(main),
+        "code": details.code_list(main),
+    }
+
+
+def slugs(found: Sequence[Setup]) -> dict[str, str]:
+    """Folder names by setup: the protocol for the fullest setup that keeps to it, with the setup's key for others."""
+    names: dict[str, str] = {}
+    for setup in found:
+        name = setup.protocol or "none"
+        names[setup.key] = (
+            name if not setup.deviations and name not in names.values() else f"{name}-{setup.key}"
+        )
+    return names
+
+
+def _embed(paths: Sequence[Path], out: Path) -> str:
+    """Each figure once, in the format that a page shows best."""
+    best: dict[str, Path] = {}
+    for path in paths:
+        if path.suffix in (".svg", ".png"):
+            best.setdefault(path.stem, path)
+    return "\n".join(
+        f"![{name}]({path.relative_to(out).as_posix()})\n" for name, path in best.items()
+    )
+
+
+def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
+    verdict_list = "\n".join(f"- *{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
+    head = (
+        "# Tables\n\nWritten by `python -m paper report` from the records; do not edit.\n\n"
+        "- An entry is the mean with two standard deviations in brackets: of the seeds' means; of "
+        "all episodes (of one "
+        "seed only the second). Below it are the median and every seed, then what the paper prints.\n"
+        "- Bold is the best mean of a column among cells of five seeds or more, however small its lead.\n"
+        "- A cell with agents that hold [one constant action](../statistics.md#constant-actions) "
+        "says so and is never "
+        "the best in smoothness.\n"
+        "- *n* is the number of seeds where it is not five; † marks a diverged seed.\n"
+        "- Lower sm, mean |Δa| and roughness are smoother.\n"
+    )
+    if not found and not timings:
+        return head + "\nNo records yet.\n"
+    if timings or main_setups(found):  # no claim is judged on other records
+        head += (
+            "\nThe verdict on a claim of the paper is that of its worst comparison ([how intervals and verdicts are "
+            f"made](../statistics.md)):\n\n{verdict_list}\n\n{caution('../statistics.md#verdicts')}\n"
+        )
+    parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
+    if timings:
+        parts.append(
+            "## Update times\n\nMilliseconds per update, and how many times plain's that is, with the range of the "
+            "middle nine tenths of the rounds.\n"
+        )
+        parts += [
+            f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}"
+            for t in rt.cost_tables(timings)
+        ]
+        timed = time_verdicts(timings)
+        parts += [claims_table({"verdict": timed}), comparisons_list(timed)]
+    return "\n".join(parts)
+
+
+def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
+    """One setup: claims, tables, sweeps, figures, and what is not in it."""
+    others = [
+        f"{counted(other.agents, 'agent')} with {other.title}"
+        for other in every
+        if other is not setup
+    ]
+    parts = [
+        f"## {setup.title}\n",
+        f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
+    ]
+    parts.append(
+        f"Other setups, shown apart: {'; '.join(others)}.\n"
+        if others
+        else "No other setup is on record.\n"
+    )
+    parts += _claims(setup) if setup in main_setups(every) else []
+    for backbone in BACKBONES:
+        if tables := [*rt.main_tables(setup, [backbone]), *rt.ablation_tables(setup, [backbone])]:
+            versions = rt.code_versions(cell for cell in setup.cells if cell.backbone == backbone)
+            code = f"<small>Code of the {backbone.upper()} agents: {versions}.</small>\n"
+            parts += [*map(markdown_results, tables), code]
+    if rows := rt.sweep_rows(setup):
+        caption = (
+            "**TD3, fixed weights**: the smoothest λ (of how many on record), DAMPER, and "
+            "the paper's smoothest λ"
+        )
+        parts.append(f"{caption}\n\n{markdown_table(rt.SWEEP_HEADER, rows)}")
+    if rows := rt.eta_rows(setup):
+        parts.append(
+            "**TD3, mean sm over η**\n\n"
+            + markdown_table(["task", *(f"η={eta:g}" for eta in ETAS)], rows)
+        )
+    if rows := rt.other_rows(setup):
+        caption = "**Other methods and settings**, means with 95 % intervals"
+        parts.append(f"{caption}\n\n{markdown_table(rt.OTHER_HEADER, rows)}")
+    if rows := _aggregate_rows(setup):
+        header = [
+            "method",
+            "backbone",
+            "measure",
+            "tasks",
+            "P(DAMPER better)",
+            "change from plain (IQM)",
+        ]
+        caption = (
+            "**Over tasks, with 95 % intervals**: the probability that a DAMPER seed beats a seed "
+            "of the row's method, "
+            "averaged over tasks, and the interquartile mean of the method's change from plain"
+        )
+        parts.append(f"{caption}\n\n{markdown_table(header, rows)}")
+    return "\n".join([*parts, pictures])
+
+
+def _claims(setup: Setup) -> list[str]:
+    """The claims, and the comparisons behind them."""
+    ours = verdicts(setup)
+    judged = {
+        "verdict with the paper's η": ours,
+        f"verdict with η = {ONE_ETA:g}": verdicts(setup, ONE_ETA),
+    }
+    if not any(verdict.known for own in judged.values() for verdict in own):
+        return [f"No claim has a comparison with {MIN_SEEDS} seeds on both sides.\n"]
+    return [
+        claims_table(judged),
+        "The comparisons that are known, with the paper's η:\n",
+        comparisons_list(ours),
+    ]
+
+
+def _aggregate_rows(setup: Setup) -> list[list[str]]:
+    rows = []
+    for a in rt.aggregates(setup):
+        change = minus("{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change)) if a.change else ""
+        change += (
+            f", {counted(a.change_tasks, 'task')}" if change and a.change_tasks != a.tasks else ""
+        )
+        better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.improvement else ""
+        name = title(a.method, a.backbone)
+        rows.append([name, a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change])
+    return rows
+
+
+def _latex(found: Sequence[Setup]) -> str:
+    parts = ["% Written by python -m paper report; needs the booktabs package."]
+    for setup in found:
+        parts.append(f"% {setup.title}, {counted(setup.agents, 'agent')}")
+        parts += [
+            latex_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))
+        ]
+    return "\n".join(parts) + "\n"

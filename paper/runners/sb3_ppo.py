@@ -1,0 +1,218 @@
+"""PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
+
+    python -m paper.runners.sb3_ppo --env Pendulum-v1 --steps 100000 --out records/ppo
+    python -m paper.runners.sb3_ppo --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16
+    python -m paper.runners.sb3_ppo --env Pendulum-v1 --steps 200000 --batch-size 1024
+
+Runs that have their record are not trained again, so an interrupted call goes on where it was. All
+on the CPU: networks this small are no faster on a GPU, and with --jobs every run has a process and
+a core of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import torch
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.vec_env import VecEnv, VecMonitor, VecNormalize
+
+import damper
+from damper.files import write_json
+from damper.provenance import code_version, hardware
+from damper.sb3 import PPO, EnvPoolVecEnv
+from paper.statistics.estimates import summarise
+
+METHODS: dict[str, dict[str, Any]] = {
+    "plain": {"method": "plain"},
+    "DAMPER 0": {"eta": 0.0},
+    "DAMPER 0.5": {"eta": 0.5},
+    "DAMPER 1": {"eta": 1.0},
+    "CAPS": {"method": "caps"},
+}
+MEASURES = {"return": "return", "sm": "sm", "mean_change": "mean |Δa|", "length": "length"}
+N_ENVS = 4
+POINTS = 25  # of the learning curve
+
+
+def settings(env: str, steps: int, batch_size: int | None = None) -> dict[str, Any]:
+    """SB3's defaults (2,048 steps per rollout, of four environments); on Pendulum those of its zoo without gSDE."""
+    own = (
+        {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
+        if env == "Pendulum-v1"
+        else {"n_steps": 512}
+    )
+    own |= {"batch_size": batch_size} if batch_size else {}
+    return {**own, "n_steps": min(own["n_steps"], steps // 64 * 16), "device": "cpu"}
+
+
+def make_envs(env: str, seed: int, backend: str) -> VecEnv:
+    """Four environments; observations and rewards are normalised but on Pendulum."""
+    envs: VecEnv
+    if backend == "envpool":
+        envs = VecMonitor(EnvPoolVecEnv(env, N_ENVS, threads=1))
+    else:
+        envs = make_vec_env(env, n_envs=N_ENVS, seed=seed)
+    return envs if env == "Pendulum-v1" else VecNormalize(envs)
+
+
+class Curve(KVWriter):
+    """What SB3 logs, kept."""
+
+    names = (
+        "return",
+        "std",
+        "conflict",
+        "cosine",
+        "norm_ratio",
+        "weight",
+        "auxiliary_loss",
+        "approx_kl",
+    )
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[float | None]] = {}
+
+    def write(self, key_values: dict[str, Any], key_excluded: Any, step: int = 0) -> None:
+        """Append a row."""
+        told = {name.split("/")[1]: value for name, value in key_values.items()}
+        told["return"] = told.get("ep_rew_mean")
+        for name, value in {"steps": step, **{name: told.get(name) for name in self.names}}.items():
+            self.rows.setdefault(name, []).append(
+                value if value is None or name == "steps" else float(value)
+            )
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def train(
+    env: str,
+    steps: int,
+    seed: int,
+    label: str,
+    episodes: int = 10,
+    backend: str = "gymnasium",
+    batch_size: int | None = None,
+) -> dict[str, Any]:
+    """Train and evaluate one agent; its record."""
+    torch.set_num_threads(1)
+    started, ppo = time.perf_counter(), settings(env, steps, batch_size)
+    envs = make_envs(env, seed, backend)
+    model = PPO("MlpPolicy", envs, seed=seed, **ppo, **METHODS[label])
+    curve = Curve()
+    model.set_logger(Logger(None, [curve]))
+    model.learn(steps, log_interval=max(1, steps // (POINTS * N_ENVS * ppo["n_steps"])))
+    evaluation = damper.evaluate(model, env=env, episodes=episodes, backend=backend, env_threads=1)
+    envs.close()
+    rows = evaluation.records()
+    names = [
+        name for name in rows[0] if name not in ("agent", "seed", "training_seed", "terminated")
+    ]
+    return {
+        "env": env,
+        "label": label,
+        "seed": seed,
+        "steps": steps,
+        "backend": backend,
+        "n_envs": N_ENVS,
+        "vec_normalize": isinstance(envs, VecNormalize),
+        "ppo": ppo,
+        "method": model._method.name,
+        "settings": dict(model.method_settings),
+        "versions": evaluation.versions,
+        **code_version(),
+        "hardware": hardware("cpu"),
+        "seconds": time.perf_counter() - started,
+        "evaluation_seeds": [row["seed"] for row in rows],
+        "measures": {name: [row[name] for row in rows] for name in names},
+        "curve": curve.rows,
+    }
+
+
+def finish(path: Path | None, *run: Any) -> dict[str, Any]:
+    """Train one, keep its record, and say so."""
+    record = train(*run)
+    if path:
+        write_json(path, record)
+    found = {
+        title: sum(record["measures"][name]) / len(record["measures"][name])
+        for name, title in MEASURES.items()
+    }
+    told = ", ".join(f"{title} {value:.4g}" for title, value in found.items())
+    print(
+        f"{record['env']} {record['label']} seed {record['seed']}: {told} ({record['seconds']:.0f} "
+        "s)",
+        flush=True,
+    )
+    return record
+
+
+def main(
+    env: str = "Pendulum-v1",
+    steps: int = 100_000,
+    seeds: Sequence[int] = (0,),
+    out: Path | None = None,
+    methods: Sequence[str] = tuple(METHODS),
+    episodes: int = 10,
+    backend: str = "gymnasium",
+    jobs: int = 1,
+    batch_size: int | None = None,
+) -> dict[str, dict[str, float]]:
+    """Train what has no record yet, and print a table."""
+    # Seeds first, so that what an interrupted call leaves can be compared.
+    runs = {
+        (label, seed): (env, steps, seed, label, episodes, backend, batch_size)
+        for seed in seeds
+        for label in methods
+    }
+    first = f"{env}-batch-{batch_size}" if batch_size else env
+    paths = {
+        (label, seed): out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
+        for label, seed in runs
+    }
+    found = {
+        key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()
+    }
+    left = [key for key in runs if key not in found]
+    if jobs == 1:
+        found |= {key: finish(paths[key], *runs[key]) for key in left}
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1) as pool:
+            waiting = {pool.submit(finish, paths[key], *runs[key]): key for key in left}
+            found |= {waiting[done]: done.result() for done in as_completed(waiting)}
+    table: dict[str, dict[str, float]] = {}
+    for label in methods:
+        table[label] = {}
+        for name, title in MEASURES.items():
+            cell = summarise([found[label, seed]["measures"][name] for seed in seeds])
+            table[label][title] = cell.mean
+            bounds = (
+                f" [{cell.interval.low:.3g}, {cell.interval.high:.3g}]" if cell.interval else ""
+            )
+            print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
+    return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--out", type=Path, default=Path("results/spool/ppo"))
+    parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
+    parser.add_argument("--batch-size", type=int, help="minibatches of another size than SB3's")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs at a time, each a process on one core"
+    )
+    main(**vars(parser.parse_args()))

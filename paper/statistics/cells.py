@@ -1,0 +1,390 @@
+"""Records sorted into what may stand in one table: setups, and in them cells of agents that differ by seed only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from damper.errors import DamperError
+from damper.intervals import Array
+from damper.metrics import is_constant
+from damper.protocols import PROTOCOLS, TRAINING_SEEDS
+from damper.provenance import digest
+from damper.tasks import PAPER_TASKS
+from paper.experiments.catalogue import ETAS, TABLE_METHODS, WEIGHTS
+from paper.experiments.identity import published_settings
+from paper.experiments.printed import title
+from paper.experiments.records import CURVE_COLUMNS
+from paper.experiments.store import Record
+from paper.statistics.estimates import Summary, nan_for_none, summarise
+
+Settings = Mapping[str, Any]
+MEASURES = {
+    "return": "return",
+    "sm": "sm",
+    "mean_change": "mean |Δa|",
+    "spectral_roughness": "roughness",
+    "length": "episode length",
+}
+SHOWN_CURVE_POINTS = 60
+COMPARED = ("return", "sm", "mean_change")  # the measures by which methods are told apart
+LETTERS = {"eta": "η", "weight": "λ"}  # of settings
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Agents of one backbone, task, method and settings, one record per seed."""
+
+    backbone: str
+    task: str
+    method: str
+    settings: Settings
+    records: tuple[Record, ...]
+
+    @property
+    def place(self) -> str:
+        """Task and backbone in words."""
+        return f"{self.task}, {self.backbone.upper()}"
+
+    @property
+    def name(self) -> str:
+        """Task, backbone and, unless it is plain, the method."""
+        return self.place + (
+            "" if self.method == "plain" else f" {title(self.method, self.backbone)}"
+        )
+
+    @property
+    def label(self) -> str:
+        """The method, with what differs from its published settings."""
+        try:
+            own = published_settings(self.method, self.task, self.backbone)
+        except (
+            DamperError
+        ):  # a method that this installation does not have: all its settings are told
+            own = {}
+        always = {"weight"} if self.method == "scalarization" else set()
+        changed = [
+            f"{LETTERS.get(n, n)}={v}"
+            for n, v in self.settings.items()
+            if n in always or own.get(n) != v
+        ]
+        return " ".join([title(self.method, self.backbone), *changed])
+
+    @property
+    def published(self) -> bool:
+        """Whether the settings are the method's published ones for the task."""
+        try:
+            return self.settings == published_settings(self.method, self.task, self.backbone)
+        except DamperError:  # a method that this installation does not have
+            return False
+
+    @property
+    def seeds(self) -> list[int]:
+        """Training seeds."""
+        return [record.identity["seed"] for record in self.records]
+
+    @property
+    def frozen(self) -> list[int]:
+        """Seeds whose gradient stopped being finite."""
+        return [record.identity["seed"] for record in self.records if record.frozen is not None]
+
+    @property
+    def constant(self) -> list[int]:
+        """Seeds that hold one action throughout each evaluation episode."""
+        episodes = (record.episodes for record in self.records)
+        alike = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
+        return [seed for seed, constant in zip(self.seeds, alike, strict=True) if constant]
+
+    @property
+    def mostly_constant(self) -> bool:
+        """Whether more than half of the agents hold one action throughout: then its smoothness is no result."""
+        return 2 * len(self.constant) > len(self.records)
+
+    @property
+    def constant_note(self) -> str:
+        """How many agents hold one action throughout, in words; empty where none does."""
+        return (
+            f"constant action, {len(self.constant)} of {len(self.records)}" if self.constant else ""
+        )
+
+    def scores(self, measure: str) -> Array:
+        """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
+        table = np.array([nan_for_none(record.episodes[measure]) for record in self.records])
+        return np.asarray(table[np.isfinite(table).all(axis=1)])
+
+    def known(self, measure: str) -> Cell:
+        """The cell with the seeds that have the value."""
+        values = (nan_for_none(record.episodes[measure]) for record in self.records)
+        return self.only(
+            [seed for seed, own in zip(self.seeds, values, strict=True) if np.isfinite(own).all()]
+        )
+
+    def only(self, seeds: Collection[int]) -> Cell:
+        """The cell with some of its seeds."""
+        return replace(
+            self,
+            records=tuple(record for record in self.records if record.identity["seed"] in seeds),
+        )
+
+    def means(self, measure: str) -> Array:
+        """One value per seed."""
+        return np.asarray(self.scores(measure).mean(axis=1))
+
+    def summary(self, measure: str) -> Summary | None:
+        """What a table prints; None if no seed has the value."""
+        scores = self.scores(measure)
+        return summarise(scores) if len(scores) else None
+
+    def mean(self, measure: str) -> float:
+        """The cell's mean, NaN if unknown."""
+        means = self.means(measure)
+        return float(means.mean()) if len(means) else float("nan")
+
+    def curves(self) -> tuple[list[int], dict[str, Array]]:
+        """Training: some steps of the longest curve, and per column the seeds' mean, lowest and highest ``[3, steps]``.
+
+        A seed counts between its own first and last step; where none does there is a NaN.
+        """
+        longest = max((record.curve["step"] for record in self.records), key=len)
+        places = np.unique(
+            np.linspace(0, len(longest) - 1, min(SHOWN_CURVE_POINTS, len(longest))).astype(int)
+        )
+        steps = [longest[i] for i in places]
+        curves = {}
+        for name in CURVE_COLUMNS if steps else ():
+            seeds = [
+                _interpolated(steps, record.curve, name)
+                for record in self.records
+                if name in record.curve
+            ]
+            if seeds:
+                table = np.ma.masked_invalid(seeds)
+                curves[name] = np.ma.stack([table.mean(0), table.min(0), table.max(0)]).filled(
+                    np.nan
+                )
+        return steps, curves
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """Everything that was made under the same conditions: what one table may hold.
+
+    Attributes:
+        protocol: the published settings that training started from.
+        deviations: what it did differently; empty for the paper's budget and settings.
+        backend: what stepped the environments.
+        physics: versions of the simulators.
+        numerics: number format.
+        episodes: evaluation episodes per agent.
+        cells: in the order of the paper's tables.
+    """
+
+    protocol: str | None
+    deviations: Settings
+    backend: str
+    physics: Mapping[str, str]
+    numerics: Settings
+    episodes: int
+    cells: tuple[Cell, ...] = field(default=())
+
+    @property
+    def agents(self) -> int:
+        """How many agents stand in it."""
+        return sum(len(cell.records) for cell in self.cells)
+
+    @property
+    def title(self) -> str:
+        """Short, for a heading."""
+        numerics = "".join(f", {n}" for n in ("tf32",) if self.numerics.get(n))
+        numerics += f", {self.numerics['dtype']}" if self.numerics.get("dtype") != "float32" else ""
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(self.physics.items()))
+        return f"{self.protocol or 'no protocol'}{self.unlike}{numerics} ({versions})"
+
+    @property
+    def unlike(self) -> str:
+        """What differs from the protocol, as the end of a phrase."""
+        return "".join(f", {name} {_value(value)}" for name, value in self.deviations.items())
+
+    @property
+    def key(self) -> str:
+        """A short stable name."""
+        return digest(
+            [
+                self.protocol,
+                self.deviations,
+                self.backend,
+                self.physics,
+                self.numerics,
+                self.episodes,
+            ]
+        )[:8]
+
+    def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
+        """The cell at a method's published settings, or with some of them changed.
+
+        None where several have them, of other code of the user's: none of them is meant more than
+            the others.
+        """
+        settings = {**published_settings(method, task, backbone), **changed}
+        return self._index.get((backbone, task, method, digest(settings)))
+
+    def sweep(self, task: str) -> dict[float, Cell]:
+        """TD3's cells of the fixed weights that are on record, by weight."""
+        found = {
+            weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS
+        }
+        return {weight: cell for weight, cell in found.items() if cell is not None}
+
+    def etas(self, task: str, backbone: str = "td3") -> dict[float, Cell]:
+        """DAMPER's cells of the sweep over η that are on record, by η."""
+        found = {eta: self.find(backbone, task, "damper", eta=eta) for eta in ETAS}
+        return {eta: cell for eta, cell in found.items() if cell is not None}
+
+    @cached_property
+    def published(self) -> list[Cell]:
+        """The cells that ``find`` has at their methods' published settings."""
+        return [
+            c for c in self.cells if c.published and c is self.find(c.backbone, c.task, c.method)
+        ]
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, str, str, str], Cell]:
+        keys = [
+            (cell.backbone, cell.task, cell.method, digest(cell.settings)) for cell in self.cells
+        ]
+        counts = Counter(keys)
+        return {key: cell for key, cell in zip(keys, self.cells, strict=True) if counts[key] == 1}
+
+    def tasks(self, backbone: str) -> list[str]:
+        """Tasks that have a cell, the paper's first."""
+        return list(dict.fromkeys(cell.task for cell in self.cells if cell.backbone == backbone))
+
+
+def _interpolated(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
+    """A seed's values at other steps, between its own ones; NaN outside them."""
+    own, values = np.array(curve["step"], dtype=np.float64), nan_for_none(curve[name])
+    sound = np.isfinite(values)
+    if not sound.any():
+        return np.full(len(steps), np.nan)
+    return np.asarray(np.interp(steps, own[sound], values[sound], left=np.nan, right=np.nan))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "×".join(str(item) for item in value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def setups(records: Iterable[Record]) -> list[Setup]:
+    """All setups, those that keep to a protocol first; no record is in two, none is left out.
+
+    The protocol that the paper says it follows comes before others, however many agents have which.
+    """
+    families: dict[str, list[Record]] = {}
+    for record in records:
+        identity = record.identity
+        key = digest(
+            [
+                identity["protocol"],
+                record.deviations,
+                identity["backend"],
+                identity["numerics"],
+                identity["episodes"],
+            ]
+        )
+        families.setdefault(key, []).append(record)
+    found = [setup for family in families.values() for setup in _by_physics(family)]
+    order = {name: place for place, name in enumerate(PROTOCOLS)}
+    last = len(order)
+    return sorted(
+        found,
+        key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title),
+    )
+
+
+def main_setups(setups: Sequence[Setup]) -> list[Setup]:
+    """The fullest setup of each protocol, of those that keep to it."""
+    first: dict[str | None, Setup] = {}
+    for setup in setups:
+        if setup.protocol and not setup.deviations:
+            first.setdefault(setup.protocol, setup)
+    return list(first.values())
+
+
+def smoothest(cells: Mapping[float, Cell]) -> float:
+    """The weight with the lowest mean sm; cells of mostly constant agents come last."""
+    return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("sm")))
+
+
+def _by_physics(family: Sequence[Record]) -> list[Setup]:
+    """Parts in which no simulator occurs in two versions, the most frequent versions first."""
+    groups: dict[tuple[tuple[str, str], ...], list[Record]] = {}
+    for record in family:
+        groups.setdefault(tuple(sorted(record.identity["physics"].items())), []).append(record)
+    parts: list[tuple[dict[str, str], list[Record]]] = []
+    for versions, own in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        fits = (
+            part
+            for part in parts
+            if all(part[0].get(name, version) == version for name, version in versions)
+        )
+        used, records = next(fits, ({}, []))
+        if not records:
+            parts.append((used, records))
+        used.update(versions)
+        records += own
+    return [_setup(used, records) for used, records in parts]
+
+
+def _setup(physics: Mapping[str, str], records: Sequence[Record]) -> Setup:
+    first = records[0].identity
+    how = (first["protocol"], records[0].deviations, first["backend"], physics)
+    return Setup(*how, first["numerics"], first["episodes"], _cells(records))
+
+
+def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
+    groups: dict[tuple[str, str, str, str], list[Record]] = {}
+    for record in records:
+        identity = record.identity
+        own = [
+            identity["method_settings"],
+            identity.get("custom_code"),
+        ]  # a user's loss before and after an edit
+        key = (identity["backbone"], identity["task"], identity["method"], digest(own))
+        groups.setdefault(key, []).append(record)
+    cells = [
+        Cell(
+            b, task, method, own[0].identity["method_settings"], tuple(sorted(own, key=_seed_order))
+        )
+        for (b, task, method, _), own in groups.items()
+    ]
+    return tuple(sorted(cells, key=_cell_order))
+
+
+def _seed_order(record: Record) -> tuple[int, int]:
+    seed = record.identity["seed"]
+    return (TRAINING_SEEDS.index(seed) if seed in TRAINING_SEEDS else len(TRAINING_SEEDS), seed)
+
+
+def _cell_order(cell: Cell) -> tuple[Any, ...]:
+    task = PAPER_TASKS.index(cell.task) if cell.task in PAPER_TASKS else len(PAPER_TASKS)
+    method = (
+        TABLE_METHODS.index(cell.method) if cell.method in TABLE_METHODS else len(TABLE_METHODS)
+    )
+    numbers = tuple(
+        v for v in cell.settings.values() if isinstance(v, int | float) and not isinstance(v, bool)
+    )
+    return (
+        cell.backbone != "td3",
+        task,
+        cell.task,
+        method,
+        cell.method,
+        numbers,
+        digest(cell.settings),
+    )

@@ -1,0 +1,79 @@
+"""What is missing of the paper's tables and figures, and how long it takes on the machine of the records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from damper.provenance import digest
+from damper.tables import markdown_table
+from damper.terminal import duration
+from paper.experiments.catalogue import EXPERIMENTS, AgentSpec, Request, expand_request
+from paper.experiments.population_plan import pack
+from paper.experiments.reproduce import estimate
+from paper.runners.workers import fitting_workers
+from paper.statistics.cells import Setup, main_setups
+
+TOGETHER = "**all together**"
+
+
+def missing_table(found: Sequence[Setup]) -> str:
+    """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
+    records = [record for setup in found for cell in setup.cells for record in cell.records]
+    machines = Counter(
+        (r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu")
+    )
+    if not machines:
+        return "No record is from a GPU yet, so no time can be estimated.\n"
+    ((_, cores), _), rows = machines.most_common(1)[0], []
+    for setup in main_setups(found):
+        there = {
+            _identity_without_physics(record.identity)
+            for cell in setup.cells
+            for record in cell.records
+        }
+        for name, agents in _experiments(setup):
+            left = [
+                agent for agent in agents if _identity_without_physics(agent.identity) not in there
+            ]
+            if left:
+                jobs = pack(left)
+                at_once = fitting_workers(jobs, cores)
+                seconds, no_speed = estimate(jobs, records, at_once)
+                tasks = Counter(agent.identity["task"] for agent in left)
+                words = ", ".join(f"{task} {count}" for task, count in tasks.items())
+                time = "≥ " * bool(no_speed) + duration(seconds)
+                rows.append(
+                    [
+                        f"`{setup.protocol}` {name}",
+                        f"{len(agents) - len(left)} of {len(agents)}",
+                        words,
+                        time,
+                    ]
+                )
+    header = ["experiment", "on record", "agents missing", "time left"]
+    return markdown_table(header, rows) if rows else "Nothing.\n"
+
+
+def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
+    """Each experiment's agents under a setup's protocol, on a GPU, and all of them together."""
+    settings = {"device": "cuda", "backend": setup.backend, "tf32": setup.numerics["tf32"]}
+    every: dict[str, AgentSpec] = {}
+    for name, experiment in EXPERIMENTS.items():
+        if experiment.trained:
+            request = Request(
+                (name,), protocol=str(setup.protocol), settings=settings, trained_here=False
+            )
+            agents = expand_request(request)
+            every |= {agent.digest: agent for agent in agents}
+            yield f"`{name}`", agents
+    yield TOGETHER, list(every.values())
+
+
+def _identity_without_physics(identity: Mapping[str, Any]) -> Hashable:
+    """An agent among those of one setup: no matter which version of a simulator is installed here."""
+    return (
+        *(identity[name] for name in ("backbone", "task", "method", "seed")),
+        digest(identity["method_settings"]),
+    )

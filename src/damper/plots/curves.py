@@ -1,0 +1,70 @@
+"""Learning curves: training return and smoothness over steps, mean and range over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from damper.engine.run.folder import Run
+from damper.plots.style import draw_curve, plain_log_ticks, saved_figure, shades
+from damper.seed_groups import group_by_settings
+
+PANELS = {"return": "return", "sm": "sm (training)"}
+EMPHASISED = (
+    "plain",
+    "damper",
+)  # whose seeds' range is shaded where shades of all would hide each other
+MAX_SHADED = 3
+
+
+def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
+    """One panel per measure, one line per group of agents; the seeds' range is shaded for up to three, or the chosen.
+
+    Args:
+        runs: by method.
+        path: where to write; the ending chooses the format.
+        title: what task this is.
+    """
+    lines = []
+    for method, run in runs.items():
+        own = group_by_settings(run.agents)
+        for (label, members), look in zip(own.items(), shades(method, len(own)), strict=True):
+            lines.append((method, run, members, f"{method} {label}".removesuffix(" all"), look))
+    with saved_figure(path) as figure:
+        figure.set_size_inches(9, 3.4)
+        axes = figure.subplots(1, len(PANELS))
+        for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
+            for method, run, members, label, look in lines:
+                steps, values = _series(run, measure, members)
+                strong = len(lines) <= MAX_SHADED or method in EMPHASISED
+                if len(steps):
+                    draw_curve(axis, steps, values, look, label, strong, strong)
+            axis.set(xlabel="step", ylabel=words)
+            axis.xaxis.set_major_formatter("{x:,.0f}")
+        axes[-1].set_yscale("log")
+        plain_log_ticks(axes[-1].yaxis)
+        if handles := axes[0].get_legend_handles_labels()[0]:
+            figure.legend(
+                handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9
+            )
+        figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
+    return path
+
+
+def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Steps, and mean, lowest and highest ``[3, steps]``, for the intervals in which some member ended an episode."""
+    rows = [
+        (line["step"], [line[measure][i] for i in members])
+        for line in run.metrics()
+        if measure in line
+    ]
+    rows = [(step, values) for step, values in rows if any(value is not None for value in values)]
+    if not rows:
+        return np.empty(0), np.empty((3, 0))
+    table = np.array([values for _, values in rows], dtype=np.float64)
+    values = [function(table, axis=1) for function in (np.nanmean, np.nanmin, np.nanmax)]
+    return np.array([step for step, _ in rows]), np.stack(values)
