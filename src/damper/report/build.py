@@ -33,7 +33,7 @@ PAGES = tuple(
         Path,
         (
             "README.md",
-            *(f"docs/{name}.md" for name in ("results", "reproduce", "quickstart", "ppo")),
+            *(f"docs/{name}.md" for name in ("results", "reproduce", "quickstart", "results/ppo")),
         ),
     )
 )

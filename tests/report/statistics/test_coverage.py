@@ -34,7 +34,7 @@ from tests.report.statistics.coverage import (
     widths,
 )
 
-PAGE = Path(__file__).parents[3] / "docs" / "statistics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "intervals.md"
 TRIALS = 1000
 USED = [name for name in METHODS if "bootstrap" not in name]
 
