@@ -183,4 +183,4 @@ def test_the_first_page_s_results_are_those_of_the_results_page() -> None:
     assert len(shown) == 2
     for pair, numbers in shown:
         assert len(numbers) > 8
-        assert any(pair == other and numbers <= known for other, known in results), pair
+        assert any(pair == other and numbers <= published for other, published in results), pair
