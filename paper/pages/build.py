@@ -39,7 +39,7 @@ PAGES = tuple(
             "README.md",
             *(
                 f"docs/{name}.md"
-                for name in ("results", "results/details", "reproduce", "quickstart", "ppo")
+                for name in ("results", "results/details", "reproduce", "quickstart", "results/ppo")
             ),
         ),
     )

@@ -129,17 +129,6 @@ def test_the_page_about_speed_names_what_costs_less_than_damper() -> None:
     )
 
 
-def test_the_notes_on_speed_compare_training_without_flags_with_flags() -> None:
-    page = text("docs/speed-notes.md")
-    (bare, flags), ratios = (
-        re.findall(r"\| 5 \| ([\d,]+); ([\d,]+) \|", page),
-        re.search(r"they were ([\d.]+) and ([\d.]+) times as fast:", page),
-    )
-    assert ratios
-    speeds = [[int(speed.replace(",", "")) for speed in row] for row in (bare, flags)]
-    assert ratios.groups() == tuple(f"{a / b:.2f}" for a, b in zip(*speeds, strict=True))
-
-
 def test_the_page_about_reproducing_lists_every_experiment_with_its_size() -> None:
     rows = re.findall(
         r"^\| (`[^|]+) \| [^|]+ \|([^|]*)\|$",

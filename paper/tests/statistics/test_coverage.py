@@ -30,7 +30,7 @@ from paper.tests.statistics.coverage import (
     widths,
 )
 
-PAGE = Path(__file__).parents[3] / "docs" / "statistics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "intervals.md"
 TRIALS = 1000
 USED = [name for name in METHODS if "bootstrap" not in name]
 
