@@ -16,7 +16,8 @@ import pytest
 
 import damper
 from damper.cli import main
-from damper.cli.options import EngineOptions, given, parse
+from damper.cli.options import given, parse
+from damper.cli.options.training import EngineOptions
 
 TINY = [
     "--net-arch",
@@ -342,7 +343,7 @@ def test_temperatures_are_a_population_too(tmp_path):
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
         (
             ("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"),
-            "ent_coef must be numbers, or 'auto'",
+            "ent_coef must be a number in [0, 1e+06], or 'auto' for all agents, but 'much' was",
         ),
         (
             ("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"),

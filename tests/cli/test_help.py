@@ -13,22 +13,17 @@ from pathlib import Path
 import pytest
 
 from damper.cli import COMMANDS, main, method_help
-from damper.cli.options import METHODS_JSON, EngineOptions, integer
+from damper.cli.options import integer
 from damper.cli.options.train import Train
+from damper.cli.options.training import METHODS_JSON, EngineOptions
 from damper.engine.settings import Settings, resolve
 from damper.experiments.runners.workers import MOST_ON_A_GPU
 from damper.methods import METHODS
 from damper.protocols import PROTOCOLS
+from damper.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = re.compile(rf"damper ({'|'.join(COMMANDS)})\b([^`\n#|]*)")
-AUTOMATIC = {
-    "env_threads": "one per core",
-    "graph": "True on a GPU",
-    "device": "a GPU",
-    "compile": "auto: on a GPU",
-}
-AUTOMATIC["backend"] = "envpool on a GPU"
 IN_PYTHON_ONLY = {
     "method_settings": "each is an option of its own",
     "table": "what reproduce makes of its agents",
@@ -159,17 +154,16 @@ def test_defaults_of_the_engine_are_the_ones_that_hold():
             for option in fields(EngineOptions):
                 value = getattr(settings, option.name)
                 written = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                left_out = shown["--" + option.name.replace("_", "-")].partition("(default: ")[2]
-                known = AUTOMATIC.get(option.name, written)
-                if not (backbone == "sac" and option.name in ("policy_delay", "action_noise")):
-                    assert known in left_out, (option.name, written)
+                help_text = " ".join(shown["--" + option.name.replace("_", "-")].split())
+                known = SETTINGS[option.name].automatic or written
+                if SETTINGS[option.name].backbone in (None, backbone):
+                    assert known in help_text.partition("(default: ")[2], (option.name, written)
 
 
 def test_every_setting_of_training_is_an_option():
     engine, train = ({f.name for f in fields(options)} for options in (EngineOptions, Train))
     assert engine.isdisjoint(train)
-    settings = {f.name for f in fields(Settings)} - IN_PYTHON_ONLY.keys()
-    assert settings == engine | (train - NO_SETTINGS), (
+    assert SETTINGS.keys() - IN_PYTHON_ONLY.keys() == engine | (train - NO_SETTINGS), (
         "give it an option, or its reason in IN_PYTHON_ONLY"
     )
 

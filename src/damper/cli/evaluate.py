@@ -12,7 +12,6 @@ from damper.engine.run.files import check_folder
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy
 from damper.engine.run.seed_groups import group_by_settings
-from damper.engine.settings import current_names
 from damper.errors import DamperError, MissingExtraError, MissingOptionError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.compare import COLUMNS, constant_mark, spread_cell
@@ -97,8 +96,8 @@ def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
     source, backend = find_source(options.source), options.backend
     trained = source.info.backend if isinstance(source, Policy) else None
     if isinstance(source, Run):
-        settings = current_names(source.manifest["settings"])
-        trained = settings.get("backend", "gymnasium")
+        settings = source.manifest["settings"]
+        trained = settings["backend"]
         if not source.finished:
             of = f"{evaluation.steps:,} of {settings['steps']:,}"
             say(f"{source.path} is not finished: these are its policies at step {of}", "yellow")

@@ -12,8 +12,7 @@ import re
 from operator import itemgetter
 from typing import Any
 
-from damper.activations import ACTIVATIONS
-from damper.cli.options import METHODS_JSON
+from damper.cli.options.training import METHODS_JSON
 from damper.engine.run.files import write_json
 from damper.methods import METHODS, Method
 from damper.presets import preset
@@ -23,13 +22,9 @@ KINDS = {bool: "switch", str: "word"}  # by a default's type; all others are num
 
 
 def help_texts() -> dict[str, Any]:
-    """One line per method; kind, help and default of every setting; the activations' names."""
+    """One line per method; kind, help and default of every setting."""
     lines = {name: _one_line(name, method) for name, method in METHODS.items()}
-    return {
-        "methods": lines,
-        "settings": dict(sorted(_settings().items())),
-        "activations": list(ACTIVATIONS),
-    }
+    return {"methods": lines, "settings": dict(sorted(_settings().items()))}
 
 
 def _one_line(name: str, method: Method) -> str:

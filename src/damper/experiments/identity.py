@@ -12,22 +12,14 @@ from typing import Any
 import gymnasium
 
 from damper.engine.custom_code import identify
-from damper.engine.settings import BACKBONE_ONLY, current_names, resolve
+from damper.engine.settings import resolve
 from damper.methods import Method, find_method
 from damper.presets import preset
-from damper.protocols import recorded_protocol
+from damper.settings import deciding
 from damper.tasks import find_task, recorded_name
 
-# Every setting belongs to one of these or to the engine's ``EXECUTION``; a test fails for a new one
-# that is in none.
-TRAINING_SETTINGS = (
-    *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
-    *("train_freq", "gradient_steps", "net_arch", "activation"),
-)
-NUMERICS = ("dtype", "tf32")
-# Settings added after the first records, with the values of those records, at which identities
-# leave them out.
-ADDED = {"norm_obs": False}  # of training
+# Settings of methods added after the first records, with the values of those records, at which
+# identities leave them out.
 ADDED_TO_METHODS = {"units": "policy"}
 
 
@@ -48,7 +40,6 @@ def identity(
         custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
             manifest.
     """
-    settings = current_names(settings)
     own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
     chosen = agent.get("method", settings["method"])
     method = find_method(chosen).settings()
@@ -58,27 +49,16 @@ def identity(
         if name in method
     }
     backbone = settings["backbone"]
-    other = {name for key, names in BACKBONE_ONLY.items() if key != backbone for name in names}
-    names = (
-        *TRAINING_SETTINGS,
-        *BACKBONE_ONLY[backbone],
-        *(name for name in ADDED if name not in other),
-    )
-    # A manifest from before a setting was added lacks it.
-    training = {name: own[name] for name in names if name in own or name not in ADDED}
     facts = {
         "task": recorded_name(settings["env"]),
         "backbone": backbone,
         "method": chosen,
         "method_settings": _without_added(method, ADDED_TO_METHODS),
         "seed": agent["seed"],
-        "protocol": recorded_protocol(settings["protocol"]),
-        "training": _without_added(training, ADDED),
+        "protocol": settings["protocol"],
+        "training": deciding(own, backbone, "training"),
         # ``overlap`` is no longer a setting, but every record has it.
-        "numerics": {
-            **{name: own[name] for name in NUMERICS},
-            "overlap": own.get("overlap", False),
-        },
+        "numerics": {"dtype": own["dtype"], "tf32": own["tf32"], "overlap": False},
         "envs": own["backend"],
         "physics": dict(physics),
         "episodes": episodes,

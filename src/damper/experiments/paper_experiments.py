@@ -10,7 +10,7 @@ from typing import Any
 from damper.engine.envs.gymnasium_pool import import_module_of
 from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.provenance import versions
-from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
+from damper.engine.settings import PER_AGENT, Settings, pick_seeds, resolve
 from damper.errors import DamperError, did_you_mean
 from damper.experiments.identity import digest, identity, physics
 from damper.tasks import PAPER_TASKS, find_task, task_name
@@ -180,7 +180,7 @@ def _cell_agents(
         experiment.seeds if request.seeds is None else request.seeds, request.protocol
     )
     steps = find_task(env).steps if request.steps is None else request.steps
-    given = {"trained_here": request.trained_here, **current_names(request.settings), **sweep}
+    given = {"trained_here": request.trained_here, **request.settings, **sweep}
     population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
     if lists:

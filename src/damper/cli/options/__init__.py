@@ -5,19 +5,17 @@ Here are the options that several commands share.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from damper.errors import DamperError, did_you_mean
-from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
-from damper.schedules import KINDS as SCHEDULE_KINDS
+from damper.protocols import PROTOCOLS
 
 T = TypeVar("T")
 
@@ -28,10 +26,6 @@ class _LeftOut(tuple[Any, ...]):
 
 LEFT_OUT = _LeftOut()
 REGISTRY = ConstructorRegistry()
-METHODS_JSON = Path(__file__).with_name(
-    "methods.json"
-)  # of what needs torch, written by cli/method_help.py
-METHOD_TEXTS = json.loads(METHODS_JSON.read_text(encoding="utf-8"))
 
 
 @REGISTRY.primitive_rule
@@ -155,141 +149,15 @@ def default(words: str, **more: Any) -> Any:
     return tyro.conf.arg(help_behavior_hint=f"(default: {words})", **more)
 
 
-Backend = Literal["gymnasium", "envpool"] | None
-BACKEND = "envpool on a GPU for tasks with a short name, else gymnasium"
-ENVS: dict[str, Any] = {"aliases": ("--envs",)}  # its old name
-PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"  # which an option shows; the names of before are read too
-Env = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+PROTOCOL = f"{{{','.join(PROTOCOLS)}}}"
 Source = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="SOURCE")]]
-Protocol = Annotated[
-    str | None, default("the authors' settings, and seeds 0, 1, ...", metavar=PROTOCOL)
-]
 SeedList = Annotated[tuple[int, ...], default("counted by --seeds", aliases=("--seed",))]
-Steps = Annotated[
-    int | None,
-    default("the paper's budget; required for other tasks", aliases=("--total-timesteps",)),
-]
-
-
-def listed(words: Sequence[str], last: str) -> str:
-    """Words as a sentence has them: "silu, relu or tanh"."""
-    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else words[0]
-
-
-SCHEDULES = listed([f"{kind}:START:END" for kind in SCHEDULE_KINDS], "and")
-
-
-def published(name: str, **more: Any) -> Any:
-    """The same for a setting of the protocols: its value in each, by backbone and task where it differs."""
-    by_protocol = {protocol: _values(protocol, name) for protocol in ("authors", *PROTOCOLS)}
-    others = [
-        f"{own} with --protocol {p}"
-        for p, own in by_protocol.items()
-        if own != by_protocol["authors"]
-    ]
-    return default("; ".join([by_protocol["authors"], *others]), **more)
-
-
-def _values(protocol: str, name: str) -> str:
-    """A setting's value in a protocol, in words."""
-    owners: dict[str, list[str]] = {}
-    for backbone in ("td3", "sac"):
-        usual, short = (
-            protocol_settings(protocol, backbone, task).get(name) for task in (None, SHORT_TASKS[0])
-        )
-        for value, where in (
-            (usual, backbone),
-            (short, f"{backbone} on {' and '.join(SHORT_TASKS)}"),
-        ):
-            if value is not None and (where == backbone or value != usual):
-                text = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
-                owners.setdefault(text, []).append(where)
-    if len(owners) == 1:
-        return next(iter(owners))
-    return ", ".join(f"{value} ({', '.join(where)})" for value, where in owners.items())
-
-
-_LEARNING_RATE = f"Adam's step size; {SCHEDULES} follow the run's progress."
-_ACTIVATION = f"Hidden layers' activation: {listed(METHOD_TEXTS['activations'], 'or')}."
-
-
-@dataclass
-class EngineOptions:
-    """Settings of the algorithm and the engine, with Stable-Baselines3's names. Several values train one agent each."""
-
-    learning_rate: Annotated[Schedules, published("learning_rate", help=_LEARNING_RATE)] = LEFT_OUT
-    buffer_size: Annotated[int | None, published("buffer_size")] = None
-    """Transitions kept per agent."""
-    learning_starts: Annotated[int | None, published("learning_starts")] = None
-    """Steps with random actions before learning."""
-    batch_size: Annotated[int | None, published("batch_size")] = None
-    """Transitions per gradient step."""
-    tau: Annotated[Numbers, published("tau")] = LEFT_OUT
-    """Polyak rate of the targets."""
-    gamma: Annotated[Numbers, published("gamma")] = LEFT_OUT
-    """Discount."""
-    train_freq: Annotated[int | None, published("train_freq")] = None
-    """Steps between rounds of gradient steps."""
-    gradient_steps: Annotated[int | None, published("gradient_steps")] = None
-    """Gradient steps per round."""
-    policy_delay: Annotated[int | None, published("policy_delay")] = None
-    """TD3: critic steps per actor step."""
-    target_policy_noise: Annotated[Numbers, published("target_policy_noise")] = LEFT_OUT
-    """TD3: noise on the target action."""
-    target_noise_clip: Annotated[Numbers, published("target_noise_clip")] = LEFT_OUT
-    """TD3: bound of that noise."""
-    action_noise: Annotated[Numbers, published("action_noise")] = LEFT_OUT
-    """TD3: exploration noise."""
-    ent_coef: Annotated[tuple[str, ...], published("ent_coef")] = LEFT_OUT
-    """SAC: the temperature, or "auto"."""
-    net_arch: Annotated[tuple[int, ...], published("net_arch")] = LEFT_OUT
-    """Sizes of the hidden layers."""
-    activation: Annotated[str | None, published("activation", help=_ACTIVATION)] = None
-    norm_obs: bool = False
-    """Normalise observations by their running mean and variance, like VecNormalize."""
-    device: Annotated[str | None, default("a GPU where there is one")] = None
-    """Where to train, as in torch: cpu, cuda."""
-    backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
-    """What steps the environments: Gymnasium, or EnvPool with C++ threads."""
-    env_threads: Annotated[int | None, default("one per core; for a worker, its agents' share")] = (
-        None
-    )
-    """EnvPool's threads."""
-    compile: Annotated[
-        bool | None, default("auto: on a GPU, if the run is long enough to gain from it")
-    ] = None
-    """Run the update through torch.compile."""
-    graph: Annotated[bool | None, default("True on a GPU")] = None
-    """Replay the update as CUDA graphs."""
-    tf32: bool = False
-    """Matrix products in TF32 on a GPU."""
-    log_every: Annotated[int | None, default("1000")] = None
-    """Steps between metrics lines."""
-    checkpoint_every: Annotated[int | None, default("20000")] = None
-    """Steps between checkpoints; 0 for none."""
-    eval_every: Annotated[int | None, default("0")] = None
-    """Steps between evaluations, which keep every agent's best policy; 0 for none."""
-    eval_episodes: Annotated[int | None, default("5")] = None
-    """Episodes of each such evaluation."""
-    keep_checkpoint: bool = False
-    """Keep the last checkpoint of a finished run: a larger --steps with the same --out then extends it."""
 
 
 def given(*options: Any) -> dict[str, Any]:
     """What the user wrote, without what was left out."""
     written = {name: value for option in options for name, value in asdict(option).items()}
-    values = {name: value for name, value in written.items() if value is not None and value != ()}
-    if values.get("ent_coef") == ("auto",):
-        values["ent_coef"] = "auto"
-    elif "ent_coef" in values:
-        try:
-            values["ent_coef"] = tuple(float(word) for word in values["ent_coef"])
-        except ValueError as error:
-            words = " ".join(values["ent_coef"])
-            raise DamperError(
-                f"ent_coef must be numbers, or 'auto' for all agents, but {words!r} was given."
-            ) from error
-    return values
+    return {name: value for name, value in written.items() if value is not None and value != ()}
 
 
 def chosen_seeds(seeds: T, seed_list: tuple[int, ...], usual: T) -> T | tuple[int, ...]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from damper.cli.options import LEFT_OUT, Source, default
 
 
@@ -27,9 +25,7 @@ class Evaluate:
     """These seeds, in place of --episodes."""
     filter: Annotated[str | None, default("none")] = None
     """Filter the executed action: low-pass:ALPHA or slew-rate:LIMIT."""
-    backend: Annotated[Literal["gymnasium", "envpool"], tyro.conf.arg(aliases=("--envs",))] = (
-        "gymnasium"
-    )
+    backend: Literal["gymnasium", "envpool"] = "gymnasium"
     """What steps the environments."""
     out: Annotated[
         Path | None, default("evaluation/ in the run's folder, or FILE-evaluation/ beside the file")

@@ -17,7 +17,7 @@ from damper.experiments.paper_experiments import ETAS, TABLE_METHODS, WEIGHTS
 from damper.experiments.records import CURVE_COLUMNS
 from damper.experiments.store import Record
 from damper.metrics import is_constant
-from damper.protocols import PROTOCOLS, TRAINING_SEEDS, protocol_name, recorded_protocol
+from damper.protocols import PROTOCOLS, TRAINING_SEEDS
 from damper.report.statistics.estimates import Array, Summary, nan_for_none, summarise
 from damper.tasks import PAPER_TASKS
 
@@ -217,7 +217,7 @@ class Setup:
     @property
     def key(self) -> str:
         """A short stable name."""
-        protocol = recorded_protocol(self.protocol)
+        protocol = self.protocol
         return digest(
             [protocol, self.deviations, self.envs, self.physics, self.numerics, self.episodes]
         )[:8]
@@ -343,7 +343,7 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
 
 def _setup(physics: Mapping[str, str], records: Sequence[Record]) -> Setup:
     first = records[0].identity
-    how = (protocol_name(first["protocol"]), records[0].deviations, first["envs"], physics)
+    how = (first["protocol"], records[0].deviations, first["envs"], physics)
     return Setup(*how, first["numerics"], first["episodes"], _cells(records))
 
 
