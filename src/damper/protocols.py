@@ -48,7 +48,7 @@ def _pave(backbone: str, task: str | None) -> dict[str, Any]:
 
 
 def _authors(backbone: str, task: str | None) -> dict[str, Any]:
-    """The settings of the authors' public DAMPER code: the engine's defaults, but for TD3's layers."""
+    """Settings of the authors' public DAMPER code: the engine's defaults, but for TD3's layers."""
     defaults = {name: SETTINGS[name].default for name in _pave(backbone, task)}
     return defaults | ({"net_arch": (400, 300)} if backbone == "td3" else {})
 

@@ -1,9 +1,8 @@
-"""The settings of training, each declared once: name, type, default, help, and what else depends on it.
+"""The settings of training, each declared once: name, type, default, help, range, what it decides.
 
-The options of ``damper train`` and ``compare``, the checks, what makes another run or another agent,
-and the table in the documentation are derived from these declarations. A new setting is one more
-line here, and the code that reads it. Nothing here imports torch, so that ``--help`` answers at
-once.
+The options of ``damper train`` and ``compare``, the checks, what makes another run or agent, and
+the table in the documentation are derived from these declarations. A new setting is one more line
+here, and the code that reads it. Nothing here imports torch, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 from damper.schedules import KINDS as SCHEDULE_KINDS
 from damper.schedules import Schedule
 
-# What a setting decides. "task": what is trained, named on its own in an agent's identity; "training"
-# and "numerics": what an agent learns; "evaluation": what a run's folder holds besides its agents;
-# "execution": how a run is computed, with results that agree up to rounding (`device`, `compile`,
-# `graph`) or bit for bit. A resumed run may change settings of execution and no others.
+# What a setting decides. "task": what is trained, named on its own in an agent's identity;
+# "training" and "numerics": what an agent learns; "evaluation": what a run's folder holds besides
+# its agents; "execution": how a run is computed, with results that agree up to rounding (`device`,
+# `compile`, `graph`) or bit for bit. A resumed run may change settings of execution and no others.
 Kind = Literal["task", "training", "numerics", "evaluation", "execution"]
 POSITIVE = (1, math.inf)
 FROM_ZERO = (0, math.inf)
@@ -79,7 +78,7 @@ def setting(default: Any, help: str, **facts: Any) -> Any:
 
 
 def _identifying(default: Any, help: str) -> Any:
-    """A setting that says what is trained; the command line has it in a form of its own, or not at all."""
+    """A setting that says what is trained; no option of the engine."""
     return setting(default, help, kind="task", option=False)
 
 

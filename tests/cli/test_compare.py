@@ -1,4 +1,4 @@
-"""The table of ``damper compare``: the change against plain with its interval, where seeds allow one."""
+"""The table of ``damper compare``: the change against plain, with its interval."""
 
 from __future__ import annotations
 

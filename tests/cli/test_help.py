@@ -1,7 +1,8 @@
-"""What a user reads before anything runs: every option with its default, methods in a line each, numbers as written."""
+"""What a user reads before anything runs: options with defaults, methods in a line each."""
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import re
@@ -166,6 +167,19 @@ def test_every_setting_of_training_is_an_option():
     assert SETTINGS.keys() - IN_PYTHON_ONLY.keys() == engine | (train - NO_SETTINGS), (
         "give it an option, or its reason in IN_PYTHON_ONLY"
     )
+
+
+def test_the_page_of_settings_has_a_row_for_every_option_of_the_engine():
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "tools" / "docs_hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    table = hooks.on_page_markdown(page, None, None, None)
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    assert [row[0].strip("`") for row in rows] == [option.name for option in fields(EngineOptions)]
+    tau = next(row for row in rows if row[0] == "`tau`")
+    assert tau[1:] == ["Polyak rate of the targets.", "0.005", "0 to 1", "yes", "results"]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,10 @@ from damper.rules._two_vector import two_vector_rule
 from tests import tiny
 
 QUICK = {**tiny.SETTINGS, "steps": 60, "seeds": (0,)}
-LOSS = "def quiet(policy, batch, noise, *, strength=0.1):\n    return strength * policy(batch.obs).square().mean((-2, -1))"
+LOSS = (
+    "def quiet(policy, batch, noise, *, strength=0.1):\n"
+    "    return strength * policy(batch.obs).square().mean((-2, -1))"
+)
 
 
 def pendulum() -> Any:
@@ -63,7 +66,7 @@ def module(folder: Path, text: str) -> ModuleType:
     return loaded
 
 
-# --- identity ------------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------
 
 
 def test_a_function_is_its_module_its_name_and_its_file(tmp_path: Path) -> None:
@@ -182,7 +185,7 @@ def test_whose_code_it_is() -> None:
     )
 
 
-# --- runs ----------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def test_a_lambda_needs_a_folder_and_one_of_another_file_is_refused_there(
@@ -218,7 +221,7 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
     assert len(set(folders)) == 2
     with pytest.raises(
         DamperError,
-        match=r"other settings: code of actor was 'mine:quiet.* The whole file that defines it counts",
+        match=r"other settings: code of actor was 'mine:quiet.* The whole file that defines it",
     ):
         tiny.train(out, "damper+quiet", steps=60)
 
@@ -279,7 +282,8 @@ def test_environments_of_a_session_without_files_need_a_folder(
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     space = vars(sys.modules["__main__"])
     exec(
-        "from gymnasium.envs.classic_control.pendulum import PendulumEnv\nclass Mine(PendulumEnv): pass",
+        "from gymnasium.envs.classic_control.pendulum import PendulumEnv\n"
+        "class Mine(PendulumEnv): pass",
         space,
     )
     monkeypatch.setitem(
@@ -302,7 +306,8 @@ def test_a_missing_dependency_is_left_to_where_the_environment_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "walker_of_mine.py").write_text(
-        "from gymnasium.error import DependencyNotInstalled\nraise DependencyNotInstalled('Box2D is not installed')"
+        "from gymnasium.error import DependencyNotInstalled\n"
+        "raise DependencyNotInstalled('Box2D is not installed')"
     )
     monkeypatch.syspath_prepend(tmp_path)
     spec = gymnasium.envs.registration.EnvSpec("Walks-v0", entry_point="walker_of_mine:Walker")

@@ -101,7 +101,7 @@ def test_the_authors_settings_are_the_defaults() -> None:
                 assert value == SETTINGS[name].default, name
 
 
-# --- what makes another run ----------------------------------------------------------------------------------------
+# --- what makes another run -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -140,7 +140,7 @@ def test_what_is_off_does_not_enter_a_name_so_that_new_settings_move_no_run() ->
     assert default_folder(caps).name == "Hopper-sac-caps-2904ad42"
 
 
-# --- protocols, presets and what is given --------------------------------------------------------------------------
+# --- protocols, presets and what is given ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -211,7 +211,7 @@ def test_a_part_of_the_method_is_exchanged_by_its_name_as_everywhere() -> None:
     )
 
 
-# --- what differs between agents -----------------------------------------------------------------------------------
+# --- what differs between agents ------------------------------------------------------------------
 
 
 def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
@@ -267,7 +267,7 @@ def test_temperatures_may_differ_and_automatic_starts_at_one() -> None:
     ].tolist() == [1.0, 1.0]
 
 
-# --- methods as objects --------------------------------------------------------------------------------------------
+# --- methods as objects ---------------------------------------------------------------------------
 
 
 def test_a_composed_method_is_known_by_its_name() -> None:
@@ -288,7 +288,7 @@ def test_a_method_object_must_be_the_one_its_name_stands_for(
         resolve("Pendulum", "td3", Method("damper", actor=caps, rule="damper"))
 
 
-# --- mistakes ------------------------------------------------------------------------------------------------------
+# --- mistakes -------------------------------------------------------------------------------------
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given"),
@@ -372,8 +372,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"action_noise": None},
-        r"action_noise must be a number in \[0, 10\], but None was given: it is the standard deviation "
-        "of normal noise, 0 for SB3's None",
+        r"action_noise must be a number in \[0, 10\], but None was given: it is the standard "
+        "deviation of normal noise, 0 for SB3's None",
     ),
     (
         {"n_steps": 3},
@@ -429,7 +429,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'"),
     (
         {"rule": max},
-        r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max, then give",
+        r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max",
     ),
     (
         {"method": Method("own", temporal, max)},
@@ -449,7 +449,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"seeds": (1.5,)}, "seeds must be a list of whole numbers, or a number of seeds"),
     (
         {"eta": [0.1, 0.1]},
-        r"eta must have different values, one for each agent, but \(0.1, 0.1\) was given: a repeated",
+        r"eta must have different values, one for each agent, but \(0.1, 0.1\) was given: a repea",
     ),
     ({"gamma": [0.9, 0.99, 0.9]}, "gamma must have different values, one for each agent"),
     ({"eta": [[0.1], [0.2]]}, "eta must be a number, or a schedule"),
@@ -483,7 +483,7 @@ def test_every_field_is_a_setting() -> None:
         )
 
 
-# --- rules of one's own --------------------------------------------------------------------------------------------
+# --- rules of one's own ---------------------------------------------------------------------------
 
 
 def _by_norm(primary: Tensor, auxiliary: Tensor, *, share: Any = 1.0) -> Tensor:
@@ -595,7 +595,7 @@ def test_no_shipped_rule_mixes_agents(rule: str) -> None:
     checks._check_batched(rule, settings_of(rule))
 
 
-# --- how to run ----------------------------------------------------------------------------------------------------
+# --- how to run -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

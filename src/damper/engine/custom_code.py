@@ -1,4 +1,4 @@
-"""Identity of the user's own code (environments, losses, rules): its name and a digest of its file."""
+"""Identity of the user's own code (environments, losses, rules): name, and digest of its file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_shipped(function: Callable[..., Any]) -> bool:
 
 
 def has_stable_name(function: Callable[..., Any]) -> bool:
-    """Whether its name tells a function from all others: not of lambdas, local functions, objects."""
+    """Whether a function's name identifies it; not of lambdas, local functions, objects."""
     if isinstance(function, functools.partial):
         held = (*function.args, *function.keywords.values())
         return has_stable_name(function.func) and all(isinstance(value, PLAIN) for value in held)

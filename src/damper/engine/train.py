@@ -41,7 +41,7 @@ def train(
     callbacks: Callback | Sequence[Callback] | None = None,
     **settings: Any,
 ) -> Run:
-    """Train one agent per seed and per combination of the settings given as lists, all as one batch.
+    """Train one agent per seed and combination of the settings given as lists, all as one batch.
 
     The same call on the same folder resumes a killed run, and returns a finished one at once.
 
@@ -91,7 +91,7 @@ def run_settings(
     tensorboard: bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
-    """Train complete settings into a folder whose lock the caller holds; a run that is finished is returned at once."""
+    """Train complete settings into a folder whose lock the caller holds, unless it is finished."""
     import_module_of(settings.env)  # in a worker process too: the module may register the method
     if not left_to_train(Run(out), settings):
         run = open_finished(out, settings)
@@ -151,7 +151,7 @@ def _warn(settings: Settings) -> None:
 
 
 def default_folder(settings: Settings) -> Path:
-    """``runs/<env>-<backbone>-<method>-<digest>``: the same settings and code make the same folder."""
+    """``runs/<env>-<backbone>-<method>-<digest>``, the same for the same settings and code."""
     return Path("runs") / default_name(settings)
 
 

@@ -192,17 +192,6 @@ def test_a_checkpoint_of_another_version_is_refused(
         Trainer(made, tmp_path / "run")
 
 
-def test_a_checkpoint_keeps_the_names_of_before(tmp_path: Path) -> None:
-    trainer = Trainer(stopped(tmp_path / "run"), tmp_path / "run")
-    newest = trainer.checkpoints.newest()
-    assert newest is not None and {"learner.alive", "learner.died_at"} <= newest.tensors.keys()
-    assert not {"learner.active", "learner.frozen_at"} & newest.tensors.keys()
-    assert (
-        trainer.learner.state()["active"].all()
-        and (trainer.learner.state()["frozen_at"] == -1).all()
-    )
-
-
 def test_a_version_that_logs_more_goes_on_with_fresh_sums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

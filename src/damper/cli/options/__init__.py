@@ -1,6 +1,6 @@
-"""What each command takes, as typed data that imports no torch: help and mistakes in it are answered at once.
+"""What each command takes, as typed data, and what reads it.
 
-Here are the options that several commands share.
+Nothing here imports torch, so that help and mistakes are answered at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _LeftOut(tuple[Any, ...]):
-    """No values, because the option was left out: an option given without any is a mistake, told apart by this."""
+    """No values, because the option was left out; an option given without any is a mistake."""
 
 
 LEFT_OUT = _LeftOut()
@@ -73,7 +73,7 @@ def one_of(*words: str) -> PrimitiveConstructorSpec[str]:
 
 
 def number_or_schedule(word: str) -> float | str:
-    """The number that a word stands for, or the word: whether it is a schedule is found where settings are checked."""
+    """The number that a word stands for, or the word, which may be a schedule."""
     try:
         return float(word)
     except ValueError:
@@ -92,7 +92,7 @@ Schedules = tuple[Annotated[float | str, _NUMBER_OR_SCHEDULE], ...]
 
 
 def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
-    """The options that a command was given; help and mistakes in them are shown, and end the process."""
+    """The options that a command was given; help and mistakes in them end the process."""
     _check_names(kind, prog, arguments)
     forms = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
     options = tyro.cli(kind, prog=prog, args=arguments, config=forms, registry=REGISTRY)
@@ -101,7 +101,7 @@ def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
 
 
 def _check_names(kind: type, prog: str, arguments: Sequence[str]) -> None:
-    """Refuse an unknown option, also where something that is required is missing: the parser names that alone."""
+    """Refuse an unknown option before the parser, which would name a missing one alone."""
     known = {"--help", *_names(kind)}
     for word in arguments:
         name = word.partition("=")[0].replace("_", "-")
@@ -131,13 +131,13 @@ def _names(kind: Any) -> Iterator[str]:
 
 
 def _check_values(options: Any) -> None:
-    """Refuse an option without its values, as ``--eta $ETA`` where nothing set ETA: it is not the default."""
-    for one in fields(options):
-        value = getattr(options, one.name)
+    """Refuse an option without its values, as ``--eta $ETA`` where nothing set ETA."""
+    for option in fields(options):
+        value = getattr(options, option.name)
         if is_dataclass(value):
             _check_values(value)
-        elif one.default is LEFT_OUT and value == () and value is not LEFT_OUT:
-            flag = f"--{one.name.replace('_', '-')}"
+        elif option.default is LEFT_OUT and value == () and value is not LEFT_OUT:
+            flag = f"--{option.name.replace('_', '-')}"
             raise DamperError(
                 f"{flag} must have at least one value, but none was given: leave it out for the "
                 "default."
@@ -145,7 +145,7 @@ def _check_values(options: Any) -> None:
 
 
 def default(words: str, **more: Any) -> Any:
-    """What happens where an option is left out, for its help; ``more`` as ``tyro.conf.arg`` takes it."""
+    """What holds where an option is left out, for its help; ``more`` as for ``tyro.conf.arg``."""
     return tyro.conf.arg(help_behavior_hint=f"(default: {words})", **more)
 
 
@@ -161,7 +161,7 @@ def given(*options: Any) -> dict[str, Any]:
 
 
 def chosen_seeds(seeds: T, seed_list: tuple[int, ...], usual: T) -> T | tuple[int, ...]:
-    """``--seed-list`` names the seeds, ``--seeds`` counts them, ``usual`` many where nobody says."""
+    """The seeds that ``--seed-list`` names, or how many; ``usual`` is the default number."""
     if seed_list and seeds not in (usual, len(seed_list)):
         raise DamperError(
             f"seeds must be left out when --seed names them, but {seeds} was given too."

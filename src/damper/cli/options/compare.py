@@ -14,9 +14,10 @@ from damper.cli.options.training import METHOD_LIST, TrainingOptions
 
 @dataclass
 class Compare(TrainingOptions):
-    """Compare methods on your own task, under the same conditions: one table of smoothness and return, and pictures.
+    """Compare methods on your own task, under the same conditions.
 
-    The same command resumes a comparison that was stopped.
+    The result is one table of smoothness and return, and pictures. The same command resumes a
+    comparison that was stopped.
     """
 
     methods: Annotated[tuple[str, ...], tyro.conf.arg(help=METHOD_LIST)] = ("plain", "damper")

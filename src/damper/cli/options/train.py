@@ -14,7 +14,7 @@ from damper.cli.options.training import METHOD_LIST, TrainingOptions
 
 @dataclass
 class Train(TrainingOptions):
-    """Train a smooth policy; or several at once, one per seed and per combination of settings given several values.
+    """Train a smooth policy, or several: one per seed and combination of settings.
 
     The same command resumes a run that was stopped.
     """

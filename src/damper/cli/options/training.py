@@ -1,4 +1,4 @@
-"""Options that ``damper train`` and ``damper compare`` share, made from what settings and methods declare."""
+"""Options of ``damper train`` and ``compare``, made from what settings and methods declare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METHOD_LIST = "\n".join(
 )
 
 
-def _default_words(declared: Setting) -> str:
+def default_words(declared: Setting) -> str:
     """What a setting is where it is left out: its value, and that of protocols with another one."""
     if declared.automatic:
         return declared.automatic
@@ -63,7 +63,7 @@ def _plain(value: Any) -> str:
 
 def _engine_option(declared: Setting) -> tuple[str, Any, Any]:
     """The option of a setting: name, type and default, as ``make_dataclass`` takes them."""
-    words = default(_default_words(declared), help=declared.help)
+    words = default(default_words(declared), help=declared.help)
     kind: Any
     if declared.per_agent:
         kind = Schedules if declared.takes_words else Numbers
@@ -104,7 +104,7 @@ def _help(name: str, **more: Any) -> Any:
 
 @dataclass
 class TrainingOptions:
-    """What ``damper train`` and ``damper compare`` both take, besides settings of engine and method."""
+    """What both ``damper train`` and ``damper compare`` take."""
 
     env: tyro.conf.Positional[Annotated[str, _help("env", metavar="ENV")]]
     backbone: Annotated[str, one_of(*BACKBONES), _help("backbone")] = "td3"

@@ -1,4 +1,4 @@
-"""Complete settings: given values, presets, the protocol, defaults, and what runs fastest on this machine."""
+"""Complete settings: given values, presets, the protocol, defaults, and what runs fastest here."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _as_integer(value: Any) -> Any:
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, lists of one as their value, arrays as Python numbers; net_arch is a tuple."""
+    """Lists as tuples, or as their value if it is one and not of net_arch; arrays as numbers."""
     out = {}
     for name, value in values.items():
         value = value.tolist() if hasattr(value, "tolist") else value

@@ -55,7 +55,7 @@ class Settings(TrainingSettings):
         return self.env_id.replace("/", "_").replace(":", "_")
 
     def agents(self) -> list[dict[str, Any]]:
-        """One row per agent: its seed, and its value of each setting that differs between agents."""
+        """One row per agent: its seed, and its value of every setting in which agents differ."""
         if self.table:
             return [dict(row) for row in self.table]
         varying = {
