@@ -35,6 +35,8 @@ def check_settings(settings: Settings) -> Settings:
         values = [value for value in _each(given) if not isinstance(value, Schedule)]
         if declared.per_agent:
             values += [row[name] for row in sampled.table if name in row]
+        if given is None and NoneType in declared.types:
+            continue
         if isinstance(given, str) and given in declared.choices:
             continue
         for value in values:
@@ -68,8 +70,6 @@ def _one_value(name: str, given: tuple[Any, ...]) -> DamperError:
 
 def _check_value(declared: Setting, value: Any) -> None:
     """Raise for a single value that does not fit its declaration."""
-    if value is None and NoneType in declared.types:
-        return
     if float in declared.types:
         _check_number(declared, value)
         return

@@ -74,9 +74,12 @@ class Settings(TrainingSettings):
         ]
 
     def per_agent_hparams(self) -> dict[str, torch.Tensor]:
-        """The backbone's numbers as ``[P]`` tensors, schedules at their first value."""
+        """The backbone's numbers as ``[P]`` tensors, schedules at their first value.
+
+        Those that are off (None) are left out, so that they cost nothing.
+        """
         agents = self.agents()
-        numbers = {name: getattr(self, name) for name in PER_AGENT}
+        numbers = {name: value for name in PER_AGENT if (value := getattr(self, name)) is not None}
         if numbers["ent_coef"] == "auto":
             numbers["ent_coef"] = 1.0
         rows = {
