@@ -148,6 +148,14 @@ class TrainingSettings:
         per_agent=True,
         backbone="sac",
     )
+    max_grad_norm: float | tuple[float, ...] | None = setting(
+        None,
+        "Bound on the norm of an agent's gradients, the actor's after the rule and the critics'.",
+        range=(0.0, 1e6),
+        fix="leave it out to bound nothing",
+        per_agent=True,
+        automatic="no bound",
+    )
     net_arch: tuple[int, ...] = setting((256, 256), "Sizes of the hidden layers.")
     activation: str = setting(
         "silu", "Hidden layers' activation.", choices=("silu", "relu", "tanh")
