@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from damper.schedules import KINDS as SCHEDULE_KINDS
 from damper.schedules import Schedule
@@ -31,13 +32,12 @@ class Setting(NamedTuple):
 
     Attributes:
         name: as users write it, Stable-Baselines3's where it has one.
-        type: its type; a tuple of numbers makes a population where ``per_agent`` is true.
+        type: its type; agents may differ where a tuple is an alternative to a number.
         default: where neither user, preset nor protocol gives a value; MISSING where one must.
         help: what it means, for ``--help`` and the documentation.
         range: lowest and highest value of a number; whole numbers are at least 1 by default.
         choices: all values that a word may have.
         fix: the likely fix of a number that is not in the range.
-        per_agent: whether agents of one population may differ in it.
         backbone: the only backbone that reads it; None for all.
         kind: what it decides.
         automatic: how it is chosen where it is left out, if that is more than the default.
@@ -51,7 +51,6 @@ class Setting(NamedTuple):
     range: tuple[float, float] = POSITIVE
     choices: tuple[str, ...] = ()
     fix: str = ""
-    per_agent: bool = False
     backbone: str | None = None
     kind: Kind = "training"
     automatic: str = ""
@@ -62,6 +61,16 @@ class Setting(NamedTuple):
         """The types that a value may have."""
         is_union = get_origin(self.type) in (Union, UnionType)
         return get_args(self.type) if is_union else (self.type,)
+
+    @property
+    def per_agent(self) -> bool:
+        """Whether agents of one population may differ in it."""
+        return not self.is_list and any(get_origin(kind) is tuple for kind in self.types)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its one value is a list."""
+        return get_origin(self.type) is tuple
 
     @property
     def takes_words(self) -> bool:
@@ -77,9 +86,9 @@ def setting(default: Any, help: str, **facts: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def _identifying(default: Any, help: str) -> Any:
-    """A setting that says what is trained; no option of the engine."""
-    return setting(default, help, kind="task", option=False)
+_identifying = partial(setting, kind="task", option=False)
+_execution = partial(setting, kind="execution")
+PerAgent: TypeAlias = float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -89,13 +98,7 @@ class TrainingSettings:
     env: str | Callable[[], Any] = _identifying(
         MISSING, "A Gymnasium id (Pendulum-v1) or a task of the paper (Hopper)."
     )
-    backbone: str = setting(
-        MISSING,
-        "The actor-critic algorithm.",
-        choices=("td3", "sac"),
-        kind="task",
-        option=False,
-    )
+    backbone: str = _identifying(MISSING, "The actor-critic algorithm.", choices=("td3", "sac"))
     method: str = _identifying(MISSING, "The smoothing method.")
     seeds: tuple[int, ...] = _identifying(MISSING, "The agents' seeds.")
     steps: int = setting(MISSING, "Environment steps per agent.", option=False)
@@ -105,58 +108,49 @@ class TrainingSettings:
         "authors' code.",
     )
     learning_rate: float | Schedule | tuple[float | Schedule, ...] = setting(
-        3e-4,
-        f"Adam's step size; {SCHEDULES} follow the run's progress.",
-        range=(0.0, 1.0),
-        per_agent=True,
+        3e-4, f"Adam's step size; {SCHEDULES} follow the run's progress.", range=(0.0, 1.0)
     )
     buffer_size: int = setting(1_000_000, "Transitions kept per agent.")
     learning_starts: int = setting(
         100, "Steps with random actions before learning.", range=FROM_ZERO
     )
     batch_size: int = setting(256, "Transitions per gradient step.")
-    tau: float | tuple[float, ...] = setting(
-        0.005, "Polyak rate of the targets.", range=(0.0, 1.0), per_agent=True
-    )
-    gamma: float | tuple[float, ...] = setting(0.99, "Discount.", range=(0.0, 1.0), per_agent=True)
+    tau: PerAgent = setting(0.005, "Polyak rate of the targets.", range=(0.0, 1.0))
+    gamma: PerAgent = setting(0.99, "Discount.", range=(0.0, 1.0))
     train_freq: int = setting(1, "Steps between rounds of gradient steps.")
     gradient_steps: int = setting(
-        1,
-        "Gradient steps per round.",
-        fix="for SB3's -1 give the number that train_freq has",
+        1, "Gradient steps per round.", fix="for SB3's -1 give the number that train_freq has"
     )
     policy_delay: int = setting(2, "TD3: critic steps per actor step.", backbone="td3")
-    target_policy_noise: float | tuple[float, ...] = setting(
-        0.2, "TD3: noise on the target action.", range=(0.0, 10.0), per_agent=True, backbone="td3"
+    target_policy_noise: PerAgent = setting(
+        0.2, "TD3: noise on the target action.", range=(0.0, 10.0), backbone="td3"
     )
-    target_noise_clip: float | tuple[float, ...] = setting(
-        0.5, "TD3: bound of that noise.", range=(0.0, 10.0), per_agent=True, backbone="td3"
+    target_noise_clip: PerAgent = setting(
+        0.5, "TD3: bound of that noise.", range=(0.0, 10.0), backbone="td3"
     )
-    action_noise: float | tuple[float, ...] = setting(
+    action_noise: PerAgent = setting(
         0.1,
         "TD3: exploration noise.",
         range=(0.0, 10.0),
         fix="it is the standard deviation of normal noise, 0 for SB3's None",
-        per_agent=True,
         backbone="td3",
     )
-    ent_coef: float | str | tuple[float, ...] = setting(
+    ent_coef: PerAgent | str = setting(
         "auto",
         'SAC: the temperature, or "auto".',
         range=(0.0, 1e6),
         choices=("auto",),
-        per_agent=True,
         backbone="sac",
     )
-    max_grad_norm: float | tuple[float, ...] | None = setting(
+    max_grad_norm: PerAgent | None = setting(
         None,
         "Bound on the norm of an agent's gradients, the actor's after the rule and the critics'.",
         range=(0.0, 1e6),
         fix="leave it out to bound nothing",
-        per_agent=True,
         automatic="no bound",
     )
     net_arch: tuple[int, ...] = setting((256, 256), "Sizes of the hidden layers.")
+    # The choices are the names in `damper.activations`, which imports torch.
     activation: str = setting(
         "silu", "Hidden layers' activation.", choices=("silu", "relu", "tanh")
     )
@@ -170,11 +164,8 @@ class TrainingSettings:
     env_kwargs: Mapping[str, Any] | None = _identifying(
         None, "The environment's own arguments, for Gymnasium's environments."
     )
-    device: str = setting(
-        "cpu",
-        "Where to train, as in torch: cpu, cuda.",
-        kind="execution",
-        automatic="a GPU where there is one",
+    device: str = _execution(
+        "cpu", "Where to train, as in torch: cpu, cuda.", automatic="a GPU where there is one"
     )
     backend: str = setting(
         "gymnasium",
@@ -183,11 +174,8 @@ class TrainingSettings:
         kind="task",
         automatic="envpool on a GPU for tasks with a short name, else gymnasium",
     )
-    env_threads: int | None = setting(
-        None,
-        "EnvPool's threads.",
-        kind="execution",
-        automatic="one per core; for a worker, its agents' share",
+    env_threads: int | None = _execution(
+        None, "EnvPool's threads.", automatic="one per core; for a worker, its agents' share"
     )
     dtype: str = setting(
         "float32",
@@ -196,25 +184,23 @@ class TrainingSettings:
         kind="numerics",
         option=False,
     )
-    compile: bool = setting(
+    compile: bool = _execution(
         False,
         "Run the update through torch.compile.",
-        kind="execution",
         automatic="auto: on a GPU, if the run is long enough to gain from it",
     )
-    graph: bool | None = setting(
-        None, "Replay the update as CUDA graphs.", kind="execution", automatic="True on a GPU"
+    graph: bool | None = _execution(
+        None, "Replay the update as CUDA graphs.", automatic="True on a GPU"
     )
     tf32: bool = setting(False, "Matrix products in TF32 on a GPU.", kind="numerics")
-    log_every: int = setting(1000, "Steps between metrics lines.", kind="execution")
-    checkpoint_every: int = setting(
-        20_000, "Steps between checkpoints; 0 for none.", range=FROM_ZERO, kind="execution"
+    log_every: int = _execution(1000, "Steps between metrics lines.")
+    checkpoint_every: int = _execution(
+        20_000, "Steps between checkpoints; 0 for none.", range=FROM_ZERO
     )
-    keep_checkpoint: bool = setting(
+    keep_checkpoint: bool = _execution(
         False,
         "Keep the last checkpoint of a finished run: a larger --steps with the same --out then "
         "extends it.",
-        kind="execution",
     )
     eval_every: int = setting(
         0,

@@ -29,11 +29,11 @@ def identify(function: Callable[..., Any]) -> str:
     closure or default arguments hold. It does not see other files, base classes in them included,
     other values such as arrays and dicts, or what the code reads when it runs.
     """
-    *_, definition = _layers(function)
-    name = f"{definition.__module__}:{definition.__qualname__}"
+    definitions = _definitions(function)
+    name = f"{definitions[-1].__module__}:{definitions[-1].__qualname__}"
     if is_shipped(function):
         return name
-    texts = [_source(part) for part in _definitions(function)]
+    texts = [_source(part) for part in definitions]
     texts += [repr(_plain_values(layer)) for layer in _layers(function)]
     return f"{name} {hashlib.blake2b(''.join(texts).encode(), digest_size=8).hexdigest()}"
 
@@ -117,15 +117,14 @@ def _source(part: Any) -> str:
 
 def _plain_values(part: Any) -> dict[str, Any]:
     """The numbers and words that an object holds besides its code, by name or position."""
-    held: dict[Any, Any]
+    held: dict[Any, Any] = {}
     if isinstance(part, functools.partial):
         held = dict(enumerate(part.args)) | part.keywords
-    elif isinstance(part, MethodType):
-        held = getattr(part.__self__, "__dict__", {})
     elif inspect.isfunction(part):
-        held = {**dict(enumerate(part.__defaults__ or ())), **(part.__kwdefaults__ or {})}
+        # The defaults too: those of a lambda in a loop are not in its source.
+        held = dict(enumerate(part.__defaults__ or ()))
         held |= dict(inspect.getclosurevars(part).nonlocals)
-    else:
-        held = {} if inspect.isclass(part) else getattr(part, "__dict__", {})
+    elif not inspect.isclass(part):
+        held = getattr(getattr(part, "__self__", part), "__dict__", {})
     plain = ((str(name), value) for name, value in held.items() if isinstance(value, PLAIN))
     return dict(sorted(plain))

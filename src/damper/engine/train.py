@@ -64,8 +64,8 @@ def train(
             logged, that is every ``log_every`` steps. Returning False stops the run at its next
             step, with a checkpoint, and this call returns; the same call resumes it, callbacks
             included. An exception in a callback is raised here after everything is saved.
-        **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method;
-            lists make a population of their product. ``learning_rate`` and the method's numbers may
+        **settings: any setting that ``damper.settings`` declares and any of the method; lists make
+            a population of their product. ``learning_rate`` and the method's numbers may
             be schedules: functions of ``progress_remaining`` as in Stable-Baselines3, or
             ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates each agent at that interval and
             keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,

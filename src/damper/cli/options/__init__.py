@@ -5,7 +5,7 @@ Nothing here imports torch, so that help and mistakes are answered at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -28,18 +28,25 @@ LEFT_OUT = _LeftOut()
 REGISTRY = ConstructorRegistry()
 
 
+def _one_word(
+    metavar: str, read: Callable[[str], T], is_instance: Callable[[Any], bool]
+) -> PrimitiveConstructorSpec[T]:
+    """How the parser reads an option of one word."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=is_instance,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 @REGISTRY.primitive_rule
 def _integers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
     """Integers as people write them: 1000000, 1_000_000, 1e6."""
     if info.type is not int:
         return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=lambda words: integer(words[0]),
-        is_instance=lambda value: isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    )
+    return _one_word("INT", integer, lambda value: isinstance(value, int))
 
 
 def integer(word: str) -> int:
@@ -56,20 +63,13 @@ def integer(word: str) -> int:
 def one_of(*words: str) -> PrimitiveConstructorSpec[str]:
     """One of several words; a misspelt one is answered with the closest."""
 
-    def read(given: list[str]) -> str:
-        (word,) = given
+    def read(word: str) -> str:
         if word not in words:
             hint = did_you_mean(word, words, "choose one of them.")
             raise ValueError(f"must be one of {', '.join(words)}, but {word!r} was given: {hint}")
         return word
 
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=f"{{{','.join(words)}}}",
-        instance_from_str=read,
-        is_instance=lambda value: value in words,
-        str_from_instance=lambda value: [value],
-    )
+    return _one_word(f"{{{','.join(words)}}}", read, lambda value: value in words)
 
 
 def number_or_schedule(word: str) -> float | str:
@@ -80,12 +80,8 @@ def number_or_schedule(word: str) -> float | str:
         return word
 
 
-_NUMBER_OR_SCHEDULE: PrimitiveConstructorSpec[float | str] = PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="FLOAT",
-    instance_from_str=lambda words: number_or_schedule(words[0]),
-    is_instance=lambda value: isinstance(value, float | str),
-    str_from_instance=lambda value: [str(value)],
+_NUMBER_OR_SCHEDULE = _one_word(
+    "FLOAT", number_or_schedule, lambda value: isinstance(value, float | str)
 )
 Numbers = tuple[float, ...]
 Schedules = tuple[Annotated[float | str, _NUMBER_OR_SCHEDULE], ...]
@@ -102,16 +98,12 @@ def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
 
 def _check_names(kind: type, prog: str, arguments: Sequence[str]) -> None:
     """Refuse an unknown option before the parser, which would name a missing one alone."""
-    known = {"--help", *_names(kind)}
+    options = {"--help", *_names(kind)}
     for word in arguments:
         name = word.partition("=")[0].replace("_", "-")
-        if (
-            name.startswith("--")
-            and len(name) > 2
-            and not name.startswith("--tyro-")
-            and name not in known
-        ):
-            hint = did_you_mean(name, known, "check its spelling.")
+        is_option = name.startswith("--") and len(name) > 2 and not name.startswith("--tyro-")
+        if is_option and name not in options:
+            hint = did_you_mean(name, options, "check its spelling.")
             raise DamperError(f"{word} is not an option of {prog}: {hint}\nSee {prog} --help.")
 
 

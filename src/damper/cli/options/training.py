@@ -75,8 +75,7 @@ def _engine_option(declared: Setting) -> tuple[str, Any, Any]:
 
 
 EngineOptions = make_dataclass(
-    "EngineOptions",
-    [_engine_option(declared) for declared in SETTINGS.values() if declared.option],
+    "EngineOptions", [_engine_option(declared) for declared in SETTINGS.values() if declared.option]
 )
 
 

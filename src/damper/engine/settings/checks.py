@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from types import NoneType
-from typing import Any, get_origin
+from typing import Any
 
 import torch
 
@@ -30,7 +30,7 @@ def check_settings(settings: Settings) -> Settings:
     sampled = _with_schedules_sampled(settings)
     for name, declared in SETTINGS.items():
         given = getattr(settings, name)
-        if isinstance(given, tuple) and not declared.per_agent and not _is_list(declared):
+        if isinstance(given, tuple) and not declared.per_agent and not declared.is_list:
             raise _one_value(name, given)
         values = [value for value in _each(given) if not isinstance(value, Schedule)]
         if declared.per_agent:
@@ -56,10 +56,6 @@ def check_settings(settings: Settings) -> Settings:
     _check_distinct({name: getattr(settings, name) for name in PER_AGENT})
     _check_distinct(settings.method_settings)
     return settings
-
-
-def _is_list(declared: Setting) -> bool:
-    return get_origin(declared.type) is tuple
 
 
 def _one_value(name: str, given: tuple[Any, ...]) -> DamperError:
