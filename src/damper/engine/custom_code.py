@@ -116,13 +116,13 @@ def _source(part: Any) -> str:
 
 
 def _plain_values(part: Any) -> dict[str, Any]:
-    """The numbers and words that an object holds besides its code, by name or position."""
+    """The numbers and words that tell an object from others of its code, by name or position."""
     held: dict[Any, Any] = {}
     if isinstance(part, functools.partial):
         held = dict(enumerate(part.args)) | part.keywords
     elif inspect.isfunction(part):
-        # The defaults too: those of a lambda in a loop are not in its source.
-        held = dict(enumerate(part.__defaults__ or ()))
+        # The line tells lambdas of one file apart, the defaults those of one line in a loop.
+        held = {"line": part.__code__.co_firstlineno, **dict(enumerate(part.__defaults__ or ()))}
         held |= dict(inspect.getclosurevars(part).nonlocals)
     elif not inspect.isclass(part):
         held = getattr(getattr(part, "__self__", part), "__dict__", {})
