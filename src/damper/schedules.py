@@ -75,9 +75,9 @@ def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
 
 
 def _parse(name: str, text: str) -> Schedule:
-    kind, *words = text.split(":")
+    kind, *parts = text.split(":")
     try:
-        start, end, *share = (float(word) for word in words)
+        start, end, *share = map(float, parts)
         if (
             len(share) > 1
             or not math.isfinite(start)
@@ -88,8 +88,7 @@ def _parse(name: str, text: str) -> Schedule:
     except ValueError as error:
         raise DamperError(
             f"{name} as a schedule must read {kind}:START:END, or {kind}:START:END:SHARE to end "
-            "after that share of "
-            f"the run, but {text!r} was given."
+            f"after that share of the run, but {text!r} was given."
         ) from error
     numbers = dict(zip(("start", "end", "end_fraction"), (start, end, *share), strict=False))
     return Schedule.of(
@@ -105,8 +104,7 @@ def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
     except (TypeError, ValueError) as error:
         raise DamperError(
             f"{name} as a function must take progress_remaining, from 1 to 0, and return a number, "
-            f"but {function!r} "
-            f"does not: {error}."
+            f"but {function!r} does not: {error}."
         ) from error
     digest = hashlib.blake2b(
         " ".join(f"{value:.12g}" for value in values).encode(), digest_size=8

@@ -110,7 +110,7 @@ def _is_installed(part: Any) -> bool:
 def _source(part: Any) -> str:
     """The text of the user's file, as `inspect` reads it: IPython keeps that of its cells there."""
     if _is_installed(part):
-        return ""
+        return ""  # a package's code is known by its version, which manifests hold
     linecache.checkcache(_file(part))
     return "".join(linecache.getlines(_file(part)))
 

@@ -135,12 +135,9 @@ def _warn(settings: Settings) -> None:
     if settings.steps < first:
         logging.getLogger("damper").warning(
             "nothing is learned in %s steps: with learning_starts=%s and train_freq=%s the first "
-            "update comes at step "
-            "%s; give more steps, or a smaller learning_starts.",
-            *(
-                f"{number:,}"
-                for number in (settings.steps, settings.learning_starts, settings.train_freq, first)
-            ),
+            "update comes at step %s; give more steps, or a smaller learning_starts.",
+            *(f"{n:,}" for n in (settings.steps, settings.learning_starts, settings.train_freq)),
+            f"{first:,}",
         )
     if unused := settings.unused_settings:
         logging.getLogger("damper").warning(

@@ -32,11 +32,13 @@ def check_settings(settings: Settings) -> Settings:
         given = getattr(settings, name)
         if isinstance(given, tuple) and not declared.per_agent and not declared.is_list:
             raise _one_value(name, given)
+        # A schedule's values are those of the table in which it is sampled.
         values = [value for value in _each(given) if not isinstance(value, Schedule)]
         if declared.per_agent:
             values += [row[name] for row in sampled.table if name in row]
         if given is None and NoneType in declared.types:
             continue
+        # A word in place of a number is for all agents, so a tuple of it is a mistake.
         if isinstance(given, str) and given in declared.choices:
             continue
         for value in values:
@@ -107,7 +109,7 @@ def _check_net_arch(sizes: Any) -> None:
         or not sizes
         or not all(isinstance(size, int | float) for size in sizes)
     ):
-        shown = " ".join(repr(sizes).split())
+        shown = " ".join(repr(sizes).split())  # a PyTorch module's has several lines
         raise DamperError(
             f"net_arch must be a list of layer sizes, but {shown} was given: {NO_CUSTOM_LAYERS}"
         )
@@ -140,14 +142,12 @@ def _check_env_kwargs(settings: Settings) -> None:
         except (TypeError, ValueError) as error:
             raise DamperError(
                 f"env_kwargs must hold values that JSON can represent, but {name} is {value!r}: "
-                "set it in a callable "
-                "that makes the environment."
+                "set it in a callable that makes the environment."
             ) from error
     if settings.backend == "envpool":
         raise DamperError(
             "env_kwargs must be left out with backend='envpool', which makes environments as "
-            "registered, but "
-            f"{given} was given: use backend='gymnasium'."
+            f"registered, but {given} was given: use backend='gymnasium'."
         )
 
 

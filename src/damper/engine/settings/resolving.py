@@ -55,6 +55,7 @@ def resolve(
     ``trained_here=False`` is for plans and other machines' runs, whose device this machine may
     lack.
     """
+    # By identity: the default seeds given by a user are a choice, beside which `seed` is a mistake.
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
     seeds = DEFAULT_SEEDS if named is None else named
     if not isinstance(env, str) and not callable(env):
@@ -73,8 +74,9 @@ def resolve(
     for name, value in given.items():
         (method_settings if name in chosen.settings() else shared)[name] = value
     shared = _tuples(shared)
-    for name in shared.keys() & {n for n, declared in SETTINGS.items() if declared.type is int}:
-        shared[name] = _as_integer(shared[name])
+    for name, value in shared.items():
+        if SETTINGS[name].type is int and isinstance(value, float) and value.is_integer():
+            shared[name] = int(value)  # 1e6
     auto_compile = _resolve_execution(shared, task, trained_here)
     settings = check_settings(
         Settings(
@@ -87,6 +89,7 @@ def resolve(
             **shared,
         )
     )
+    # Last, since it depends on the number of updates, of settings that are known to be numbers.
     return replace(settings, compile=_pays_to_compile(settings)) if auto_compile else settings
 
 
@@ -98,6 +101,7 @@ def _resolve_execution(shared: dict[str, Any], task: str | None, trained_here: b
     )
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     if shared.setdefault("backend", "auto") == "auto":
+        # EnvPool makes environments as registered, so arguments of theirs rule it out.
         pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
         shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
     if shared.get("compile", "auto") != "auto":
@@ -260,11 +264,6 @@ def _registered(method: str | Method) -> Method:
             f"method {chosen.name!r} is another method in damper.METHODS: give yours another name."
         )
     return chosen
-
-
-def _as_integer(value: Any) -> Any:
-    """Turn a float that is a whole number (1e6) into an integer; return anything else as is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:

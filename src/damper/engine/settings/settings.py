@@ -27,7 +27,7 @@ class Settings(TrainingSettings):
 
     def __post_init__(self) -> None:
         """Turn functions and texts that describe schedules into schedules."""
-        for name in SCHEDULABLE:
+        for name in SCHEDULABLE:  # frozen instances are set as dataclasses do it themselves
             object.__setattr__(self, name, as_schedule(name, getattr(self, name)))
         object.__setattr__(self, "method_settings", _with_schedules(self.method_settings))
         object.__setattr__(self, "table", tuple(map(_with_schedules, self.table)))
@@ -81,7 +81,7 @@ class Settings(TrainingSettings):
         agents = self.agents()
         numbers = {name: value for name in PER_AGENT if (value := getattr(self, name)) is not None}
         if numbers["ent_coef"] == "auto":
-            numbers["ent_coef"] = 1.0
+            numbers["ent_coef"] = 1.0  # where learning it starts, as in SB3
         rows = {
             name: [float(value_at(agent.get(name, value))) for agent in agents]
             for name, value in numbers.items()
@@ -121,6 +121,7 @@ class Settings(TrainingSettings):
             ]
             values[name] = torch.tensor(column, device=device, dtype=dtype)
         values |= {name: tensor for name, tensor in (scheduled or {}).items() if name in defaults}
+        # Which rule each agent has, where methods with other rules share a population.
         if "choice" in defaults:
             names = self.method.split(",")
             values["choice"] = torch.tensor(
