@@ -339,6 +339,7 @@ def test_temperatures_are_a_population_too(tmp_path):
             "--sedes is not an option of damper train: did you mean '--seeds'?",
         ),
         (("train", "Hoper-v5", "--steps", "100"), "did you mean 'Hopper-v5'?"),
+        (("train", "--env", "Pendulum-v1"), "--env is not an option of damper train"),
         (("train", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
         (("compare", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
@@ -410,10 +411,19 @@ def test_a_deleted_working_directory_is_one_sentence(capsys, monkeypatch, tmp_pa
     )
 
 
-def test_a_misspelt_measurement_is_answered_with_the_closest(capsys):
-    assert "did you mean 'update'?" in " ".join(
-        failure(capsys, "bench", "updat").replace("│", " ").split()
-    )
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("bench", "updat"), "did you mean 'update'?"),
+        (("train", "Pendulum-v1", "--backend", "envpol"), "did you mean 'envpool'?"),
+        (
+            ("train", "Pendulum-v1", "--activation", "elu"),
+            "--activation: must be one of silu, relu",
+        ),
+    ],
+)
+def test_a_misspelt_choice_is_answered_with_the_closest(capsys, words, sentence):
+    assert sentence in " ".join(failure(capsys, *words).replace("│", " ").split())
 
 
 def test_a_run_that_cannot_begin_is_not_told_that_nothing_is_learned(caplog, tmp_path):

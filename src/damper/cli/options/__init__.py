@@ -61,7 +61,7 @@ def integer(word: str) -> int:
 
 
 def one_of(*words: str) -> PrimitiveConstructorSpec[str]:
-    """One of several words; a misspelt one is answered with the closest."""
+    """One of several words, or None where left out; a misspelt one is answered with the closest."""
 
     def read(word: str) -> str:
         if word not in words:
@@ -69,7 +69,7 @@ def one_of(*words: str) -> PrimitiveConstructorSpec[str]:
             raise ValueError(f"must be one of {', '.join(words)}, but {word!r} was given: {hint}")
         return word
 
-    return _one_word(f"{{{','.join(words)}}}", read, lambda value: value in words)
+    return _one_word(f"{{{','.join(words)}}}", read, lambda value: value in (None, *words))
 
 
 def number_or_schedule(word: str) -> float | str:
@@ -113,6 +113,8 @@ def _names(kind: Any) -> Iterator[str]:
         inner, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if is_dataclass(inner):
             yield from _names(inner)
+            continue
+        if tyro.conf.Positional in notes:
             continue
         flag = name.replace("_", "-")
         yield f"--{flag}"

@@ -70,8 +70,10 @@ def _engine_option(declared: Setting) -> tuple[str, Any, Any]:
         return declared.name, Annotated[kind, words], field(default=LEFT_OUT)
     if isinstance(declared.default, tuple):
         return declared.name, Annotated[declared.type, words], field(default=LEFT_OUT)
-    kind = Annotated[str, one_of(*declared.choices)] if declared.choices else declared.type
-    return declared.name, Annotated[kind | None, words], field(default=None)
+    kind = Annotated[declared.type | None, words]
+    if declared.choices:
+        kind = Annotated[kind, one_of(*declared.choices)]
+    return declared.name, kind, field(default=None)
 
 
 EngineOptions = make_dataclass(
