@@ -111,7 +111,7 @@ def test_a_decorator_of_damper_does_not_hide_the_file_of_what_it_decorates(tmp_p
     assert first != edited and first.startswith("mine:mine ")
 
 
-def test_a_file_edited_in_the_same_session_is_read_again(tmp_path: Path) -> None:
+def test_a_file_edited_while_python_runs_is_read_again(tmp_path: Path) -> None:
     loaded = module(tmp_path, LOSS)
     before = identify(loaded.quiet)
     Path(loaded.__file__ or "").write_text(LOSS + "\n# slower\n")
@@ -143,7 +143,7 @@ def test_numbers_and_words_of_an_object_count() -> None:
 def test_code_without_a_file_needs_a_folder_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a session of plain python: two functions of one name cannot be told apart."""
+    """As where code is typed in: two functions of one name cannot be told apart."""
     space: dict[str, Any] = {"__name__": "__main__"}
     exec("def quiet(policy, batch, noise):\n    return policy(batch.obs).mean((-2, -1))", space)
     assert identify(space["quiet"]).startswith("__main__:quiet ") and not has_source(space["quiet"])
@@ -276,7 +276,7 @@ def test_environments_of_packages_are_known_by_name(monkeypatch: pytest.MonkeyPa
     assert registered_env("Packed-v0") is None
 
 
-def test_environments_of_a_session_without_files_need_a_folder(
+def test_environments_without_a_file_need_a_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))

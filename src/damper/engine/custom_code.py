@@ -54,7 +54,7 @@ def has_stable_name(function: Callable[..., Any]) -> bool:
 
 
 def has_source(function: Callable[..., Any]) -> bool:
-    """Whether the digest sees the code; not in a session without files, other than IPython."""
+    """Whether the digest sees the code; not where it was typed in, but for IPython."""
     return all(_is_installed(part) or _source(part) for part in _definitions(function))
 
 
