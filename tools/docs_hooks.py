@@ -1,4 +1,7 @@
-"""Done while the documentation is built: equations become MathML, a folder in ``nav`` its pages, records a page.
+"""Done while the documentation is built.
+
+Equations become MathML, a folder in ``nav`` its pages, the records a page, and
+``<!-- settings -->`` the table of the settings that ``damper.settings`` declares.
 
 Browsers draw MathML themselves, so a page needs neither a script nor a network to show its
 equations.
@@ -7,6 +10,7 @@ equations.
 from __future__ import annotations
 
 import html
+import math
 import re
 import sys
 from pathlib import Path
@@ -16,6 +20,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from damper.cli.options.training import default_words
+from damper.settings import SETTINGS, Setting
 
 ROOT = Path(__file__).parents[1]
 REPORT = "results/report.html"
@@ -75,6 +82,30 @@ def report_page() -> str:
     from paper.pages.build import report_page as built
 
     return built(ROOT / "results")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Replace the mark of the table of settings by the table."""
+    if "<!-- settings -->" not in markdown:
+        return markdown
+    rows = [settings_row(setting) for setting in SETTINGS.values() if setting.option]
+    header = ["setting", "meaning", "default", "values", "agents may differ", "decides"]
+    lines = [header, ["---"] * len(header), *rows]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown.replace("<!-- settings -->", table)
+
+
+def settings_row(setting: Setting) -> list[str]:
+    """The cells of a setting's row."""
+    values = ", ".join(setting.choices)
+    if {int, float} & {*setting.types}:
+        low, high = setting.range
+        numbers = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+        values = f"{numbers}, {values}".removesuffix(", ")
+    decides = "" if setting.kind == "execution" else "results"
+    decides = "which policies are kept" if setting.kind == "evaluation" else decides
+    agents = "yes" if setting.per_agent else ""
+    return [f"`{setting.name}`", setting.help, default_words(setting), values, agents, decides]
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -10,22 +10,15 @@ from typing import Any
 import gymnasium
 
 from damper.engine.custom_code import identify
-from damper.engine.settings import BACKBONE_ONLY, resolve
+from damper.engine.settings import resolve
 from damper.methods import Method, find_method
 from damper.presets import preset
 from damper.provenance import canonical
+from damper.settings import deciding
 from damper.tasks import find_task, recorded_name
 
-# Every setting belongs to one of these or to the engine's ``EXECUTION``; a test fails for a new one
-# that is in none.
-TRAINING_SETTINGS = (
-    *("steps", "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
-    *("train_freq", "gradient_steps", "net_arch", "activation"),
-)
-NUMERICS = ("dtype", "tf32")
-# Settings added after the first records, with the values of those records, at which identities
-# leave them out.
-ADDED = {"norm_obs": False}  # of training
+# Settings of methods added after the first records, with the values of those records, at which
+# identities leave them out.
 ADDED_TO_METHODS = {"units": "policy"}
 
 
@@ -55,14 +48,6 @@ def identity(
         if name in method
     }
     backbone = settings["backbone"]
-    other = {name for key, names in BACKBONE_ONLY.items() if key != backbone for name in names}
-    names = (
-        *TRAINING_SETTINGS,
-        *BACKBONE_ONLY[backbone],
-        *(name for name in ADDED if name not in other),
-    )
-    # A manifest from before a setting was added lacks it.
-    training = {name: own[name] for name in names if name in own or name not in ADDED}
     facts = {
         "task": recorded_name(settings["env"]),
         "backbone": backbone,
@@ -70,8 +55,8 @@ def identity(
         "method_settings": _without_added(method, ADDED_TO_METHODS),
         "seed": agent["seed"],
         "protocol": settings["protocol"],
-        "training": _without_added(training, ADDED),
-        "numerics": {name: own[name] for name in NUMERICS},
+        "training": deciding(own, backbone, "training"),
+        "numerics": {name: own[name] for name in ("dtype", "tf32")},
         "backend": own["backend"],
         "physics": dict(physics),
         "episodes": episodes,

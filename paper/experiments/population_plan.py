@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from damper.engine.settings import Settings, is_number, population_settings
-from damper.engine.train import without_colon
 from damper.errors import DamperError
 from damper.methods import METHODS, find_method
 from damper.provenance import canonical, digest
@@ -28,12 +27,11 @@ class Job:
         """The name of its folder, the same for the same agents computed in the same way."""
         settings = self.settings
         how = (settings.compile, settings.graph, *sorted(agent.digest for agent in self.wanted))
-        env = settings.env_id.replace("/", "_")
-        return f"{env}-{settings.backbone}-{settings.method}-{digest(how)[:8]}"
+        return f"{settings.env_in_paths}-{settings.backbone}-{settings.method}-{digest(how)[:8]}"
 
     def folder(self, out: Path) -> Path:
         """The folder of its run: ``out/<protocol>/<name>``."""
-        return without_colon(out / str(self.settings.protocol) / self.name)
+        return out / str(self.settings.protocol) / self.name
 
 
 def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Job]:

@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
-from damper.engine.run.folder import Run, recorded_code
+from damper.engine.run.folder import Run
 from damper.engine.run.lock import RunLockedError, run_lock
-from damper.engine.settings import EXECUTION, Settings, complete_settings
+from damper.engine.settings import EXECUTION, Settings
 from damper.engine.train import run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import evaluate
+from damper.methods import find_method
 from damper.provenance import digest, versions
 from damper.terminal import counted
 from paper.experiments.catalogue import AgentSpec
@@ -78,7 +79,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     )
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
-    code = recorded_code(manifest, settings)
+    code = manifest["custom_code"]
     for index, row in enumerate(run.agents):
         agent_identity = identity(manifest["settings"], row, first["physics"], episodes, code)
         agent = by_digest.get(digest(agent_identity))
@@ -114,7 +115,8 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     """A started run as a job, if all its agents are missing, or some are and it is finished; otherwise None."""
     manifest = run.manifest
     try:
-        record = complete_settings(manifest["settings"])
+        record = manifest["settings"]
+        find_method(record["method"])
     except DamperError:
         return None  # its method is not registered in this process, so no missing agent has it
     some = next(iter(left.values()), None)
@@ -122,7 +124,7 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
         return None  # nothing is missing, or the run is of a later version of the engine
     episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
-    code = recorded_code(manifest, _settings(record, some.settings))
+    code = manifest["custom_code"]
     digests = [
         digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]
     ]

@@ -2,7 +2,7 @@
 
 ``g = g_R + s x`` with ``x`` the point nearest to ``û_T`` under ``⟨x, g_R⟩ ≥ 0`` and
 ``s ⟨x, m⟩ ≥ −γ ‖m‖²``, and ``s = σ ρ^p n_R min(κ n_T/n_R, 1)^(1−η)``,
-times ``min(√L_T/δ, 1)`` where δ is given. m is a moving average of g_R,
+times ``min((√L_T/δ)^f ρ^k, 1)`` where δ is given. m is a moving average of g_R,
 and ρ the coherence of g_R: ``ρ² = E⟨g_R, m⟩ / E‖g_R‖²`` with m the average before this step.
 """
 
@@ -38,13 +38,17 @@ def screen(
     rate: float | Tensor = 0.01,
     lag: float | Tensor = 0.0,
     delta: float | Tensor = 0.0,
+    fade_power: float | Tensor = 1.0,
+    noise_power: float | Tensor = 0.0,
     loss: Tensor | None = None,
     reward_scale: float | Tensor = 1.0,
 ) -> tuple[Tensor, Memory]:
     """Combine; ``reward_scale`` is read by the script alone."""
     g_R, g_T = primary, auxiliary
     if state is None:
-        state = Memory(torch.zeros_like(g_R), torch.zeros_like(g_R), g_R.new_zeros(*g_R.shape[:-1], 9))
+        state = Memory(
+            torch.zeros_like(g_R), torch.zeros_like(g_R), g_R.new_zeros(*g_R.shape[:-1], 9)
+        )
     m, previous, numbers = state
     eta, allowed, allowed_power, length_power, share, gain, rate = (
         torch.as_tensor(x, dtype=g_R.dtype, device=g_R.device)
@@ -82,8 +86,12 @@ def screen(
     rho = (agreement / numbers[..., 3].clamp(min=1e-38)).clamp(0.0, 1.0).sqrt()
     length = share * rho**length_power * n_R * (gain * ratio).clamp(max=1.0) ** (1.0 - eta)
     if loss is not None:
-        delta = torch.as_tensor(delta, dtype=g_R.dtype, device=g_R.device)
-        fade = (loss.detach().clamp(min=0.0).sqrt() / delta.clamp(min=1e-6)).clamp(max=1.0)
+        delta, fade_power, noise_power = (
+            torch.as_tensor(x, dtype=g_R.dtype, device=g_R.device)
+            for x in (delta, fade_power, noise_power)
+        )
+        change = loss.detach().clamp(min=0.0).sqrt() / delta.clamp(min=1e-6)
+        fade = (change**fade_power * rho**noise_power).clamp(max=1.0)
         length = length * torch.where(delta > 0, fade, 1.0)
     limit = allowed * rho**allowed_power * length_m / torch.where(length > tiny, length, tiny)
     unlimited = (allowed >= UNLIMITED) | ~known | (length <= tiny)
@@ -105,4 +113,6 @@ def screen(
     ends = numbers.clone()
     ends[..., 8] = state.numbers[..., 8] + rate * (length / safe[0] - state.numbers[..., 8])
     keep = (finite * rate)[..., None]
-    return combined, Memory(m + keep * (g_R - m), torch.where(usable[..., None], g_R, previous), ends)
+    return combined, Memory(
+        m + keep * (g_R - m), torch.where(usable[..., None], g_R, previous), ends
+    )

@@ -1,13 +1,14 @@
 """Train a population or PPO runs of the screening; each writes one JSON of rows, one per agent.
 
-    python -m paper.screening train Hopper td3 --steps 100000 --out FOLDER
-    python -m paper.screening train LunarLander td3 --steps 100000 --scaled --out FOLDER
-    python -m paper.screening ppo Hopper-v5 --steps 200000 --jobs 8 --out FOLDER
+python -m paper.screening train Hopper td3 --steps 100000 --out FOLDER
+python -m paper.screening train LunarLander td3 --steps 100000 --scaled --out FOLDER
+python -m paper.screening ppo Hopper-v5 --steps 200000 --jobs 8 --out FOLDER
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import time
@@ -21,18 +22,28 @@ from torch import Tensor
 
 import damper
 from damper.engine.data.replay import Replay
-from damper.engine.run.files import write_json
 from damper.engine.run.folder import Run
 from damper.engine.settings import population_settings, resolve
 from damper.engine.train import run_settings
 from damper.engine.update.population import Population
+from damper.files import write_json
 from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method
 from damper.rules import RULES
 from paper.screening.rule import screen
 from paper.screening.variants import PPO, SCALED, SECOND, THIRD, VARIANTS, complete
 
-NUMBERS = ("weight", "g·m", "g·previous", "g·g", "cosine", "average_cosine", "norm_ratio", "n_T", "length")
+NUMBERS = (
+    "weight",
+    "g·m",
+    "g·previous",
+    "g·g",
+    "cosine",
+    "average_cosine",
+    "norm_ratio",
+    "n_T",
+    "length",
+)
 MEASURES = ("return", "length", "smoothness", "mean_change")
 
 
@@ -86,7 +97,13 @@ def train(args: argparse.Namespace) -> None:
     register()
     if args.third:
         give_the_loss_to_the_rule()
-    names = [name for name in (SCALED if args.scaled else SECOND if args.second else THIRD if args.third else VARIANTS) if not args.only or name in args.only]
+    names = [
+        name
+        for name in (
+            SCALED if args.scaled else SECOND if args.second else THIRD if args.third else VARIANTS
+        )
+        if not args.only or name in args.only
+    ]
     scales = (0.01, 100.0) if args.scaled else (1.0,)
     labels = [(name, scale, seed) for name in names for scale in scales for seed in args.seeds]
     shared = {"protocol": args.protocol, "device": args.device, "backend": args.backend}
@@ -95,7 +112,11 @@ def train(args: argparse.Namespace) -> None:
     shared |= {"learning_starts": args.learning_starts} if args.learning_starts else {}
     agents = [
         resolve(
-            args.task, args.backbone, "screen", (seed,), args.steps,
+            args.task,
+            args.backbone,
+            "screen",
+            (seed,),
+            args.steps,
             **{**shared, **complete(name), "reward_scale": scale},
         )
         for name, scale, seed in labels
@@ -106,16 +127,31 @@ def train(args: argparse.Namespace) -> None:
     started = time.time()
     watch = Watch()
     run = run_settings(settings, args.out / "runs" / key, args.progress, callbacks=(watch,))
-    rows = measure(damper.evaluate(run, settings.env, args.episodes, backend=args.backend), len(labels))
+    rows = measure(
+        damper.evaluate(run, settings.env, args.episodes, backend=args.backend), len(labels)
+    )
     curves = curve(run)
     memory = watch.table()
     out = [
-        {"task": args.task, "backbone": args.backbone, "variant": name, "reward_scale": scale,
-         "seed": seed, "steps": args.steps, **row, "memory": {k: v[i] for k, v in memory.items()}, "curve": {k: v[i] for k, v in curves.items()}}
+        {
+            "task": args.task,
+            "backbone": args.backbone,
+            "variant": name,
+            "reward_scale": scale,
+            "seed": seed,
+            "steps": args.steps,
+            **row,
+            "memory": {k: v[i] for k, v in memory.items()},
+            "curve": {k: v[i] for k, v in curves.items()},
+        }
         for i, ((name, scale, seed), row) in enumerate(zip(labels, rows, strict=True))
     ]
-    facts = {"seconds": time.time() - started, "settings": run.manifest["settings"],
-             "versions": run.manifest["versions"], "hardware": run.manifest.get("hardware")}
+    facts = {
+        "seconds": time.time() - started,
+        "settings": run.manifest["settings"],
+        "versions": run.manifest["versions"],
+        "hardware": run.manifest.get("hardware"),
+    }
     write_json(args.out / f"{key}.json", {**facts, "rows": out})
     print(key, f"{time.time() - started:.0f} s", flush=True)
 
@@ -124,10 +160,16 @@ def curve(run: Run) -> dict[str, list[list[Any]]]:
     """The log's diagnostics, thinned to twenty lines, by agent."""
     lines = run.metrics()
     lines = lines[:: max(1, len(lines) // 20)]
-    names = [n for n in ("return", "mean_change", "cosine", "norm_ratio", "weight", "smoothness", "change")
-             if any(n in line for line in lines)]
+    names = [
+        n
+        for n in ("return", "mean_change", "cosine", "norm_ratio", "weight", "smoothness", "change")
+        if any(n in line for line in lines)
+    ]
     agents = len(run.agents)
-    table = {n: [[(line.get(n) or [None] * agents)[i] for line in lines] for i in range(agents)] for n in names}
+    table = {
+        n: [[(line.get(n) or [None] * agents)[i] for line in lines] for i in range(agents)]
+        for n in names
+    }
     return {**table, "step": [[line["step"] for line in lines]] * agents}
 
 
@@ -138,7 +180,8 @@ class Watch:
         """Find the population when it is made."""
         self.numbers: list[Tensor] = []
         self.population: Any = None
-        made = Population.__init__
+        engine: Any = Population
+        made = engine.__init__
 
         def keep(population: Population, **keywords: Any) -> None:
             made(population, **keywords)
@@ -146,7 +189,7 @@ class Watch:
             if self.population is None or population.n_agents > self.population.n_agents:
                 self.population = population
 
-        Population.__init__ = keep  # type: ignore[method-assign]
+        engine.__init__ = keep
 
     def __call__(self, training: damper.Training) -> None:
         """Read the averages."""
@@ -165,26 +208,32 @@ class Watch:
         return {name: values.tolist() for name, values in table.items()}
 
 
-def ppo_run(env: str, steps: int, name: str, seed: int, batch_size: int, backend: str) -> dict[str, Any]:
+def ppo_run(
+    env: str, steps: int, name: str, seed: int, batch_size: int, backend: str
+) -> dict[str, Any]:
     """One PPO run with SB3's settings (on Pendulum its zoo's), evaluated."""
     torch.set_num_threads(1)
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
-    from damper.sb3 import PPO as Model
-    from damper.sb3 import EnvPoolVecEnv
+    from damper import sb3
 
     pendulum = env == "Pendulum-v1"
-    own = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024} if pendulum else {"n_steps": 512}
-    envs = VecMonitor(EnvPoolVecEnv(env, 4, threads=1)) if backend == "envpool" else make_vec_env(env, 4, seed=seed)
+    own: dict[str, Any] = {"n_steps": 512}
+    if pendulum:
+        own = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
+    envs = (
+        VecMonitor(sb3.EnvPoolVecEnv(env, 4, threads=1))
+        if backend == "envpool"
+        else make_vec_env(env, 4, seed=seed)
+    )
     envs = envs if pendulum else VecNormalize(envs)
     settings = {k: v for k, v in complete(name).items() if k != "reward_scale"}
-    chosen = {"rule": screen, **settings}
+    chosen: dict[str, Any] = {"rule": screen, **settings}
     if name in ("plain", "paper η=0"):  # the class's own; its eta=0 would not reach another rule
         chosen = {"method": "plain"} if name == "plain" else {"eta": 0.0}
     if settings["delta"]:
-        import damper.sb3.ppo as module
-
+        module: Any = importlib.import_module("damper.sb3.ppo")
         combine = module.backward_auxiliary
 
         def with_loss(loss: Tensor, /, *arguments: Any, **keywords: Any) -> Any:
@@ -192,17 +241,30 @@ def ppo_run(env: str, steps: int, name: str, seed: int, batch_size: int, backend
 
         module.backward_auxiliary = with_loss
     started = time.time()
-    model = Model("MlpPolicy", envs, seed=seed, device="cpu", batch_size=batch_size, **own, **chosen)
+    model = sb3.PPO(
+        "MlpPolicy", envs, seed=seed, device="cpu", batch_size=batch_size, **own, **chosen
+    )
     model.learn(steps)
-    (row,) = measure(damper.evaluate(model, env=env, episodes=10, backend=backend, env_threads=1), 1)
+    (row,) = measure(
+        damper.evaluate(model, env=env, episodes=10, backend=backend, env_threads=1), 1
+    )
     extra = {}
     if name not in ("plain", "paper η=0"):
         numbers = model.method_state.rule_state.numbers
         extra = {f"final_{n}": float(numbers[i]) for i, n in enumerate(NUMBERS)}
         extra["rho"] = float((numbers[1] / numbers[3].clamp(min=1e-38)).clamp(0, 1).sqrt())
         extra["rho_previous"] = float((numbers[2] / numbers[3].clamp(min=1e-38)).clamp(0, 1).sqrt())
-    return {"task": env, "backbone": f"ppo-{batch_size}", "variant": name, "reward_scale": 1.0, "seed": seed,
-            "steps": steps, **row, **extra, "seconds": time.time() - started}
+    return {
+        "task": env,
+        "backbone": f"ppo-{batch_size}",
+        "variant": name,
+        "reward_scale": 1.0,
+        "seed": seed,
+        "steps": steps,
+        **row,
+        **extra,
+        "seconds": time.time() - started,
+    }
 
 
 def ppo(args: argparse.Namespace) -> None:
@@ -211,7 +273,9 @@ def ppo(args: argparse.Namespace) -> None:
     labels = [(seed, name) for seed in args.seeds for name in names]
     path = args.out / f"{args.env}-ppo-{args.batch_size}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        args.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    ) as pool:
         waiting = [
             pool.submit(ppo_run, args.env, args.steps, name, seed, args.batch_size, args.backend)
             for seed, name in labels
@@ -220,8 +284,15 @@ def ppo(args: argparse.Namespace) -> None:
             row = done.result()
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            print(row["task"], row["variant"], row["seed"], f"{row['return']:.1f}", f"{row['mean_change']:.4f}",
-                  f"{row['seconds']:.0f} s", flush=True)
+            print(
+                row["task"],
+                row["variant"],
+                row["seed"],
+                f"{row['return']:.1f}",
+                f"{row['mean_change']:.4f}",
+                f"{row['seconds']:.0f} s",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -255,4 +326,3 @@ def main() -> None:
         command.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     args.function(args)
-

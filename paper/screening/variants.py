@@ -24,7 +24,13 @@ VARIANTS: dict[str, dict[str, float]] = {
     "γ=0, ρ n_R√q": {**ROOT, **RHO, "allowed": 0.0},
     "γ=ρ, ρ n_R√q": {**ROOT, **RHO, "allowed": 1.0, "allowed_power": 1.0},
     "γ=ρ², ρ n_R√q": {**ROOT, **RHO, "allowed": 1.0, "allowed_power": 2.0},
-    "γ=ρ, ρ n_R√q, rate 0.001": {**ROOT, **RHO, "allowed": 1.0, "allowed_power": 1.0, "rate": 0.001},
+    "γ=ρ, ρ n_R√q, rate 0.001": {
+        **ROOT,
+        **RHO,
+        "allowed": 1.0,
+        "allowed_power": 1.0,
+        "rate": 0.001,
+    },
     "γ=ρ, ρ n_R, rate 0.1": {**FULL, **RHO, "allowed": 1.0, "allowed_power": 1.0, "rate": 0.1},
 }
 LAG = {**RHO, "lag": 1.0}
@@ -45,6 +51,7 @@ SECOND: dict[str, dict[str, float]] = {
     "lag 1: γ=0, ρ n_R, rate 0.1": {**FULL, **LAG, "allowed": 0.0, "rate": 0.1},
     "lag 1: γ=0, 0.3 ρ n_R": {**FULL, **LAG, "allowed": 0.0, "share": 0.3},
 }
+NOISE = {"lag": 1.0, "noise_power": 1.0}
 UNIT = {**FULL}  # no q: the length follows √L_T, which has the unit of the action
 THIRD: dict[str, dict[str, float]] = {
     "√L_T": {**UNIT, "delta": 1.0},
@@ -58,6 +65,15 @@ THIRD: dict[str, dict[str, float]] = {
     "ρ √L_T/0.3": {**UNIT, **LAG, "delta": 0.3},
     "ρ √L_T/0.1": {**UNIT, **LAG, "delta": 0.1},
     "γ=0, ρ √L_T/0.1": {**UNIT, **LAG, "delta": 0.1, "allowed": 0.0},
+    "L_T": {**UNIT, "delta": 1.0, "fade_power": 2.0},
+    "L_T/0.5²": {**UNIT, "delta": 0.5, "fade_power": 2.0},
+    "L_T/0.3²": {**UNIT, "delta": 0.3, "fade_power": 2.0},
+    "L_T/0.1²": {**UNIT, "delta": 0.1, "fade_power": 2.0},
+    "min(1, ρ√L_T/0.3)": {**UNIT, **NOISE, "delta": 0.3},
+    "min(1, ρ√L_T/0.15)": {**UNIT, **NOISE, "delta": 0.15},
+    "min(1, ρ√L_T/0.05)": {**UNIT, **NOISE, "delta": 0.05},
+    "min(1, ρ L_T/0.3²)": {**UNIT, **NOISE, "delta": 0.3, "fade_power": 2.0},
+    "min(1, ρ L_T/0.15²)": {**UNIT, **NOISE, "delta": 0.15, "fade_power": 2.0},
     "paper η=0": {**CAPPED},
     "plain": {"share": 0.0},
 }
@@ -76,4 +92,13 @@ PPO = (
 def complete(name: str) -> dict[str, float]:
     """All settings of a variant."""
     defaults = {"eta": 1.0, "allowed": UNLIMITED, "allowed_power": 0.0, "length_power": 0.0}
-    return {**defaults, "share": 1.0, "gain": 1.0, "rate": 0.01, "lag": 0.0, "delta": 0.0, "reward_scale": 1.0, **{**SECOND, **THIRD, **VARIANTS}[name]}
+    return {
+        **defaults,
+        "share": 1.0,
+        "gain": 1.0,
+        "rate": 0.01,
+        "lag": 0.0,
+        "delta": 0.0,
+        "reward_scale": 1.0,
+        **{**SECOND, **THIRD, **VARIANTS}[name],
+    }

@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from damper.engine.custom_code import read_anew
 from damper.engine.device.precision import check_tf32
 from damper.engine.envs.gymnasium_pool import import_module_of, make_env
 from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.settings import Settings, accept_sb3_names, resolve
-from damper.engine.train import default_name, run_settings, without_colon
+from damper.engine.train import default_name, run_settings
 from damper.errors import DamperError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.methods import METHODS, find_method
@@ -85,7 +84,6 @@ def compare(
         )
     methods = (methods,) if isinstance(methods, str) else methods
     evaluation_seeds(episodes)  # raises before anything is trained
-    read_anew()
     import_module_of(env)  # before methods are looked up: it may register some
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
@@ -121,8 +119,8 @@ def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path
     own = {
         name: value for m in methods for name, value in m.method_settings.items() if name in given
     }
-    name = f"compare-{methods[0].env_id}-{methods[0].backbone}-{digest([shared, own])[:8]}"
-    return without_colon(Path("runs") / name.replace("/", "_"))
+    env, backbone = methods[0].env_in_paths, methods[0].backbone
+    return Path("runs") / f"compare-{env}-{backbone}-{digest([shared, own])[:8]}"
 
 
 def _without_others(given: dict[str, Any], method: str, methods: Sequence[str]) -> dict[str, Any]:

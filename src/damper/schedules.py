@@ -1,4 +1,4 @@
-"""Settings that change during a run, as Stable-Baselines3's schedules: functions of ``progress_remaining``."""
+"""Settings that change during a run: functions of ``progress_remaining``, as in SB3."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 
 from damper.errors import DamperError
 
-POINTS = tuple(
-    1.0 - i / 1000 for i in range(1001)
-)  # where a function is evaluated, to check and to identify it
+# Where a function is evaluated, to check and to identify it.
+POINTS = tuple(1.0 - i / 1000 for i in range(1001))
 
 
 class Schedule(str):
-    """A number as a function of ``progress_remaining``, which goes from 1 to 0 as in Stable-Baselines3.
+    """A number as a function of ``progress_remaining``, which goes from 1 to 0 as in SB3.
 
     As a string it identifies itself in records: ``linear:0.0003:0``, or a function's name with a
-        digest of its values.
+    digest of its values.
     """
 
     function: Callable[[float], float]
@@ -37,7 +36,7 @@ class Schedule(str):
 
 
 def linear(progress_remaining: float, start: float, end: float, end_fraction: float = 1.0) -> float:
-    """From ``start`` to ``end`` in the first ``end_fraction`` of the run, then ``end``: SB3's ``LinearSchedule``."""
+    """From ``start`` to ``end`` in the run's first ``end_fraction``: SB3's ``LinearSchedule``."""
     done = 1 - progress_remaining
     return end if done > end_fraction else start + done * (end - start) / end_fraction
 
@@ -52,9 +51,9 @@ KINDS = {"linear": linear, "cosine": cosine}
 
 
 def as_schedule(name: str, value: Any) -> Any:
-    """Turn a function or a text such as "linear:3e-4:0" into a schedule, also inside a tuple; return others as is."""
+    """A function or text such as "linear:3e-4:0" as a schedule, in a tuple too; else as given."""
     if isinstance(value, tuple):
-        return tuple(as_schedule(name, one) for one in value)
+        return tuple(as_schedule(name, element) for element in value)
     if isinstance(value, Schedule):
         return value
     if isinstance(value, str) and value.partition(":")[0] in KINDS:
@@ -76,9 +75,9 @@ def value_at(value: Any, progress_remaining: float = 1.0) -> Any:
 
 
 def _parse(name: str, text: str) -> Schedule:
-    kind, *words = text.split(":")
+    kind, *parts = text.split(":")
     try:
-        start, end, *share = (float(word) for word in words)
+        start, end, *share = map(float, parts)
         if (
             len(share) > 1
             or not math.isfinite(start)
@@ -89,25 +88,23 @@ def _parse(name: str, text: str) -> Schedule:
     except ValueError as error:
         raise DamperError(
             f"{name} as a schedule must read {kind}:START:END, or {kind}:START:END:SHARE to end "
-            "after that share of "
-            f"the run, but {text!r} was given."
+            f"after that share of the run, but {text!r} was given."
         ) from error
-    named = dict(zip(("start", "end", "end_fraction"), (start, end, *share), strict=False))
+    numbers = dict(zip(("start", "end", "end_fraction"), (start, end, *share), strict=False))
     return Schedule.of(
-        ":".join([kind, *(f"{number:.12g}" for number in named.values())]),
-        partial(KINDS[kind], **named),
+        ":".join([kind, *(f"{number:.12g}" for number in numbers.values())]),
+        partial(KINDS[kind], **numbers),
     )
 
 
 def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
-    """Identify a function by its name and its values, so that different lambdas and objects with state are distinct."""
+    """A function as a schedule, identified by name and values: so two lambdas are distinct."""
     try:
         values = [float(function(remaining)) for remaining in POINTS]
     except (TypeError, ValueError) as error:
         raise DamperError(
             f"{name} as a function must take progress_remaining, from 1 to 0, and return a number, "
-            f"but {function!r} "
-            f"does not: {error}."
+            f"but {function!r} does not: {error}."
         ) from error
     digest = hashlib.blake2b(
         " ".join(f"{value:.12g}" for value in values).encode(), digest_size=8

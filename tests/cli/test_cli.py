@@ -15,7 +15,8 @@ import pytest
 
 import damper
 from damper.cli import main
-from damper.cli.options import EngineOptions, given, parse
+from damper.cli.options import given, parse
+from damper.cli.options.training import EngineOptions
 
 TINY = [
     "--net-arch",
@@ -239,8 +240,8 @@ def test_statistics_and_trust_are_for_the_first_source_alone(run, tmp_path, caps
 
 
 def test_compare_gives_each_method_its_own_settings(tmp_path, capsys):
-    call("compare", "Pendulum-v1", "--methods", "plain", "damper", "--eta", "0.5", "--seeds", "1", "--steps", "250",
-         "--episodes", "1", "--out", tmp_path, *TINY)  # fmt: skip
+    call("compare", "Pendulum-v1", "--methods", "plain", "damper", "--eta", "0.5", "--seeds", "1",
+         "--steps", "250", "--episodes", "1", "--out", tmp_path, *TINY)  # fmt: skip
     assert {"table.md", "traces.png", "curves.png", "plain", "damper"} <= {
         path.name for path in tmp_path.iterdir()
     }
@@ -308,8 +309,9 @@ def test_parts_replace_the_method_s_own(tmp_path, words, method):
 
 
 def test_a_composed_method_s_parts_have_their_own_settings(tmp_path):
-    call("train", "Pendulum-v1", "--method", "caps+pave", "--sigma", "0.3", "--critic-sigma", "0.02", "0.05",
-         "--steps", "55", "--out", tmp_path / "run", *TINY)  # fmt: skip
+    call("train", "Pendulum-v1", "--method", "caps+pave", "--sigma", "0.3",
+         "--critic-sigma", "0.02", "0.05", "--steps", "55",
+         "--out", tmp_path / "run", *TINY)  # fmt: skip
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["settings"]["method_settings"]["sigma"] == 0.3
     assert [agent["critic_sigma"] for agent in manifest["agents"]] == [0.02, 0.05]
@@ -336,12 +338,13 @@ def test_temperatures_are_a_population_too(tmp_path):
             "--sedes is not an option of damper train: did you mean '--seeds'?",
         ),
         (("train", "Hoper-v5", "--steps", "100"), "did you mean 'Hopper-v5'?"),
+        (("train", "--env", "Pendulum-v1"), "--env is not an option of damper train"),
         (("train", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
         (("compare", "Pendulum-v1", "--tf32"), "tf32 must be off on a CPU"),
         (("train", "Pendulum-v1", "--device", "cuda"), "0 CUDA devices were found"),
         (
             ("train", "Pendulum-v1", "--ent-coef", "much", "--backbone", "sac"),
-            "ent_coef must be numbers, or 'auto'",
+            "ent_coef must be a number in [0, 1e+06], or 'auto' for all agents, but 'much' was",
         ),
         (
             ("train", "Pendulum-v1", "--method", "plain", "--critic", "pave"),
@@ -396,6 +399,21 @@ def test_a_deleted_working_directory_is_one_sentence(capsys, monkeypatch, tmp_pa
     assert "the working directory must exist, but was deleted" in failure(
         capsys, "train", "Pendulum-v1"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("bench", "updat"), "did you mean 'update'?"),
+        (("train", "Pendulum-v1", "--backend", "envpol"), "did you mean 'envpool'?"),
+        (
+            ("train", "Pendulum-v1", "--activation", "elu"),
+            "--activation: must be one of silu, relu",
+        ),
+    ],
+)
+def test_a_misspelt_choice_is_answered_with_the_closest(capsys, words, sentence):
+    assert sentence in " ".join(failure(capsys, *words).replace("│", " ").split())
 
 
 def test_a_run_that_cannot_begin_is_not_told_that_nothing_is_learned(caplog, tmp_path):
@@ -535,7 +553,8 @@ def test_without_matplotlib_tables_and_records_count(run, capsys, monkeypatch, t
         "episodes.json",
         "traces.safetensors",
     }
-    call("compare", "Pendulum-v1", "--methods", "plain", "--seeds", "1", "--steps", "55", "--episodes", "1",
+    call("compare", "Pendulum-v1", "--methods", "plain", "--seeds", "1", "--steps", "55",
+         "--episodes", "1",
          "--out", tmp_path / "c", *TINY)  # fmt: skip
     assert 'pip install "damper-rl[plot]"' in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "c").iterdir()} == {"plain", "table.md"}

@@ -1,7 +1,8 @@
-"""What a user reads before anything runs: every option with its default, methods in a line each, numbers as written."""
+"""What a user reads before anything runs: options with defaults, methods in a line each."""
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import re
@@ -14,21 +15,16 @@ from pathlib import Path
 import pytest
 
 from damper.cli import COMMANDS, main, method_help
-from damper.cli.options import METHODS_JSON, EngineOptions, integer
+from damper.cli.options import integer
 from damper.cli.options.train import Train
+from damper.cli.options.training import METHODS_JSON, EngineOptions
 from damper.engine.settings import Settings, resolve
 from damper.methods import METHODS
 from damper.protocols import PROTOCOLS
+from damper.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = re.compile(rf"damper ({'|'.join(COMMANDS)})\b([^`\n#|]*)")
-AUTOMATIC = {
-    "env_threads": "one per core",
-    "graph": "True on a GPU",
-    "device": "a GPU",
-    "compile": "auto: on a GPU",
-}
-AUTOMATIC["backend"] = "envpool on a GPU"
 IN_PYTHON_ONLY = {
     "method_settings": "each is an option of its own",
     "table": "what reproduce makes of its agents",
@@ -157,19 +153,31 @@ def test_defaults_of_the_engine_are_the_ones_that_hold():
             for option in fields(EngineOptions):
                 value = getattr(settings, option.name)
                 written = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                left_out = shown["--" + option.name.replace("_", "-")].partition("(default: ")[2]
-                known = AUTOMATIC.get(option.name, written)
-                if not (backbone == "sac" and option.name in ("policy_delay", "action_noise")):
-                    assert known in left_out, (option.name, written)
+                help_text = " ".join(shown["--" + option.name.replace("_", "-")].split())
+                known = SETTINGS[option.name].automatic or written
+                if SETTINGS[option.name].backbone in (None, backbone):
+                    assert known in help_text.partition("(default: ")[2], (option.name, written)
 
 
 def test_every_setting_of_training_is_an_option():
     engine, train = ({f.name for f in fields(options)} for options in (EngineOptions, Train))
     assert engine.isdisjoint(train)
-    settings = {f.name for f in fields(Settings)} - IN_PYTHON_ONLY.keys()
-    assert settings == engine | (train - NO_SETTINGS), (
+    assert SETTINGS.keys() - IN_PYTHON_ONLY.keys() == engine | (train - NO_SETTINGS), (
         "give it an option, or its reason in IN_PYTHON_ONLY"
     )
+
+
+def test_the_page_of_settings_has_a_row_for_every_option_of_the_engine():
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "tools" / "docs_hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    table = hooks.on_page_markdown(page, None, None, None)
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    assert [row[0].strip("`") for row in rows] == [option.name for option in fields(EngineOptions)]
+    tau = next(row for row in rows if row[0] == "`tau`")
+    assert tau[1:] == ["Polyak rate of the targets.", "0.005", "0 to 1", "yes", "results"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
+import linecache
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,13 @@ import pytest
 import damper
 from damper.compare import _default_folder as compare_folder
 from damper.compare import compare
-from damper.engine.custom_code import has_stable_name, identify, is_shipped, registered_env
+from damper.engine.custom_code import (
+    has_source,
+    has_stable_name,
+    identify,
+    is_shipped,
+    registered_env,
+)
 from damper.engine.settings import resolve
 from damper.engine.train import default_folder
 from damper.errors import DamperError
@@ -30,7 +36,10 @@ from paper.experiments.population_plan import Job
 from tests import tiny
 
 QUICK = {**tiny.SETTINGS, "steps": 60, "seeds": (0,)}
-LOSS = "def quiet(policy, batch, noise, *, strength=0.1):\n    return strength * policy(batch.obs).square().mean((-2, -1))"
+LOSS = (
+    "def quiet(policy, batch, noise, *, strength=0.1):\n"
+    "    return strength * policy(batch.obs).square().mean((-2, -1))"
+)
 
 
 def pendulum() -> Any:
@@ -57,124 +66,56 @@ def module(folder: Path, text: str) -> ModuleType:
     return loaded
 
 
-# --- identity ------------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------
 
 
-def test_a_function_is_its_module_its_name_and_its_source(tmp_path: Path) -> None:
+def test_a_function_is_its_module_its_name_and_its_file(tmp_path: Path) -> None:
     first, again, edited = (
         module(tmp_path, text).quiet for text in (LOSS, LOSS, LOSS.replace("0.1", "0.2"))
     )
     assert identify(first) == identify(again) and identify(first).startswith("mine:quiet ")
     assert identify(edited) != identify(first)
-    assert len({identify(one) for one in (pendulum, short_pendulum, Maker, Maker())}) == 3
+    assert len({identify(part) for part in (pendulum, short_pendulum, Maker)}) == 3
     assert identify(METHODS["caps"].functions["actor"]) == "damper.losses.caps:_caps", (
         "damper's own has no digest"
     )
 
 
-def test_what_a_function_uses_of_its_module_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edit", ["GAIN = 0.1", "x / 2", "return 1.0", "'kg'"])
+@pytest.mark.parametrize("name", ["make", "Mass", "made", "decorated", "maker"])
+def test_whatever_stands_in_its_file_counts(tmp_path: Path, name: str, edit: str) -> None:
     text = (
-        "import functools\nGAIN = 0.1\nUNUSED = 1\nclass Base:\n    def unit(self):\n        return 1.0\n"
-        "class Mass(Base):\n    def step(self):\n        return half(self.unit()) * GAIN\n"
+        "import functools\nGAIN = 0.1\nUNITS = {'mass': 'kg'}\nclass Base:\n    def unit(self):\n"
+        "        return 1.0\nclass Mass(Base):\n    def step(self):\n"
+        "        return half(self.unit()) * GAIN\n"
         "def half(x):\n    return x / 2 if x < 9 else half(x)\n"
-        "def make():\n    return (lambda: Mass())()\nmade = functools.partial(make)\n"
+        "def make():\n    return Mass()\nmade = functools.partial(make)\n"
+        "class Maker:\n    def __call__(self):\n        return Mass()\nmaker = Maker()\n"
+        "@functools.wraps(make)\ndef decorated():\n    return make()\n"
     )
-    edits = [
-        ("GAIN = 0.1", "GAIN = 0.2"),
-        ("x / 2", "x / 3"),
-        ("return 1.0", "return 2.0"),
-        ("self.unit()", "1.0"),
-    ]
-    edited = [module(tmp_path, text.replace(*edit)) for edit in edits]
-    first, same = module(tmp_path, text), module(tmp_path, text.replace("UNUSED = 1", "UNUSED = 2"))
-    for name in ("make", "Mass", "made"):
-        assert identify(getattr(same, name)) == identify(getattr(first, name))
-        assert len({identify(getattr(one, name)) for one in (first, *edited)}) == 1 + len(edits)
+    first, same, edited = (
+        identify(getattr(module(tmp_path, each), name))
+        for each in (text, text, text.replace(edit, edit + " or 2"))
+    )
+    assert first == same != edited
 
 
-def test_data_of_its_module_count_wherever_they_are_named(tmp_path: Path) -> None:
+def test_a_decorator_of_damper_does_not_hide_the_file_of_what_it_decorates(tmp_path: Path) -> None:
     text = (
-        "import functools\nimport numpy as np\nfrom dataclasses import dataclass\nfrom torch import Tensor\n"
-        "@dataclass(slots=True)\nclass Config:\n    gain: float\nCONFIG = Config(0.1)\nARRAY = np.array([0.2])\n"
-        "NESTED = {'weights': (0.3, {'names'})}\nDEFAULT, ATTRIBUTE, WRAPPED = 0.4, 0.5, 0.6\n"
-        "def wraps(f):\n    return functools.wraps(f)(lambda *given: WRAPPED * f(*given))\n"
-        "class Mass:\n    limit = ATTRIBUTE\n    def step(self):\n        return self.limit\n"
-        "@wraps\ndef make(mass: Tensor, *, g=DEFAULT):\n    return Mass, CONFIG.gain, ARRAY, NESTED, g\n"
+        "from damper.rules._two_vector import two_vector_rule\n"
+        "@two_vector_rule()\ndef mine(stats):\n    return 0.0, 0.5\n"
     )
-    edits = ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "'names'"]
-    edited = [module(tmp_path, text.replace(edit, "'other'")) for edit in edits]
-    assert len({identify(one.make) for one in (module(tmp_path, text), *edited)}) == 1 + len(edits)
-    assert identify(module(tmp_path, LOSS).quiet) == "mine:quiet a27004a2d6bf9ac0", (
-        "as before data counted"
+    first, edited = (
+        identify(module(tmp_path, each).mine) for each in (text, text.replace("0.5", "0.6"))
     )
+    assert first != edited and first.startswith("mine:mine ")
 
 
-def test_data_without_a_text_of_their_own_are_left_out_not_fatal(tmp_path: Path) -> None:
-    text = "import numpy as np\nTREE = {'g': 9.8}\nTREE['self'] = [TREE]\nOBJECTS = np.array([object()])\n"
-    text += "def make():\n    return TREE, OBJECTS\n"
-    first, again, edited = (
-        module(tmp_path, one).make for one in (text, text, text.replace("9.8", "1.6"))
-    )
-    assert identify(first) == identify(again) != identify(edited)
-
-
-def test_large_arrays_do_not_become_text(tmp_path: Path) -> None:
-    text = "import numpy as np\nclass Large(np.ndarray):\n    tolist = None\nMOTION = np.full(3, 0.1).view(Large)\n"
-    text += "def make():\n    return MOTION\n"
-    first, edited = (module(tmp_path, one).make for one in (text, text.replace("0.1", "0.2")))
-    assert identify(first) != identify(edited)
-
-
-CACHING = (
-    "from gymnasium.envs.classic_control.pendulum import PendulumEnv\nfrom gymnasium.wrappers import TimeLimit\n"
-    "CACHE = {}\ndef make():\n    CACHE[len(CACHE)] = 'table'\n    return TimeLimit(PendulumEnv(), 20)\n"
-)
-
-
-def test_an_environment_may_fill_a_cache_of_its_module(tmp_path: Path) -> None:
-    trained, again = (module(tmp_path, CACHING) for _ in range(2))
-    run = damper.train(trained.make, out=tmp_path / "run", **QUICK)
-    assert trained.CACHE and damper.train(again.make, out=tmp_path / "run", **QUICK) == run, (
-        "the same command again"
-    )
-    trained, again = (module(tmp_path, CACHING) for _ in range(2))
-    both = {**QUICK, "methods": ("plain", "damper"), "episodes": 1, "out": tmp_path / "both"}
-    assert compare(trained.make, **both).runs == compare(again.make, **both).runs, (
-        "nor does one run change the next"
-    )
-
-
-def test_what_a_script_changes_between_two_runs_counts(tmp_path: Path) -> None:
-    made = module(tmp_path, ENV + "CONFIG = {'g': 9.8}\ndef make():\n    return Mine(**CONFIG)\n")
-    damper.train(made.make, out=tmp_path / "run", **QUICK)
-    made.CONFIG["g"] = 1.6
-    with pytest.raises(DamperError, match="code of env was"):
-        damper.train(made.make, out=tmp_path / "run", **QUICK)
-
-
-def test_types_and_slots_that_it_names_are_no_obstacle(tmp_path: Path) -> None:
-    text = (
-        "import dataclasses\nimport numpy as np\nfrom numpy.typing import NDArray\nObs = NDArray[np.float32]\n"
-        "@dataclasses.dataclass(slots=True)\nclass Sizes:\n    limit: int = 5\n"
-        "sizes = Sizes()\n\ndef step(obs: NDArray[np.float64]) -> Obs:\n    return obs[: sizes.limit]\n"
-    )
-    first, same, other = (
-        identify(module(tmp_path, t).step) for t in (text, text, text.replace("= 5", "= 6"))
-    )
-    assert first == same != other
-
-
-def test_variables_of_a_script_that_it_only_shares_names_with_do_not_count(tmp_path: Path) -> None:
-    script = module(
-        tmp_path,
-        "class Mass:\n    limit = 1\n    def step(self, a):\n        r = [i for i in a.results]\n"
-        "        return r, self.k\n"
-        "def make(g=1.0):\n    'A mass of k.'\n    return Mass()\n",
-    )
-    before = [identify(one) for one in (script.make, script.Mass)]
-    for name in ("a", "r", "i", "k", "g", "results", "limit"):
-        setattr(script, name, [1, 2])
-    assert [identify(one) for one in (script.make, script.Mass)] == before
+def test_a_file_edited_while_python_runs_is_read_again(tmp_path: Path) -> None:
+    loaded = module(tmp_path, LOSS)
+    before = identify(loaded.quiet)
+    Path(loaded.__file__ or "").write_text(LOSS + "\n# slower\n")
+    assert identify(loaded.quiet) != before
 
 
 def test_what_a_function_captures_counts_where_it_is_plain() -> None:
@@ -188,12 +129,44 @@ def test_what_a_function_captures_counts_where_it_is_plain() -> None:
     assert len({identify(one) for one in partials}) == 2
 
 
-def test_code_without_a_file_is_told_apart_too() -> None:
-    spaces: list[dict[str, Any]] = [{}, {}, {}]
-    for space, text in zip(spaces, ("1", "1", "2"), strict=True):
-        exec(f"def f():\n    return [x + {text} for x in ()]\nclass C:\n    limit = {text}", space)
+def test_numbers_and_words_of_an_object_count() -> None:
+    def maker(**held: Any) -> Any:
+        made = Maker()
+        vars(made).update(held)
+        return made
+
+    makers = [maker(), maker(g=9.8), maker(g=9.8), maker(g=1.0), maker(g=1.0, table=[1, 2])]
+    assert len({identify(made) for made in makers}) == 3
+    assert len({identify(made.__call__) for made in makers}) == 3
+
+
+def test_code_without_a_file_needs_a_folder_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where code is typed in: two functions of one name cannot be told apart."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec("def quiet(policy, batch, noise):\n    return policy(batch.obs).mean((-2, -1))", space)
+    assert identify(space["quiet"]).startswith("__main__:quiet ") and not has_source(space["quiet"])
+    monkeypatch.setitem(METHODS, "quiet", Method("quiet", actor=Loss(space["quiet"])))
+    with pytest.raises(DamperError, match=r"out must be given when actor is .* or has no file"):
+        default_folder(resolve("Pendulum", method="quiet"))
+
+
+def test_a_notebook_s_code_is_known_by_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython keeps the text of its cells for `inspect`, under names that are no files."""
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))  # which has no file
+    text = "def f():\n    return 1\nclass C:\n    def step(self):\n        return 1\n"
+    spaces = []
+    for number, cell in enumerate((text, text, text.replace("1", "2"))):
+        file = f"<ipython-input-{number}>"
+        linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
+        space: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(cell, file, "exec"), space)
+        spaces.append(space)
     for name in ("f", "C"):
-        assert identify(spaces[0][name]) == identify(spaces[1][name]) != identify(spaces[2][name])
+        assert all(has_source(space[name]) for space in spaces)
+        first, same, edited = (identify(space[name]) for space in spaces)
+        assert first == same != edited
 
 
 def test_whose_code_it_is() -> None:
@@ -212,7 +185,7 @@ def test_whose_code_it_is() -> None:
     )
 
 
-# --- runs ----------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def test_a_lambda_needs_a_folder_and_another_one_there_is_refused(
@@ -228,7 +201,8 @@ def test_a_lambda_needs_a_folder_and_another_one_there_is_refused(
     assert list(tmp_path.iterdir()) == []
     assert damper.train(lambda: pendulum(), **QUICK, out="run").finished
     with pytest.raises(
-        DamperError, match=r"other settings: code of env was 'tests.*<lambda> \w+', now 'tests"
+        DamperError,
+        match=r"other settings: code of env was 'tests.*<lambda> \w+', now 'tests",
     ):
         damper.train(lambda: short_pendulum(), **QUICK, out="run")
 
@@ -247,7 +221,7 @@ def test_an_edited_function_is_another_run(tmp_path: Path, monkeypatch: pytest.M
     assert len(set(folders)) == 2
     with pytest.raises(
         DamperError,
-        match=r"other settings: code of actor was 'mine:quiet.* uses from its module counts too",
+        match=r"other settings: code of actor was 'mine:quiet.* The whole file that defines it",
     ):
         tiny.train(out, "damper+quiet", steps=60)
 
@@ -280,12 +254,8 @@ def test_an_edited_environment_is_another_run(
         identities.append(agent.digest)
         if len(folders) == 1:
             run = damper.train("Mine-v0", out=out, **QUICK)
-            manifest = run.manifest
-            assert manifest["custom_code"]["env"].startswith("mine:Mine ")
-            del manifest["custom_code"]["env"]  # as earlier versions left it
-            (out / "manifest.json").write_text(json.dumps(manifest))
+            assert run.manifest["custom_code"]["env"].startswith("mine:Mine ")
             assert damper.train("Mine-v0", out=out, **QUICK) == run
-            run.update_manifest(custom_code=resolve("Mine-v0", steps=60).custom_code())
     assert len(set(folders)) == len(set(identities)) == 2
     with pytest.raises(DamperError, match=r"other settings: code of env was 'mine:Mine"):
         damper.train("Mine-v0", out=out, **QUICK)
@@ -306,28 +276,38 @@ def test_environments_of_packages_are_known_by_name(monkeypatch: pytest.MonkeyPa
     assert registered_env("Packed-v0") is None
 
 
-def test_environments_of_a_notebook_are_known_by_their_code(
+def test_environments_without_a_file_need_a_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Their module, ``__main__``, has no file."""
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     space = vars(sys.modules["__main__"])
     exec(
-        "from gymnasium.envs.classic_control.pendulum import PendulumEnv\nclass Mine(PendulumEnv): pass",
+        "from gymnasium.envs.classic_control.pendulum import PendulumEnv\n"
+        "class Mine(PendulumEnv): pass",
         space,
     )
     monkeypatch.setitem(
         gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", space["Mine"])
     )
     assert registered_env("Mine-v0") is space["Mine"]
-    assert identify(space["Mine"]).startswith("__main__:Mine ")
+    with pytest.raises(DamperError, match=r"out must be given when env is .* or has no file"):
+        default_folder(resolve("Mine-v0", steps=60))
+
+
+def test_a_registered_lambda_is_known_by_its_id_and_its_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = gymnasium.envs.registration.EnvSpec("Mine-v0", lambda **_: pendulum())
+    monkeypatch.setitem(gymnasium.registry, "Mine-v0", made)
+    assert default_folder(resolve("Mine-v0", steps=60)).name.startswith("Mine-v0-td3-damper-")
 
 
 def test_a_missing_dependency_is_left_to_where_the_environment_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "walker_of_mine.py").write_text(
-        "from gymnasium.error import DependencyNotInstalled\nraise DependencyNotInstalled('Box2D is not installed')"
+        "from gymnasium.error import DependencyNotInstalled\n"
+        "raise DependencyNotInstalled('Box2D is not installed')"
     )
     monkeypatch.syspath_prepend(tmp_path)
     spec = gymnasium.envs.registration.EnvSpec("Walks-v0", entry_point="walker_of_mine:Walker")
@@ -351,37 +331,8 @@ def test_a_name_registered_anew_is_another_run(
     assert default_folder(resolve("Pendulum", method="mine")) != first
 
 
-def test_a_folder_s_name_has_no_colon_unless_it_is_there_already(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_s_name_has_no_colon() -> None:
     arm = replace(resolve("Pendulum"), env="armenv:Arm-v0")
-    for choose in (
-        lambda: default_folder(arm),
-        lambda: compare_folder([arm], ()),
-        lambda: Job(arm, ()).folder(Path("runs")),
-    ):
-        folder = choose()
+    folders = default_folder(arm), compare_folder([arm], ()), Job(arm, ()).folder(Path("runs"))
+    for folder in folders:
         assert ":" not in str(folder) and "armenv_Arm-v0-td3-" in folder.name
-        old = folder.with_name(folder.name.replace("armenv_", "armenv:"))
-        old.mkdir(parents=True)
-        assert choose() == old
-
-
-def test_old_runs_keep_their_folder_and_their_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Names that runs had before any setting was added.
-    assert default_folder(resolve("Pendulum")).name == "Pendulum-td3-damper-7347e2a4"
-    other = resolve("Hopper", "sac", "caps", seeds=5, protocol="pave", log_every=7)
-    assert default_folder(other).name == "Hopper-sac-caps-80791a0e"
-    run = tiny.train(tmp_path / "run", steps=60)
-    manifest = run.manifest
-    for name in ("tf32", "gamma"):  # as if these had been added after the run
-        del manifest["settings"][name]
-    manifest["settings"]["method_settings"].pop("eta", None)
-    del manifest["custom_code"]
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    assert tiny.train(run.path, steps=60) == run
-    with pytest.raises(DamperError, match=r"other settings: gamma was 0\.99, now 0\.5"):
-        tiny.train(run.path, steps=60, gamma=0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,21 +15,15 @@ import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.settings import (
-    PER_AGENT,
-    Settings,
-    checks,
-    complete_settings,
-    devices,
-    resolve,
-    resolving,
-)
+from damper.engine.settings import PER_AGENT, Settings, checks, devices, resolve, resolving
 from damper.engine.train import default_folder
 from damper.errors import DamperError
 from damper.losses.caps import caps
 from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method, compose
+from damper.protocols import protocol_settings
 from damper.rules import RULES, settings_of
+from damper.settings import SETTINGS, deciding
 
 TASKS = {
     "LunarLander": 500_000,
@@ -87,10 +81,66 @@ PROTOCOLS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
 ETA = {"td3": (0.8, 1.0, 1.0, 0.0, 1.0, 1.0), "sac": (1.0, 1.0, 0.8, 0.0, 0.0, 1.0)}
 
 
-def test_every_number_has_a_range() -> None:
-    numbers = {f.name for f in fields(Settings) if re.search(r"\bfloat\b", str(f.type))}
-    assert numbers == set(checks._RANGES), "a number without a range is never checked"
-    assert set(PER_AGENT) <= numbers
+def test_every_number_declares_its_range() -> None:
+    numbers = {field.name for field in fields(Settings) if float in SETTINGS[field.name].types}
+    ranged = {field.name for field in fields(Settings) if "range" in field.metadata}
+    assert numbers <= ranged, "a number would have the range of whole numbers"
+    assert set(PER_AGENT) == numbers
+
+
+def test_every_activation_can_be_chosen() -> None:
+    assert SETTINGS["activation"].choices == tuple(ACTIVATIONS)
+
+
+def test_the_authors_settings_are_the_defaults() -> None:
+    for backbone in ("td3", "sac"):
+        made = resolve("Hopper", backbone, "plain").record()
+        for name, value in protocol_settings("authors", backbone, None).items():
+            assert made[name] == value
+            if name != "net_arch":
+                assert value == SETTINGS[name].default, name
+
+
+# --- what makes another run -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_makes_another_run_unless_it_says_how_to_compute(name: str) -> None:
+    usual = resolve("Pendulum", "td3", "damper", eval_every=10)
+    other = dict.fromkeys(SETTINGS, 3) | {
+        "env": "Hopper",
+        "backbone": "sac",
+        "method": "caps",
+        "method_settings": {"eta": 0.5},
+        "seeds": (3,),
+        "protocol": "pave",
+        "table": ({"seed": 3},),
+        "env_kwargs": {"g": 1.0},
+        "device": "cuda",
+        "backend": "envpool",
+        "dtype": "float64",
+        "activation": "relu",
+        "net_arch": (3,),
+    }
+    switches = {name for name, declared in SETTINGS.items() if bool in declared.types}
+    changed = replace(usual, **{name: True if name in switches else other[name]})
+    assert getattr(changed, name) != getattr(usual, name)
+    same_folder = SETTINGS[name].kind == "execution" or SETTINGS[name].backbone == "sac"
+    assert (default_folder(changed) == default_folder(usual)) == same_folder
+
+
+def test_what_is_off_does_not_enter_a_name_so_that_new_settings_move_no_run() -> None:
+    values = {**resolve("Pendulum").record(), "protocol": None, "norm_obs": False, "tf32": True}
+    names = deciding(values, "td3", "task", "training", "numerics")
+    assert names.keys().isdisjoint({"protocol", "norm_obs", "ent_coef", "log_every"})
+    assert {"tf32", "steps", "policy_delay"} <= names.keys()
+    assert deciding({**values, "learning_starts": 0}, "td3", "training")["learning_starts"] == 0
+    assert default_folder(resolve("Pendulum")).name == "Pendulum-td3-damper-cf5f2122"
+    caps = resolve("Hopper", "sac", "caps", seeds=5, protocol="pave", log_every=7)
+    assert default_folder(caps).name == "Hopper-sac-caps-2904ad42"
+
+
+# --- protocols, presets and what is given ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -130,7 +180,7 @@ def test_what_is_given_wins() -> None:
     [
         (3, None, (0, 1, 2)),
         (np.int64(3), None, (0, 1, 2)),
-        (5, "damper", FIRST_FIVE),
+        (5, "authors", FIRST_FIVE),
         (2, "pave", FIRST_FIVE[:2]),
         ([7, 3], "pave", (7, 3)),
     ],
@@ -139,25 +189,10 @@ def test_seeds(seeds: Any, protocol: str | None, expected: tuple[int, ...]) -> N
     assert resolve("Pendulum", seeds=seeds, protocol=protocol).seeds == expected
 
 
-def test_the_authors_protocol_is_read_by_its_old_name_and_leads_to_the_same_runs() -> None:
-    old, new = (resolve("Pendulum", seeds=2, protocol=name) for name in ("damper", "authors"))
-    assert old == new and new.protocol == "authors"
-    assert default_folder(new).name == "Pendulum-td3-damper-c6cdd2d4"
-    manifest = {**new.record(), "protocol": "damper"}
-    assert complete_settings(manifest) == complete_settings(new.record())
-
-
-def test_usual_and_old_names_are_read() -> None:
-    ours = resolve("Swimmer-v5", seeds=(7,), steps=50, backend="envpool")
-    assert resolve("Swimmer-v5", seed=7, total_timesteps=50, envs="envpool") == ours
+def test_usual_names_are_read() -> None:
+    ours = resolve("Swimmer-v5", seeds=(7,), steps=50)
+    assert resolve("Swimmer-v5", seed=7, total_timesteps=50) == ours
     assert resolve("Pendulum", train_freq=(4, "step")) == resolve("Pendulum", train_freq=4)
-    assert default_folder(ours).name == "Swimmer-v5-td3-damper-e3aa7a47"
-    manifest = {
-        ("envs" if name == "backend" else name): value for name, value in ours.record().items()
-    }
-    assert "backend" in ours.record() and complete_settings(manifest) == complete_settings(
-        ours.record()
-    )
 
 
 def test_whole_numbers_may_be_written_as_floats() -> None:
@@ -176,7 +211,7 @@ def test_a_part_of_the_method_is_exchanged_by_its_name_as_everywhere() -> None:
     )
 
 
-# --- what differs between agents -----------------------------------------------------------------------------------
+# --- what differs between agents ------------------------------------------------------------------
 
 
 def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
@@ -232,7 +267,7 @@ def test_temperatures_may_differ_and_automatic_starts_at_one() -> None:
     ].tolist() == [1.0, 1.0]
 
 
-# --- methods as objects --------------------------------------------------------------------------------------------
+# --- methods as objects ---------------------------------------------------------------------------
 
 
 def test_a_composed_method_is_known_by_its_name() -> None:
@@ -253,7 +288,7 @@ def test_a_method_object_must_be_the_one_its_name_stands_for(
         resolve("Pendulum", "td3", Method("damper", actor=caps, rule="damper"))
 
 
-# --- mistakes ------------------------------------------------------------------------------------------------------
+# --- mistakes -------------------------------------------------------------------------------------
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given"),
@@ -337,7 +372,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"action_noise": None},
-        r"action_noise must be a number in .*, the standard deviation .* \(0 for SB3's None\)",
+        r"action_noise must be a number in \[0, 10\], but None was given: it is the standard "
+        "deviation of normal noise, 0 for SB3's None",
     ),
     (
         {"n_steps": 3},
@@ -377,26 +413,23 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"dtype": "float16"}, "dtype must be one of float32, float64"),
     ({"backend": "brax"}, "backend must be one of gymnasium, envpool, but 'brax' was given"),
     (
-        {"backend": "gymnasium", "envs": "gymnasium"},
-        "backend and envs, its old name, are the same setting, but both",
+        {"envs": "gymnasium"},
+        "envs is not a setting of the run or of method 'damper': method 'damper' takes",
     ),
     (
         {"steps": 10, "total_timesteps": 10},
         "steps and total_timesteps are the same setting, but both were given",
     ),
     ({"seeds": 2, "seed": 1}, "seed is for one agent and seeds for several, but both were given"),
-    (
-        {"overlap": True},
-        "overlap must be left out, but True was given: it was removed, because updates run while "
-        "the",
-    ),
+    ({"protocol": "papers"}, "protocol must be one of pave, authors, but 'papers' was given"),
+    ({"env_threads": 0}, "env_threads must be a whole number of at least 1, but 0 was given"),
     ({"device": "gpu"}, "device must be 'cpu' or 'cuda', but 'gpu' was given"),
     ({"graph": True}, "graph needs device='cuda', but device='cpu' was given"),
     ({"device": "cuda:99"}, "device must be one that this machine has"),
     ({"rule": "pcgra"}, "rule must .* did you mean 'pcgrad'"),
     (
         {"rule": max},
-        r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max, then give",
+        r"rule must be a name in damper.rules.RULES, .*: set damper.rules.RULES\['max'\] = max",
     ),
     (
         {"method": Method("own", temporal, max)},
@@ -416,7 +449,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"seeds": (1.5,)}, "seeds must be a list of whole numbers, or a number of seeds"),
     (
         {"eta": [0.1, 0.1]},
-        r"eta must have different values, one for each agent, but \(0.1, 0.1\) was given: a repeated",
+        r"eta must have different values, one for each agent, but \(0.1, 0.1\) was given: a repea",
     ),
     ({"gamma": [0.9, 0.99, 0.9]}, "gamma must have different values, one for each agent"),
     ({"eta": [[0.1], [0.2]]}, "eta must be a number, or a schedule"),
@@ -450,7 +483,7 @@ def test_every_field_is_a_setting() -> None:
         )
 
 
-# --- rules of one's own --------------------------------------------------------------------------------------------
+# --- rules of one's own ---------------------------------------------------------------------------
 
 
 def _by_norm(primary: Tensor, auxiliary: Tensor, *, share: Any = 1.0) -> Tensor:
@@ -562,7 +595,7 @@ def test_no_shipped_rule_mixes_agents(rule: str) -> None:
     checks._check_batched(rule, settings_of(rule))
 
 
-# --- how to run ----------------------------------------------------------------------------------------------------
+# --- how to run -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -610,7 +643,7 @@ def test_without_a_c_compiler_nothing_is_compiled_by_itself(
         (True, lambda: None, {"steps": 10}, "gymnasium"),
         (True, "Pendulum", {}, "gymnasium"),
         (False, "Hopper", {}, "gymnasium"),
-        (False, "Hopper", {"envs": "envpool"}, "envpool"),
+        (False, "Hopper", {"backend": "envpool"}, "envpool"),
     ],
 )
 def test_envpool_steps_the_paper_s_tasks_on_a_gpu(

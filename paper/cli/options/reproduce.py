@@ -8,28 +8,18 @@ from typing import Annotated, Literal
 
 import tyro
 
-from damper.cli.options import (
-    BACKEND,
-    ENVS,
-    LEFT_OUT,
-    PROTOCOL,
-    Backend,
-    EngineOptions,
-    SeedList,
-    default,
-)
+from damper.cli.options import LEFT_OUT, PROTOCOL, SeedList, default
+from damper.cli.options.training import EngineOptions
 
 
 @dataclass
-class ReproduceEngineOptions(EngineOptions):
+class ReproduceEngineOptions(EngineOptions):  # type: ignore[misc]
     """Settings of the algorithm and the engine, with Stable-Baselines3's names."""
 
     device: Annotated[
         str | None, default("a GPU where there is one, here or in the Ray cluster")
     ] = None
     """Where to train, as in torch: cpu, cuda."""
-    backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
-    """What steps the environments: Gymnasium, or EnvPool with C++ threads. Records keep the two apart."""
 
 
 @dataclass

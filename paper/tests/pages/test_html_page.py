@@ -61,7 +61,7 @@ def odd_records() -> list[Record]:
     )
     return [
         *records,
-        *(invented(agent) for agent in agents_of("pegrad", protocol="damper", seeds=1)),
+        *(invented(agent) for agent in agents_of("pegrad", protocol="authors", seeds=1)),
     ]
 
 

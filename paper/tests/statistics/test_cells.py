@@ -38,7 +38,7 @@ def test_cells_hold_agents_that_differ_by_seed_only() -> None:
 def test_other_budgets_protocols_and_numerics_never_share_a_table() -> None:
     paper = [invented(agent) for agent in agents_of("pegrad")]
     custom = [invented(agent) for agent in expand_request(tiny())]
-    other = [invented(agent) for agent in agents_of("pegrad", protocol="damper", seeds=2)]
+    other = [invented(agent) for agent in agents_of("pegrad", protocol="authors", seeds=2)]
     quick = [invented(agent) for agent in agents_of("pegrad", settings={"tf32": True}, seeds=1)]
     found = setups([*custom, *quick, *other, *paper])
     assert [setup.agents for setup in found] == [30, 6, 12, 2]

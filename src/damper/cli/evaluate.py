@@ -10,7 +10,6 @@ from damper.cli.options.evaluate import Evaluate
 from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.folder import Run
 from damper.engine.run.policy import Policy
-from damper.engine.settings import current_names
 from damper.errors import DamperError, MissingExtraError, MissingOptionError
 from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.export import find_path
@@ -98,8 +97,8 @@ def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
     source, backend = find_source(options.source), options.backend
     trained = source.info.backend if isinstance(source, Policy) else None
     if isinstance(source, Run):
-        settings = current_names(source.manifest["settings"])
-        trained = settings.get("backend", "gymnasium")
+        settings = source.manifest["settings"]
+        trained = settings["backend"]
         if not source.finished:
             of = f"{evaluation.steps:,} of {settings['steps']:,}"
             say(f"{source.path} is not finished: these are its policies at step {of}", "yellow")

@@ -7,11 +7,10 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from damper.engine.custom_code import has_stable_name, read_anew
+from damper.engine.custom_code import has_source, has_stable_name
 from damper.engine.device.precision import check_tf32, device_context
 from damper.engine.device.threads import fitting_threads, torch_threads
 from damper.engine.envs.gymnasium_pool import import_module_of
@@ -21,10 +20,10 @@ from damper.engine.run.folder import Run, left_to_train, open_finished
 from damper.engine.run.lock import run_lock
 from damper.engine.run.progress import Progress
 from damper.engine.run.tensorboard import TensorBoard, find_writer
-from damper.engine.settings import DEFAULT_SEEDS, EXECUTION, Settings, resolve
+from damper.engine.settings import DEFAULT_SEEDS, Settings, resolve
 from damper.errors import DamperError
 from damper.methods import Method
-from damper.protocols import recorded_protocol
+from damper.settings import Kind, deciding
 from damper.terminal import quoted, say
 
 
@@ -42,7 +41,7 @@ def train(
     callbacks: Callback | Sequence[Callback] | None = None,
     **settings: Any,
 ) -> Run:
-    """Train one agent per seed and per combination of the settings given as lists, all as one batch.
+    """Train one agent per seed and combination of the settings given as lists, all as one batch.
 
     The same call on the same folder resumes a killed run, and returns a finished one at once.
 
@@ -65,8 +64,8 @@ def train(
             logged, that is every ``log_every`` steps. Returning False stops the run at its next
             step, with a checkpoint, and this call returns; the same call resumes it, callbacks
             included. An exception in a callback is raised here after everything is saved.
-        **settings: any field of ``damper.engine.settings.Settings`` and any setting of the method;
-            lists make a population of their product. ``learning_rate`` and the method's numbers may
+        **settings: any setting that ``damper.settings`` declares and any of the method; lists make
+            a population of their product. ``learning_rate`` and the method's numbers may
             be schedules: functions of ``progress_remaining`` as in Stable-Baselines3, or
             ``"linear:3e-4:0"``. ``eval_every=10_000`` evaluates each agent at that interval and
             keeps its best policy (``run.policy(agent, best=True)``). ``device="auto"``,
@@ -76,7 +75,6 @@ def train(
     """
     called = as_callbacks(callbacks)
     import_module_of(env)  # first, since the module may register the method
-    read_anew()
     resolved = resolve(
         env, backbone, method, seeds, steps, protocol, env_kwargs=env_kwargs, **settings
     )
@@ -93,7 +91,7 @@ def run_settings(
     tensorboard: bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> Run:
-    """Train complete settings into a folder whose lock the caller holds; a run that is finished is returned at once."""
+    """Train complete settings into a folder whose lock the caller holds, unless it is finished."""
     import_module_of(settings.env)  # in a worker process too: the module may register the method
     if not left_to_train(Run(out), settings):
         run = open_finished(out, settings)
@@ -137,12 +135,9 @@ def _warn(settings: Settings) -> None:
     if settings.steps < first:
         logging.getLogger("damper").warning(
             "nothing is learned in %s steps: with learning_starts=%s and train_freq=%s the first "
-            "update comes at step "
-            "%s; give more steps, or a smaller learning_starts.",
-            *(
-                f"{number:,}"
-                for number in (settings.steps, settings.learning_starts, settings.train_freq, first)
-            ),
+            "update comes at step %s; give more steps, or a smaller learning_starts.",
+            *(f"{n:,}" for n in (settings.steps, settings.learning_starts, settings.train_freq)),
+            f"{first:,}",
         )
     if unused := settings.unused_settings:
         logging.getLogger("damper").warning(
@@ -153,51 +148,29 @@ def _warn(settings: Settings) -> None:
 
 
 def default_folder(settings: Settings) -> Path:
-    """``runs/<env>-<backbone>-<method>-<digest>``: the same settings and code always lead to the same folder."""
-    return without_colon(Path("runs") / default_name(settings))
-
-
-def without_colon(folder: Path) -> Path:
-    """Replace colons in the folder's name, which scp reads as the end of a host; an existing folder keeps its name."""
-    return folder if folder.exists() else folder.with_name(folder.name.replace(":", "_"))
+    """``runs/<env>-<backbone>-<method>-<digest>``, the same for the same settings and code."""
+    return Path("runs") / default_name(settings)
 
 
 def default_name(settings: Settings) -> str:
-    """The last part of ``default_folder``, still with the colon of an environment's id.
-
-    It ends in a digest of all settings up to ``keep_checkpoint`` and of later ones that differ from
-    their defaults, so a new default of an old setting renames the folder: unfinished runs there
-    would not be found.
-    """
+    """The last part of ``default_folder``, with a digest of all settings but those of execution."""
     check_named(settings)
-    # Leave out later settings at their defaults: a new setting must not move the same call to
-    # another folder.
-    record = {**settings.record(), "method_settings": dict(settings.method_settings)}
-    defaults = {f.name: f.default for f in fields(settings)}
-    defaults["eval_episodes"] = (
-        None if settings.eval_every else settings.eval_episodes
-    )  # no effect without evaluations
-    names = list(defaults)
-    for name in names[names.index("keep_checkpoint") :]:
-        if name in EXECUTION or getattr(settings, name) == defaults[name]:
-            del record[name]
-    if code := settings.custom_code():
-        record["custom_code"] = code
-    record["protocol"] = recorded_protocol(settings.protocol)
-    record["envs"] = record.pop("backend")  # its first name
-    record["overlap"] = False  # a removed setting
-    text = json.dumps(record, sort_keys=True, default=str)
+    # Evaluations during training are part of the run only if there are any.
+    kinds: list[Kind] = ["task", "training", "numerics"]
+    kinds += ["evaluation"] if settings.eval_every else []
+    facts = deciding({**vars(settings), "env": settings.env_id}, settings.backbone, *kinds)
+    text = json.dumps([facts, settings.custom_code()], sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    return f"{settings.env_id.replace('/', '_')}-{settings.backbone}-{settings.method}-{digest}"
+    return f"{settings.env_in_paths}-{settings.backbone}-{settings.method}-{digest}"
 
 
 def check_named(settings: Settings) -> None:
-    """Raise if the default folder would depend on code without a stable name."""
+    """Raise if the default folder would depend on code that cannot be told from other code."""
     for part, function in settings.custom_functions.items():
-        if not has_stable_name(function):
+        registered = part == "env" and isinstance(settings.env, str)
+        if not ((registered or has_stable_name(function)) and has_source(function)):
             raise DamperError(
-                f"out must be given when {part} is a lambda, a local function or an object, since "
-                f"{function!r} gives "
-                "the folder no stable name: name a folder, or define a function at the top level "
-                "of a module."
+                f"out must be given when {part} is a lambda, a local function or an object, or has "
+                f"no file, since {function!r} gives the folder no stable name: name a folder, or "
+                "define a function at the top level of a module."
             )

@@ -106,7 +106,7 @@ def test_envpool_s_environments_are_what_their_id_names() -> None:
     with pytest.raises(
         DamperError, match=r"env_kwargs must be left out with backend='envpool'.*use backend="
     ):
-        resolve("Pendulum", env_kwargs=MOON, envs="envpool")
+        resolve("Pendulum", env_kwargs=MOON, backend="envpool")
 
 
 def test_other_arguments_are_another_run(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import gymnasium
 import pytest
 
-import damper
 from damper.engine.gradients.objectives import Objectives
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run import checkpoint
@@ -137,7 +136,7 @@ def stopped(folder: Path, **given: Any) -> Any:
 
 def test_envpool_goes_on_with_fresh_episodes_and_says_so(tmp_path: Path) -> None:
     pytest.importorskip("envpool")
-    trainer = Trainer(stopped(tmp_path / "run", envs="envpool", env_threads=1), tmp_path / "run")
+    trainer = Trainer(stopped(tmp_path / "run", backend="envpool", env_threads=1), tmp_path / "run")
     assert trainer.step == 80
     run = trainer.train()
     assert run.finished and run.manifest["resumed"] == [
@@ -193,17 +192,6 @@ def test_a_checkpoint_of_another_version_is_refused(
         Trainer(made, tmp_path / "run")
 
 
-def test_a_checkpoint_keeps_the_names_of_before(tmp_path: Path) -> None:
-    trainer = Trainer(stopped(tmp_path / "run"), tmp_path / "run")
-    newest = trainer.checkpoints.newest()
-    assert newest is not None and {"learner.alive", "learner.died_at"} <= newest.tensors.keys()
-    assert not {"learner.active", "learner.frozen_at"} & newest.tensors.keys()
-    assert (
-        trainer.learner.state()["active"].all()
-        and (trainer.learner.state()["frozen_at"] == -1).all()
-    )
-
-
 def test_a_version_that_logs_more_goes_on_with_fresh_sums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,31 +233,6 @@ def test_a_version_that_logs_something_else_goes_on_with_fresh_sums(
     path.write_text(json.dumps(written))
     sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
     assert all(tensor.any() for tensor in sums.values())
-
-
-def began_with(run: Run, overlap: bool) -> None:
-    """As the manifest was while ``overlap`` was a setting."""
-    settings = {**run.manifest["settings"], "overlap": overlap}
-    run.update_manifest(settings=settings, halves=overlap)
-
-
-def test_runs_from_before_overlap_was_removed(tmp_path: Path) -> None:
-    made, run = stopped(tmp_path / "run"), Run(tmp_path / "run")
-    began_with(run, overlap=True)
-    refused = (
-        r"run' holds a run with overlap=True, a setting that was removed: choose another "
-        r"folder, or continue"
-    )
-    with pytest.raises(DamperError, match=refused):
-        Trainer(made, run.path)
-    began_with(run, overlap=False)
-    assert Trainer(made, run.path).train().finished
-    began_with(run, overlap=True)
-    assert [policy.info.steps for policy in run.policies()] == [150, 150] and damper.load(
-        run.path, agent=1
-    ).info.steps == 150
-    with pytest.raises(DamperError, match=refused):
-        run_settings(made, run.path)
 
 
 def test_an_environment_registered_otherwise_is_another_run(

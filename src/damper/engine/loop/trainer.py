@@ -37,10 +37,6 @@ from damper.provenance import hardware, source_digest, versions
 from damper.seed_groups import group_mean
 
 LOG = logging.getLogger(__name__)
-SAVED_AS = {
-    "active": "alive",
-    "frozen_at": "died_at",
-}  # the learner's tensors that have other names in a checkpoint
 # Called with each metrics line (a dict); users' callbacks get a `Training` instead.
 MetricsWriter = Callable[[dict[str, Any]], None]
 
@@ -66,7 +62,6 @@ class Trainer:
             MetricsLog(out / "metrics.jsonl"),
         )
         self.evaluations = Evaluations(out / "evaluations.jsonl")
-        settings.custom_code()  # first read before environments are made, which may fill caches of their module
         seeds = [agent["seed"] for agent in settings.agents()]
         where = settings.env, seeds, settings.backend, settings.env_threads
         self.pool = make_pool(*where, **(settings.env_kwargs or {}))
@@ -268,7 +263,7 @@ class Trainer:
         """Save everything that a resumed run needs to continue bit for bit."""
         self._store_transition()
         self.update_stats()
-        tensors = {_saved_as(name): tensor for name, tensor in self.learner.state().items()}
+        tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
         facts: dict[str, Any] = {
             "step": self.step,
             "updates": self.learner.updates,
@@ -350,7 +345,7 @@ class Trainer:
         sums = diagnostics.state()
 
         def fits(name: str) -> bool:
-            saved = tensors.get(_saved_as(name))
+            saved = tensors.get(f"learner.{name}")
             return saved is not None and saved.shape == state[name].shape
 
         same = saved_names is None or saved_names == diagnostics.names
@@ -363,7 +358,7 @@ class Trainer:
                     "does not fit: finish the run with the version that started it, or choose "
                     "another folder."
                 )
-            state[name].copy_(tensors[_saved_as(name)])
+            state[name].copy_(tensors[f"learner.{name}"])
 
     def _log(self) -> None:
         self.update_stats()
@@ -447,8 +442,3 @@ class Trainer:
         if not keep:
             self.checkpoints.clear()
         LOG.info("%s: finished", self.run.path)
-
-
-def _saved_as(name: str) -> str:
-    """The name of a learner's tensor in a checkpoint."""
-    return f"learner.{SAVED_AS.get(name, name)}"

@@ -13,7 +13,7 @@ from damper.engine.run.checkpoint import CheckpointStore
 from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.run.policy import Policy, PolicyInfo
-from damper.engine.settings import EXECUTION, Settings, complete_settings
+from damper.engine.settings import EXECUTION, Settings
 from damper.errors import DamperError
 from damper.files import write_json
 from damper.provenance import code_version, hardware, versions
@@ -170,48 +170,9 @@ def open_run(path: Path, settings: Settings) -> Run:
     A run with a checkpoint may be continued with a larger budget.
     """
     run = Run(path)
-    record, custom = json.loads(json.dumps(settings.record(), default=str)), settings.custom_code()
+    record, code = json.loads(json.dumps(settings.record(), default=str)), settings.custom_code()
     if (path / "manifest.json").exists():
-        manifest = run.manifest
-        before, now = (
-            complete_settings(old)
-            | {f"code of {part}": identified for part, identified in its.items()}
-            for old, its in (
-                (manifest["settings"], recorded_code(manifest, settings)),
-                (record, custom),
-            )
-        )
-        if before.get("overlap"):
-            raise DamperError(
-                f"out={str(path)!r} holds a run with overlap=True, a setting that was removed: "
-                "choose another folder, "
-                "or continue with the version of damper that started it. Its policies can still be "
-                "loaded."
-            )
-        free = (
-            (*EXECUTION, "steps")
-            if run.has_checkpoint and settings.steps > before["steps"]
-            else EXECUTION
-        )
-        for name in dict.fromkeys([*record, *now, *before]):
-            if name not in free and now.get(name) != before.get(name):
-                longer = name == "steps" and settings.steps > before["steps"]
-                more = (
-                    " Only a run with a checkpoint (keep_checkpoint) can be extended."
-                    if longer
-                    else ""
-                )
-                if name.startswith("code of"):
-                    more = (
-                        " What it uses from its module counts too, even a list or dict that it "
-                        "changes itself."
-                    )
-                raise DamperError(
-                    f"out={str(path)!r} holds a run with other settings: {name} was "
-                    f"{before.get(name)!r}, now "
-                    f"{now.get(name)!r}; choose another folder, or repeat the settings to continue "
-                    f"it.{more}"
-                )
+        _check_same(run, record, code)
         if not run.finished:
             _sweep(path, "**/.*.tmp")
         return run
@@ -222,7 +183,7 @@ def open_run(path: Path, settings: Settings) -> Run:
         )
     facts = {
         "settings": record,
-        "custom_code": custom,
+        "custom_code": code,
         "agents": settings.agents(),
         "versions": versions(),
         "hardware": hardware(settings.device),
@@ -234,13 +195,31 @@ def open_run(path: Path, settings: Settings) -> Run:
     return run
 
 
-def recorded_code(manifest: Mapping[str, Any], settings: Settings) -> dict[str, str]:
-    """The user's own code in a run; code that an earlier version did not record is assumed to be the code of now."""
-    now = settings.custom_code()
-    if "custom_code" not in manifest:
-        return now
-    added = {"env": now["env"]} if isinstance(settings.env, str) and "env" in now else {}
-    return {**added, **manifest["custom_code"]}
+def _check_same(run: Run, record: Mapping[str, Any], code: Mapping[str, str]) -> None:
+    """Raise if a run was trained with other settings or other code of the user.
+
+    Settings of execution may differ, and with a checkpoint a run may get a larger budget.
+    """
+    manifest = run.manifest
+    before = manifest["settings"] | {
+        f"code of {part}": c for part, c in manifest["custom_code"].items()
+    }
+    now = {**record, **{f"code of {part}": c for part, c in code.items()}}
+    longer = record["steps"] > before["steps"]
+    for name in dict.fromkeys([*now, *before]):
+        free = name in EXECUTION or (name == "steps" and longer and run.has_checkpoint)
+        if free or now.get(name) == before.get(name):
+            continue
+        more = ""
+        if name == "steps" and longer:
+            more = " Only a run with a checkpoint (keep_checkpoint) can be extended."
+        if name.startswith("code of"):
+            more = " The whole file that defines it counts."
+        raise DamperError(
+            f"out={str(run.path)!r} holds a run with other settings: {name} was "
+            f"{before.get(name)!r}, now {now.get(name)!r}; choose another folder, or repeat the "
+            f"settings to continue it.{more}"
+        )
 
 
 def record_env(run: Run, env_spec: str) -> None:

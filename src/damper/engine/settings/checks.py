@@ -4,40 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import torch
 
-from damper.activations import ACTIVATIONS
 from damper.engine.settings.devices import device_name
-from damper.engine.settings.settings import PER_AGENT, Settings, is_number
+from damper.engine.settings.settings import Settings, is_number
 from damper.errors import DamperError
 from damper.methods import find_method
 from damper.rules import combine_reported, initial_state
 from damper.schedules import POINTS, Schedule, check_number
+from damper.settings import PER_AGENT, SETTINGS, Setting
 
-_RANGES: dict[str, tuple[float, float]] = {
-    "learning_rate": (0.0, 1.0),
-    "gamma": (0.0, 1.0),
-    "tau": (0.0, 1.0),
-    "target_policy_noise": (0.0, 10.0),
-    "target_noise_clip": (0.0, 10.0),
-    "action_noise": (0.0, 10.0),
-    "ent_coef": (0.0, 1e6),
-}
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "activation": tuple(ACTIVATIONS),
-    "dtype": ("float32", "float64"),
-    "backend": ("gymnasium", "envpool"),
-    "graph": (True, False, None),
-}
-_MAY_BE_ZERO = (
-    "learning_starts",
-    "checkpoint_every",
-    "eval_every",
-)  # all other integers must be at least 1
 NO_CUSTOM_LAYERS = (
     "the engine batches all agents' layers; damper.sb3's classes take custom layers "
     "in policy_kwargs."
@@ -46,41 +27,23 @@ NO_CUSTOM_LAYERS = (
 
 def check_settings(settings: Settings) -> Settings:
     """Raise for what cannot be trained; return the settings with the device's normalised name."""
-    values = {f.name: getattr(settings, f.name) for f in fields(settings)}
-    for name, value in values.items():
-        if isinstance(value, tuple) and name not in (*PER_AGENT, "seeds", "net_arch", "table"):
-            raise DamperError(
-                f"{name} must be one value for the whole population, but {len(value)} were given."
-            )
     sampled = _with_schedules_sampled(settings)
-    for name, (low, high) in _RANGES.items():
-        automatic = name == "ent_coef" and values[name] == "auto"
-        given = [value for value in _each(values[name]) if not isinstance(value, Schedule)]
-        for value in (
-            () if automatic else (*given, *(row[name] for row in sampled.table if name in row))
-        ):
-            _check_number(name, value, low, high)
-    for name in (f.name for f in fields(settings) if f.type == "int"):
-        _check_integer(name, values[name], 0 if name in _MAY_BE_ZERO else 1)
-    switches = {f.name: (True, False) for f in fields(settings) if f.type == "bool"}
-    for name, choices in (_CHOICES | switches).items():
-        if values[name] not in choices:
-            raise DamperError(
-                f"{name} must be one of {', '.join(map(str, choices))}, but {values[name]!r} was "
-                "given."
-            )
-    sizes = settings.net_arch
-    if (
-        not isinstance(sizes, tuple)
-        or not sizes
-        or not all(isinstance(size, int | float) for size in sizes)
-    ):
-        shown = " ".join(repr(sizes).split())
-        raise DamperError(
-            f"net_arch must be a list of layer sizes, but {shown} was given: {NO_CUSTOM_LAYERS}"
-        )
-    for size in sizes:
-        _check_integer("net_arch", size, 1)
+    for name, declared in SETTINGS.items():
+        given = getattr(settings, name)
+        if isinstance(given, tuple) and not declared.per_agent and not declared.is_list:
+            raise _one_value(name, given)
+        # A schedule's values are those of the table in which it is sampled.
+        values = [value for value in _each(given) if not isinstance(value, Schedule)]
+        if declared.per_agent:
+            values += [row[name] for row in sampled.table if name in row]
+        if given is None and NoneType in declared.types:
+            continue
+        # A word in place of a number is for all agents, so a tuple of it is a mistake.
+        if isinstance(given, str) and given in declared.choices:
+            continue
+        for value in values:
+            _check_value(declared, value)
+    _check_net_arch(settings.net_arch)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise DamperError(
             f"seeds must be one or more different integers, but {settings.seeds} was given."
@@ -92,42 +55,76 @@ def check_settings(settings: Settings) -> Settings:
             f"graph needs device='cuda', but device={settings.device!r} was given: leave graph out."
         )
     _check_method(sampled, len(settings.agents()))
-    for name, value in (
-        *((name, values[name]) for name in PER_AGENT),
-        *settings.method_settings.items(),
-    ):
-        if len(set(_each(value))) < len(_each(value)):
-            raise DamperError(
-                f"{name} must have different values, one for each agent, but {value} was given: a "
-                "repeated value would "
-                "train the same agent twice."
-            )
+    _check_distinct({name: getattr(settings, name) for name in PER_AGENT})
+    _check_distinct(settings.method_settings)
     return settings
 
 
-def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if not is_number(value) or not low <= value <= high:
-        others = {
-            "ent_coef": ", or 'auto' for all agents",
-            "learning_rate": ", or a schedule such as linear:0.001:0",
-        }
-        others["action_noise"] = ", the standard deviation of normal noise (0 for SB3's None)"
-        more = others.get(name, "")
+def _one_value(name: str, given: tuple[Any, ...]) -> DamperError:
+    return DamperError(
+        f"{name} must be one value for the whole population, but {len(given)} were given."
+    )
+
+
+def _check_value(declared: Setting, value: Any) -> None:
+    """Raise for a single value that does not fit its declaration."""
+    if float in declared.types:
+        _check_number(declared, value)
+        return
+    if int in declared.types:
+        _check_integer(declared.name, value, declared.range[0], declared.fix)
+        return
+    choices = (True, False) if bool in declared.types else declared.choices
+    if choices and value not in choices:
         raise DamperError(
-            f"{name} must be a number in [{low:g}, {high:g}]{more}, but {value!r} was given."
+            f"{declared.name} must be one of {', '.join(map(str, choices))}, but {value!r} was "
+            "given."
         )
 
 
-def _check_integer(name: str, value: Any, low: int) -> None:
+def _check_number(declared: Setting, value: Any) -> None:
+    low, high = declared.range
+    if is_number(value) and low <= value <= high:
+        return
+    requirement = f"a number in [{low:g}, {high:g}]"
+    if Schedule in declared.types:
+        requirement += ", or a schedule such as linear:0.001:0"
+    if declared.choices:
+        requirement += f", or {' or '.join(map(repr, declared.choices))} for all agents"
+    fix = f": {declared.fix}" if declared.fix else ""
+    raise DamperError(f"{declared.name} must be {requirement}, but {value!r} was given{fix}.")
+
+
+def _check_integer(name: str, value: Any, low: float, fix: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        fix = (
-            ": for SB3's -1 give the number that train_freq has"
-            if (name, value) == ("gradient_steps", -1)
-            else ""
-        )
+        fix = f": {fix}" if fix else ""
         raise DamperError(
             f"{name} must be a whole number of at least {low}, but {value!r} was given{fix}."
         )
+
+
+def _check_net_arch(sizes: Any) -> None:
+    if (
+        not isinstance(sizes, tuple)
+        or not sizes
+        or not all(isinstance(size, int | float) for size in sizes)
+    ):
+        shown = " ".join(repr(sizes).split())  # a PyTorch module's has several lines
+        raise DamperError(
+            f"net_arch must be a list of layer sizes, but {shown} was given: {NO_CUSTOM_LAYERS}"
+        )
+    for size in sizes:
+        _check_integer("net_arch", size, 1)
+
+
+def _check_distinct(values: Mapping[str, Any]) -> None:
+    """Raise for a list that repeats a value."""
+    for name, value in values.items():
+        if len(set(_each(value))) < len(_each(value)):
+            raise DamperError(
+                f"{name} must have different values, one for each agent, but {value} was given: a "
+                "repeated value would train the same agent twice."
+            )
 
 
 def _check_env_kwargs(settings: Settings) -> None:
@@ -145,14 +142,12 @@ def _check_env_kwargs(settings: Settings) -> None:
         except (TypeError, ValueError) as error:
             raise DamperError(
                 f"env_kwargs must hold values that JSON can represent, but {name} is {value!r}: "
-                "set it in a callable "
-                "that makes the environment."
+                "set it in a callable that makes the environment."
             ) from error
     if settings.backend == "envpool":
         raise DamperError(
             "env_kwargs must be left out with backend='envpool', which makes environments as "
-            "registered, but "
-            f"{given} was given: use backend='gymnasium'."
+            f"registered, but {given} was given: use backend='gymnasium'."
         )
 
 
@@ -166,18 +161,15 @@ def _check_method(settings: Settings, n_agents: int) -> None:
     method = find_method(settings.method)
     defaults = method.settings()
     for name, value in settings.method_settings.items():
-        if isinstance(value, tuple) and not is_number(defaults[name]):
+        if is_number(defaults[name]):
+            for number in _each(value):
+                check_number(name, number)
+        elif isinstance(value, tuple):
+            raise _one_value(name, value)
+        elif isinstance(value, Schedule):
             raise DamperError(
-                f"{name} must be one value for the whole population, but {len(value)} were given."
+                f"{name} must be one value for the whole run, but the schedule {value!r} was given."
             )
-        for one in _each(value):
-            if isinstance(one, Schedule) and not is_number(defaults[name]):
-                raise DamperError(
-                    f"{name} must be one value for the whole run, but the schedule {one!r} was "
-                    "given."
-                )
-            if is_number(defaults[name]):
-                check_number(name, one)
     if not settings.agents():
         raise DamperError(
             "a setting given as a list must have at least one value, but an empty list was given."
@@ -192,8 +184,8 @@ def _check_method(settings: Settings, n_agents: int) -> None:
 
 
 def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
-    """Raise if a custom rule mixes agents: the result for one of two agents must not depend on the other."""
-    own = {
+    """Raise if a custom rule mixes agents: one agent's result must not depend on another's."""
+    for_two = {
         name: value[[0, -1]] if isinstance(value, torch.Tensor) else value
         for name, value in settings.items()
     }
@@ -201,11 +193,12 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
     gradients = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def answers(first: int, second: int) -> torch.Tensor:
-        """Combined gradients ``[steps, 2, n]`` of these two agents, with the same random numbers in every call."""
+        """Combined gradients ``[steps, 2, n]`` of two agents, with the same random numbers."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             kwargs = {
-                k: v[[first, second]] if isinstance(v, torch.Tensor) else v for k, v in own.items()
+                name: value[[first, second]] if isinstance(value, torch.Tensor) else value
+                for name, value in for_two.items()
             }
             state, combined = initial_state(rule, gradients[0, 0], **kwargs), []
             for primary, auxiliary in gradients[:, :, [first, second]]:
@@ -236,22 +229,17 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
 
 
 def _with_schedules_sampled(settings: Settings) -> Settings:
-    """Settings with one agent per point of each agent's schedules, so that checks see all scheduled values."""
+    """The settings with one agent per point of each agent's schedules: checks see all values."""
     scheduled = settings.scheduled()
     if not scheduled:
         return settings
-    rows = (
-        {
-            **agent,
-            **{
-                name: column[i](point)
-                for name, column in scheduled.items()
-                if isinstance(column[i], Schedule)
-            },
+    rows = []
+    for i, agent in enumerate(settings.agents()):
+        schedules = {
+            name: column[i] for name, column in scheduled.items() if isinstance(column[i], Schedule)
         }
-        for i, agent in enumerate(settings.agents())
-        for point in POINTS
-    )
+        for point in POINTS:
+            rows.append({**agent, **{name: value(point) for name, value in schedules.items()}})
     return replace(settings, table=tuple(rows))
 
 

@@ -14,8 +14,7 @@ def find_device(device: str | int | torch.device = "auto") -> str:
     if name != "cpu" and (torch.device(name).index or 0) >= count:
         raise DamperError(
             f"device must be one that this machine has, but {str(device)!r} was given and {count} "
-            "CUDA devices were "
-            "found: use device='cpu'."
+            "CUDA devices were found: use device='cpu'."
         )
     return name
 

@@ -1,4 +1,4 @@
-"""Complete settings: given values, presets, the protocol, defaults, and what runs fastest on this machine."""
+"""Complete settings: given values, presets, the protocol, defaults, and what runs fastest here."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import functools
 import operator
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 from damper.engine.settings.checks import NO_CUSTOM_LAYERS, check_settings
 from damper.engine.settings.devices import device_name, find_device
-from damper.engine.settings.names import accept_sb3_names
-from damper.engine.settings.settings import BACKBONE_ONLY, Settings
+from damper.engine.settings.settings import Settings
 from damper.errors import DamperError, did_you_mean, wrong_env_error
 from damper.method_args import choose
 from damper.methods import METHODS, Method, find_method, setting_hint
 from damper.presets import preset
-from damper.protocols import TRAINING_SEEDS, protocol_name, protocol_settings
+from damper.protocols import TRAINING_SEEDS, protocol_settings
 from damper.rules import RULES
+from damper.settings import BACKBONES, SETTINGS
 from damper.tasks import TASKS, find_task, task_name
 
 METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that replace a part of the method
@@ -31,15 +31,11 @@ SB3_NETWORKS = (
     "features_extractor_class",
     "features_extractor_kwargs",
 )
-SB3_ONLY = {
-    "n_steps",
-    "target_entropy",
-    "target_update_interval",
-    "use_sde",
-    "sde_sample_freq",
-    "use_sde_at_warmup",
-}
-SB3_ONLY |= {"optimize_memory_usage", "replay_buffer_class", "replay_buffer_kwargs"}
+SB3_ONLY = (
+    *("n_steps", "target_entropy", "target_update_interval", "optimize_memory_usage"),
+    *("use_sde", "sde_sample_freq", "use_sde_at_warmup"),
+    *("replay_buffer_class", "replay_buffer_kwargs"),
+)
 MIN_UPDATES_TO_COMPILE = 100_000  # compiled, each is about half a millisecond faster
 
 
@@ -54,77 +50,101 @@ def resolve(
     trained_here: bool = True,
     **given: Any,
 ) -> Settings:
-    """Complete settings, by precedence: given values, the method's preset for the task, the protocol, defaults.
+    """Complete settings: given values before the method's preset, the protocol and defaults.
 
     ``trained_here=False`` is for plans and other machines' runs, whose device this machine may
     lack.
     """
+    # By identity: the default seeds given by a user are a choice, beside which `seed` is a mistake.
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
     seeds = DEFAULT_SEEDS if named is None else named
     if not isinstance(env, str) and not callable(env):
         raise wrong_env_error(env)
-    if backbone not in BACKBONE_ONLY:
-        others = (
-            ": damper.sb3 has PPO, DDPG and TQC"
-            if str(backbone).lower() in ("ppo", "ddpg", "tqc")
-            else ""
-        )
-        raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
+    _check_backbone(backbone)
     if callable(given.get("rule")):
         given["rule"] = _rule_name(given["rule"])
     chosen = _registered(
         choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given})
     )
-    task = task_name(env) if isinstance(env, str) else None
-    if steps is None:
-        steps = find_task(env).steps if isinstance(env, str) else None
-        if steps is None:
-            published = ", ".join(name for name, known_task in TASKS.items() if known_task.steps)
-            ids = [known_task.gymnasium_id for known_task in TASKS.values()]
-            fix = did_you_mean(
-                env, [*TASKS, *ids], "give steps=, the agent's steps in the environment."
-            )
-            raise DamperError(
-                f"steps must be given for {env!r}: only {published} have a published budget; {fix}"
-            )
+    steps = _published_steps(env) if steps is None else steps
     _check_names(given, chosen)
-    known = chosen.settings()
-    own = {
-        **preset(chosen.name, task, backbone, preset_name),
-        **{k: v for k, v in given.items() if k in known},
-    }
-    shared = {
-        **protocol_settings(protocol, backbone, task),
-        **{k: v for k, v in given.items() if k not in known},
-    }
-    shared |= {
-        f.name: _as_integer(shared[f.name])
-        for f in fields(Settings)
-        if f.type == "int" and f.name in shared
-    }
-    shared["env_kwargs"] = shared.get("env_kwargs") or None
-    device = shared.get("device", "auto")
-    shared["device"] = (
-        find_device(device) if trained_here or device == "auto" else device_name(device)
-    )
-    if shared.setdefault("backend", "auto") == "auto":
-        pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
-        shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
-    if auto_compile := shared.get("compile", "auto") == "auto":
-        shared["compile"] = False
+    task = task_name(env) if isinstance(env, str) else None
+    method_settings = preset(chosen.name, task, backbone, preset_name)
+    shared = {**protocol_settings(protocol, backbone, task), "steps": steps}
+    for name, value in given.items():
+        (method_settings if name in chosen.settings() else shared)[name] = value
+    shared = _tuples(shared)
+    for name, value in shared.items():
+        if SETTINGS[name].type is int and isinstance(value, float) and value.is_integer():
+            shared[name] = int(value)  # 1e6
+    auto_compile = _resolve_execution(shared, task, trained_here)
     settings = check_settings(
         Settings(
             env=env,
             backbone=backbone,
             method=chosen.name,
             seeds=pick_seeds(seeds, protocol),
-            steps=_as_integer(steps.item() if hasattr(steps, "item") else steps),
-            protocol=protocol_name(protocol),
-            method_settings=_tuples(own),
-            **_tuples(shared),
+            protocol=protocol,
+            method_settings=_tuples(method_settings),
+            **shared,
         )
     )
+    # Last, since it depends on the number of updates, of settings that are known to be numbers.
     return replace(settings, compile=_pays_to_compile(settings)) if auto_compile else settings
+
+
+def _resolve_execution(shared: dict[str, Any], task: str | None, trained_here: bool) -> bool:
+    """Choose device and backend where they are "auto"; return whether ``compile`` is too."""
+    device = shared.get("device", "auto")
+    shared["device"] = (
+        find_device(device) if trained_here or device == "auto" else device_name(device)
+    )
+    shared["env_kwargs"] = shared.get("env_kwargs") or None
+    if shared.setdefault("backend", "auto") == "auto":
+        # EnvPool makes environments as registered, so arguments of theirs rule it out.
+        pays = shared["device"].startswith("cuda") and not shared["env_kwargs"]
+        shared["backend"] = "envpool" if pays and task and _envpool_has(task) else "gymnasium"
+    if shared.get("compile", "auto") != "auto":
+        return False
+    shared["compile"] = False
+    return True
+
+
+def accept_sb3_names(
+    seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
+) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
+    """Seeds, steps and the other settings, which may be given as Stable-Baselines3's.
+
+    Those are ``seed``, ``total_timesteps`` and ``train_freq=(4, "step")``.
+
+    Args:
+        seeds: as given, or None.
+        steps: as given, or None.
+        given: the other settings.
+    """
+    given = dict(given)
+    freq = given.get("train_freq")
+    if isinstance(freq, tuple | list) and len(freq) == 2 and isinstance(freq[1], str):
+        if freq[1] != "step":
+            raise DamperError(
+                f"train_freq must be a number of steps, but {freq!r} was given: damper.sb3's "
+                "classes take episodes."
+            )
+        given["train_freq"] = freq[0]
+    if "total_timesteps" in given:
+        if steps is not None:
+            raise DamperError(
+                "steps and total_timesteps are the same setting, but both were given: leave one "
+                "out."
+            )
+        steps = given.pop("total_timesteps")
+    if "seed" in given:
+        if seeds is not None:
+            raise DamperError(
+                "seed is for one agent and seeds for several, but both were given: leave one out."
+            )
+        seeds = (given.pop("seed"),)
+    return seeds, steps, given
 
 
 def population_settings(agents: Sequence[Settings]) -> Settings:
@@ -132,21 +152,20 @@ def population_settings(agents: Sequence[Settings]) -> Settings:
 
     Agents may differ in seed, in numbers of their method, and in methods that share their losses.
     """
-    known = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
-    names = dict.fromkeys(name for own in known for name in own)
-    given = {name: [own[name] for own in known if name in own] for name in names}
+    complete = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
+    names = dict.fromkeys(name for values in complete for name in values)
+    columns = {name: [values[name] for values in complete if name in values] for name in names}
     shared = {
-        name: values[0]
-        for name, values in given.items()
-        if all(value == values[0] for value in values)
+        name: column[0]
+        for name, column in columns.items()
+        if all(value == column[0] for value in column)
     }
     methods = tuple(dict.fromkeys(agent.method for agent in agents))
     rows: list[dict[str, Any]] = []
-    for agent, own in zip(agents, known, strict=True):
+    for agent, values in zip(agents, complete, strict=True):
         row = {"method": agent.method} if len(methods) > 1 else {}
-        rows.append(
-            {**row, **{k: v for k, v in own.items() if k not in shared}, "seed": agent.seeds[0]}
-        )
+        row |= {name: value for name, value in values.items() if name not in shared}
+        rows.append({**row, "seed": agent.seeds[0]})
     return check_settings(
         replace(
             agents[0],
@@ -159,7 +178,7 @@ def population_settings(agents: Sequence[Settings]) -> Settings:
 
 
 def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, ...]:
-    """Seeds as given; a number means that many of the protocol's seeds, or 0, 1, ... without a protocol."""
+    """Seeds as given; a number means that many of the protocol's, without one 0, 1, ..."""
     if isinstance(seeds, int | Integral):  # NumPy's too
         count = operator.index(seeds)
         if isinstance(seeds, bool) or count < 1:
@@ -180,9 +199,29 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
         ) from error
 
 
+def _check_backbone(backbone: str) -> None:
+    if backbone not in BACKBONES:
+        named = str(backbone).lower()
+        others = ": damper.sb3 has PPO, DDPG and TQC" if named in ("ppo", "ddpg", "tqc") else ""
+        raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given{others}.")
+
+
+def _published_steps(env: str | Callable[[], Any]) -> int:
+    """The task's published budget; raises for other environments."""
+    steps = find_task(env).steps if isinstance(env, str) else None
+    if steps is not None:
+        return steps
+    published = ", ".join(name for name, task in TASKS.items() if task.steps)
+    ids = [task.gymnasium_id for task in TASKS.values()]
+    fix = did_you_mean(env, [*TASKS, *ids], "give steps=, the agent's steps in the environment.")
+    raise DamperError(
+        f"steps must be given for {env!r}: only {published} have a published budget; {fix}"
+    )
+
+
 def _check_names(given: Iterable[str], method: Method) -> None:
     """Raise for names that are settings neither of the run nor of the method."""
-    names = {f.name for f in fields(Settings)} - {"env", "backbone", "method", "method_settings"}
+    names = SETTINGS.keys() - {"env", "backbone", "method", "method_settings"}
     for name in given:
         if name not in names and name not in method.settings():
             hint = NO_CUSTOM_LAYERS if name in SB3_NETWORKS else setting_hint(name, method, names)
@@ -194,9 +233,10 @@ def _check_names(given: Iterable[str], method: Method) -> None:
 
 
 def _rule_name(rule: Callable[..., Any]) -> str:
-    """The registered name of a rule given as a function, since a run's files identify rules by name."""
-    if (known := next((name for name, other in RULES.items() if other is rule), None)) is not None:
-        return known
+    """The registered name of a rule given as a function: a run's files identify rules by name."""
+    for registered, other in RULES.items():
+        if other is rule:
+            return registered
     name = getattr(rule, "__name__", "mine")
     raise DamperError(
         "rule must be a name in damper.rules.RULES, because a run's files record its name, but "
@@ -206,7 +246,7 @@ def _rule_name(rule: Callable[..., Any]) -> str:
 
 
 def _registered(method: str | Method) -> Method:
-    """The method, which must be registered under its name, since a run's files identify methods by name."""
+    """The method, which must be registered: a run's files identify methods by name."""
     chosen = find_method(method)
     if callable(chosen.rule):
         _rule_name(chosen.rule)
@@ -226,13 +266,8 @@ def _registered(method: str | Method) -> Method:
     return chosen
 
 
-def _as_integer(value: Any) -> Any:
-    """Turn a float that is a whole number (1e6) into an integer; return anything else as is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn lists into tuples, lists of one into their value, and arrays into Python numbers; net_arch stays a tuple."""
+    """Lists as tuples, or as their value if it is one and not of net_arch; arrays as numbers."""
     out = {}
     for name, value in values.items():
         value = value.tolist() if hasattr(value, "tolist") else value
@@ -258,7 +293,6 @@ def _pays_to_compile(settings: Settings) -> bool:
     updates = (
         (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
     )
-    able = any(
-        map(shutil.which, ("cc", "gcc", "clang"))
-    )  # Triton builds its launchers with a C compiler
+    # Triton builds its launchers with a C compiler.
+    able = any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang"))
     return settings.device.startswith("cuda") and updates >= MIN_UPDATES_TO_COMPILE and able

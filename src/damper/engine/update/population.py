@@ -212,7 +212,12 @@ class Population:
             learning.
         """
         state = self._state
-        state["active"].logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
+        norm = torch.linalg.vector_norm(gradient, dim=1)
+        state["active"].logical_and_(norm.isfinite())
+        if "max_grad_norm" in self.hparams and name != "log_ent_coef":
+            # As torch.nn.utils.clip_grad_norm_ has it, for each agent.
+            factor = (self.hparams["max_grad_norm"] / (norm + 1e-6)).clamp(max=1.0)
+            gradient = gradient * factor.unsqueeze(1)
         # Also agents that a callback froze; the trainer knows them.
         newly_frozen = ~state["active"] & (state["frozen_at"] < 0)
         state["frozen_at"].copy_(torch.where(newly_frozen, state["updates"], state["frozen_at"]))
