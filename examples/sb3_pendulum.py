@@ -26,7 +26,7 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, dict[str, float]]:
         evaluation = damper.evaluate(damper.sb3.from_sb3(model), episodes=5)
         results[method] = {
             "return": float(np.mean(returns)),
-            "sm": evaluation.summary()["all"]["smoothness"]["mean"],
+            "sm": evaluation.summary()["all"]["sm"]["mean"],
         }
         print(
             f"{method:>7}  return {results[method]['return']:8.1f}  sm {results[method]['sm']:.3f}"

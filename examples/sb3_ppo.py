@@ -37,7 +37,7 @@ METHODS = {
     "DAMPER 1": {"eta": 1.0},
     "CAPS": {"method": "caps"},
 }
-MEASURES = {"return": "return", "smoothness": "sm", "mean_change": "mean |Δa|", "length": "length"}
+MEASURES = {"return": "return", "sm": "sm", "mean_change": "mean |Δa|", "length": "length"}
 N_ENVS = 4
 POINTS = 25  # of the learning curve
 

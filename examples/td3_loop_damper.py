@@ -100,7 +100,7 @@ def evaluate(actor: nn.Module, env: gymnasium.Env, episodes: int = 10) -> dict[s
             obs, reward, terminated, truncated, _ = env.step(actions[-1])
             total, over = total + float(reward), terminated or truncated
         scores = damper.metrics.summary(np.array(actions), -2.0, 2.0)
-        rows.append((total, scores["smoothness"], scores["mean_change"]))
+        rows.append((total, scores["sm"], scores["mean_change"]))
     return dict(zip(("return", "sm", "change"), np.mean(rows, axis=0).tolist()))
 
 

@@ -13,7 +13,7 @@ from damper.engine.envs.envpool_pool import _import_envpool
 from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
 from damper.experiments.runners.on_ray import _connect
-from damper.export.files import _extra
+from damper.policies.exported import import_onnx
 from damper.report.figures.style import import_matplotlib
 from damper.report.figures.theory import draw_theory
 from damper.report.figures.video import check_video
@@ -37,7 +37,7 @@ def import_rsl_rl(tmp_path):
         ("matplotlib", "video", lambda _: check_video(Path("film.gif"))),
         ("matplotlib", "report", lambda path: run_report(Report(out=path))),
         ("scipy.special", "report", lambda path: run_report(Report(out=path, formats=()))),
-        ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
+        ("onnxruntime", "onnx", lambda _: import_onnx("onnxruntime")),
         ("ray", "ray", lambda _: _connect("local")),
         ("stable_baselines3", "sb3", import_sb3),
         ("rsl_rl", "rsl-rl", import_rsl_rl),

@@ -30,12 +30,13 @@ ROOMS = [
     {"losses"},
     {"theory", "metrics", "_backward"},
     {"methods", "protocols"},
-    {"presets", "method_args", "schedules", "filters"},
+    {"presets", "method_args", "schedules"},
     {"agents"},
-    {"engine"},
+    # Runs hold policies, and policies act in the engine's environments: two rooms on one line,
+    # whose modules ``test_no_import_is_circular`` keeps in order.
+    {"engine", "policies"},
     {"sb3", "rsl_rl"},
     {"export"},
-    {"evaluation"},
     {"experiments"},
     {"report"},
     {"bench"},
@@ -109,7 +110,7 @@ PICKLING = {
     "save_to_pkl",
 }
 UNPICKLES_WHEN_TRUSTED = {
-    ("src/damper/export/sources.py", "load_from_pkl")
+    ("src/damper/sb3/convert.py", "load_from_pkl")
 }  # SB3's VecNormalize has no other form
 
 
@@ -177,6 +178,7 @@ def test_imports_go_one_way() -> None:
         if dotted.split(".")[0] == "damper"
         and room(dotted) != own_room(path)
         and RANK[room(dotted)] >= RANK[own_room(path)]
+        and {room(dotted), own_room(path)} != {"engine", "policies"}
     ]
     assert wrong == [], "a module may import only from rooms before its own"
 

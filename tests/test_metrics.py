@@ -221,7 +221,7 @@ class TestArguments:
         scores = metrics.summary(ALTERNATING, -1, 1)
         assert list(scores) == [
             "length",
-            "smoothness",
+            "sm",
             "mean_change",
             "max_change",
             "total_variation",

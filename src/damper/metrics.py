@@ -123,10 +123,10 @@ def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Arra
 
 
 def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
-    """Every measure by its function's name, and the episode's ``length``: what to publish beside the paper's score."""
+    """Every measure by its function's name (``smoothness`` as ``sm``), and the ``length``."""
     return {
         "length": len(_actions(actions)),
-        "smoothness": smoothness(actions),
+        "sm": smoothness(actions),
         "mean_change": mean_change(actions, low, high),
         "max_change": max_change(actions, low, high),
         "total_variation": total_variation(actions, low, high),

@@ -167,7 +167,7 @@ def test_evaluate_with_a_filter_shows_raw_smoothness(run, capsys):
 @pytest.fixture
 def filmed(monkeypatch):
     """What a video would show, by name."""
-    shown: dict[str, damper.evaluation.Evaluation] = {}
+    shown: dict[str, damper.Evaluation] = {}
     monkeypatch.setattr(
         "damper.cli.evaluate.film_evaluations",
         lambda named, path, steps: shown.update(named) or path,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from damper.cli.compare import changes_against_plain, present
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import MissingExtraError
-from damper.evaluation.evaluate import Evaluation
 from damper.experiments.compare import COLUMNS, Comparison
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 
 BOUND = np.ones(1, np.float32)
 ROUGH, SMOOTH, STILL = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3), (0.0, 0.0, 0.1)
@@ -66,7 +66,7 @@ def test_no_change_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     _, ours = changes(compared(tmp_path, plain=evaluated(*ROUGH), damper=evaluated(*STILL)))
     assert (
         ours["mean_change"]
-        == ours["smoothness"]
+        == ours["sm"]
         == ours["spectral_roughness"]
         == ""
         != ours["return"]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from damper.engine.envs.run_episodes import Episode
 from damper.experiments.identity import deviations
 from damper.experiments.paper_experiments import AgentSpec, Request, expand_request
 from damper.experiments.records import pack_trace
 from damper.experiments.store import Record
 from damper.experiments.timings import Timing
+from damper.policies.episodes import Episode
 
 TIMING = Timing(
     "td3",

@@ -17,7 +17,6 @@ from damper.engine.run.lock import run_lock
 from damper.engine.run.metrics_log import MetricsLog
 from damper.engine.run.provenance import source_digest, versions
 from damper.errors import DamperError
-from damper.evaluation import evaluate
 from damper.experiments.identity import identity
 from damper.experiments.paper_experiments import expand_request
 from damper.experiments.population_plan import pack
@@ -28,6 +27,7 @@ from damper.experiments.runners.workers import AGENT_STEPS_PER_SECOND
 from damper.experiments.store import Store
 from damper.interface import Loss
 from damper.methods import METHODS, Method
+from damper.policies.evaluate import evaluate
 from tests.experiments.helpers import TINY, agents_of, invented, tiny
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError
 from damper.experiments.records import curve, pack_trace, unpack_trace
 from damper.experiments.store import Store, read_record
 from damper.experiments.timings import read_timings, timing_path, write_timing
 from damper.metrics import smoothness
+from damper.policies.episodes import Episode
 from tests.experiments.helpers import TIMING, agents_of, invented
 
 AGENTS = agents_of("td3-table", tasks=("Pendulum", "Ant"), methods=("plain", "damper"))

@@ -14,8 +14,9 @@ import torch
 import damper
 from damper.cli import main
 from damper.errors import DamperError
-from damper.export import export, open_source
-from damper.filters import LowPass
+from damper.export import export
+from damper.policies.filters import LowPass
+from damper.policies.opening import open_policy
 from damper.protocols import EVALUATION_SEEDS
 
 pytest.importorskip("stable_baselines3")
@@ -30,7 +31,7 @@ from damper.sb3.archive import saved_versions
 from tests import tiny
 from tests.wrappers import Flip, Silent
 
-MEASURES = ("return", "smoothness", "mean_change")
+MEASURES = ("return", "sm", "mean_change")
 
 
 def save(path: Path, kind=stable_baselines3.TD3, env="Pendulum-v1"):
@@ -78,7 +79,7 @@ def test_the_file_carries_what_lies_beside_it(tmp_path):
     save(tmp_path / "model.zip")
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=2)
     beside = json.loads((tmp_path / "p.onnx.json").read_text())
-    opened = open_source(tmp_path / "p.onnx")
+    opened = open_policy(tmp_path / "p.onnx")
     assert beside["smoothness"] == opened.smoothness == contract["smoothness"]
     assert opened.facts == beside["training"]
     again = damper.evaluate(opened.act, opened.env, seeds=opened.smoothness["seeds"]).summary()[
@@ -114,7 +115,7 @@ def test_our_zips_name_their_environment(kind, trust, tmp_path):
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
     assert contract["env"] == contract["smoothness"]["env"] == "Pendulum-v1"
     kind.load(tmp_path / "model.zip").save(tmp_path / "again.zip")
-    assert open_source(tmp_path / "again.zip").env.id == "Pendulum-v1"
+    assert open_policy(tmp_path / "again.zip").env.id == "Pendulum-v1"
     getattr(stable_baselines3, kind.__name__).load(tmp_path / "model.zip", device="cpu")
 
 
@@ -218,7 +219,7 @@ def test_a_policy_is_measured_in_exactly_the_environment_it_was_trained_in(name,
     make = DESCRIBED[name]
     save(tmp_path / "model.zip", TD3, make())
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
-    opened = open_source(tmp_path / "model.zip", trust=trust)
+    opened = open_policy(tmp_path / "model.zip", trust=trust)
     expected = damper.evaluate(opened.act, make, episodes=1).records()[0]
     for found in (
         contract["smoothness"],
@@ -246,7 +247,7 @@ def test_a_zip_s_actions_are_not_rescaled_to_another_environment_s_range(trust, 
         == 1
     )
     exported, expected = (
-        open_source(tmp_path / "p.onnx").act(obs),
+        open_policy(tmp_path / "p.onnx").act(obs),
         model.predict(obs, deterministic=True)[0],
     )
     np.testing.assert_allclose(exported, expected, atol=1e-5)
@@ -399,7 +400,7 @@ def test_a_zip_may_be_named_without_its_ending(tmp_path, capsys):
     )
     main(["evaluate", str(tmp_path / "model.v1"), "--env", "Pendulum-v1", "--episodes", "1"])
     assert (tmp_path / "p.onnx").is_file() and (
-        tmp_path / "model.v1.zip-evaluation" / "episodes.json"
+        tmp_path / "model.v1.zip-evaluation-Pendulum-v1" / "episodes.json"
     ).is_file()
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", str(tmp_path / "other"), "--env", "Pendulum-v1"])
@@ -410,7 +411,7 @@ def test_a_folder_wins_over_a_zip_of_its_name(tmp_path):
     save(tmp_path / "model.zip")
     (tmp_path / "model").mkdir()
     with pytest.raises(DamperError):  # an empty folder is no run
-        open_source(tmp_path / "model")
+        open_policy(tmp_path / "model")
 
 
 def test_a_failed_write_leaves_the_old_pair(tmp_path, monkeypatch):

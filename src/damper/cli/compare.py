@@ -12,8 +12,8 @@ from damper.cli.options.compare import Compare
 from damper.engine.run.files import check_folder, write_bytes
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import MissingExtraError
-from damper.evaluation.evaluate import Evaluation
 from damper.experiments.compare import COLUMNS, Comparison, compare
+from damper.policies.evaluate import Evaluation
 from damper.report.figures.curves import draw_curves
 from damper.report.figures.episodes import film_evaluations, first_episodes
 from damper.report.figures.traces import draw_traces

@@ -12,21 +12,21 @@ from typing import Any
 from damper.engine.custom_code import read_anew
 from damper.engine.device.precision import check_tf32
 from damper.engine.envs.gymnasium_pool import import_module_of, make_env
-from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.seed_groups import group_by_settings
 from damper.engine.settings import Settings, accept_sb3_names, resolve
 from damper.engine.train import default_name, run_settings, without_colon
 from damper.errors import DamperError
-from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.experiments.identity import digest
 from damper.methods import METHODS, find_method
+from damper.policies.episodes import evaluation_seeds
+from damper.policies.evaluate import Evaluation, evaluate
 
 DEFAULT_SEED_COUNT = 3
 COLUMNS = {
     "return": ("return", "{:.1f}"),
-    "smoothness": ("sm", "{:.3f}"),
+    "sm": ("sm", "{:.3f}"),
     "mean_change": ("mean |Δa|", "{:.4f}"),
     "spectral_roughness": ("roughness", "{:.4f}"),
     "length": ("length", "{:.0f}"),

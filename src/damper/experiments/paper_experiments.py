@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from damper.engine.envs.gymnasium_pool import import_module_of
-from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.provenance import versions
 from damper.engine.settings import PER_AGENT, Settings, current_names, pick_seeds, resolve
 from damper.errors import DamperError, did_you_mean
 from damper.experiments.identity import digest, identity, physics
+from damper.policies.episodes import evaluation_seeds
 from damper.tasks import PAPER_TASKS, find_task, task_name
 
 Variants = Mapping[str, Mapping[str, tuple[float, ...]]]

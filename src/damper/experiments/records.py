@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.envs.run_episodes import Episode
 from damper.engine.run.folder import Run
 from damper.engine.run.metrics_log import EPISODE_VALUES
 from damper.engine.run.provenance import source_digest
 from damper.engine.settings import EXECUTION
-from damper.evaluation.evaluate import Evaluation
 from damper.experiments.identity import deviations, published_settings
 from damper.experiments.paper_experiments import TABLE_METHODS
 from damper.experiments.store import Record
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 from damper.tasks import PAPER_TASKS
 
 DIAGNOSTIC_CURVES = ("cosine", "conflict", "norm_ratio", "weight")

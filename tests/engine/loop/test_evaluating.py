@@ -12,11 +12,11 @@ import torch
 
 import damper
 from damper.engine.loop import trainer as module
-from damper.engine.loop.evaluating import selection_seeds
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run.policy import Policy
 from damper.engine.train import default_folder
 from damper.errors import DamperError
+from damper.policies.episodes import selection_seeds
+from damper.policies.policy import Policy
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine import killed_run, small
@@ -45,7 +45,7 @@ def test_it_tells_what_an_evaluation_on_those_seeds_tells(tmp_path: Path, backbo
     lines = trainer.run.evaluations()
     assert [line["step"] for line in lines] == [100, 200, 250], "the last policies too"
     judged = damper.evaluate(trainer.run, seeds=selection_seeds(2)).records()
-    for name, told in (("return", "return"), ("sm", "smoothness"), ("length", "length")):
+    for name, told in (("return", "return"), ("sm", "sm"), ("length", "length")):
         means = [
             np.mean([row[told] for row in judged if row["agent"] == agent]) for agent in (0, 1)
         ]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from damper.cli.evaluate import draw_first_episodes
-from damper.engine.envs.run_episodes import Episode
-from damper.evaluation.evaluate import Evaluation
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 from damper.report.figures import traces
 from damper.report.figures.curves import draw_curves
 from damper.report.figures.episodes import first_episodes

@@ -13,16 +13,19 @@ from damper.cli.options import Source, default
 
 @dataclass
 class Export:
-    """Write a trained policy to a file that runs anywhere, including tanh, action range and normalisation."""
+    """Write a trained policy to a file that runs anywhere, with action range and normalisation."""
 
     source: Source
-    """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
+    """A run's folder, a policy file, or a Stable-Baselines3 zip (its ending may be left out)."""
     to: Path
-    """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json, goes beside it."""
-    agent: Annotated[str, tyro.conf.arg(metavar="INT|best")] = "0"
-    """Which agent of a run; best: the one with the highest mean return in the run's evaluation."""
+    """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract, policy.onnx.json,
+    goes beside it."""
+    agent: Annotated[str, tyro.conf.arg(metavar="INT|best")] = "best"
+    """Which agent of a run; best: the only one, or the one with the highest mean return in the
+    run's evaluation."""
     env: Annotated[str | None, default("the one recorded in the source")] = None
-    """The environment's id, if the source does not record it; the contract's smoothness is measured there."""
+    """The environment's id, if the source does not record it; the contract's smoothness is
+    measured there, in the wrappers that the source records."""
     vecnormalize: Annotated[Path | None, default("none")] = None
     """Saved VecNormalize statistics to include."""
     check: bool = True

@@ -17,13 +17,13 @@ from damper.engine.run.provenance import versions
 from damper.engine.settings import EXECUTION, Settings, complete_settings
 from damper.engine.train import run_settings
 from damper.errors import DamperError
-from damper.evaluation.evaluate import evaluate
 from damper.experiments.identity import digest, identity, physics
 from damper.experiments.paper_experiments import AgentSpec
 from damper.experiments.population_plan import Job, pack
 from damper.experiments.records import make_record
 from damper.experiments.runners.outcomes import Result, keep_records
 from damper.experiments.store import Record, Store
+from damper.policies.evaluate import evaluate
 from damper.terminal import counted
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.envs import EnvLike
-from damper.engine.envs.run_episodes import Episode
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
-from damper.evaluation.evaluate import Evaluation
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 from damper.report.figures.style import look
 from damper.report.figures.traces import Trace
 from damper.report.figures.video import film, write_video

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from damper.engine.envs import EnvLike
 from damper.engine.envs.gymnasium_pool import make_env
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError, MissingExtraError
 from damper.metrics import mean_change
+from damper.policies.episodes import Episode
 from damper.report.figures.style import import_matplotlib, styled
 from damper.report.figures.traces import Trace, busiest_dimension, draw_trace
 from damper.tasks import find_task

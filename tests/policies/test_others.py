@@ -18,9 +18,11 @@ import sb3_contrib
 import damper
 from damper.activations import EXPORTABLE_NAME_BY_MODULE, known_modules
 from damper.cli import main
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError
-from damper.export import export, open_file, open_source
+from damper.export import export
+from damper.policies.exported import open_file
+from damper.policies.opening import open_policy
+from damper.policies.policy import Policy
 from damper.sb3 import from_sb3, to_sb3
 from tests.sb3.models import NAMES, OURS, THEIRS, dict_env, make
 
@@ -48,7 +50,7 @@ def test_a_zip_acts_and_is_exported(name: str, trust: bool, kind: Any, tmp_path:
     expected = model.predict(OBS, deterministic=True)[0]
     assert np.abs(expected).max() > 1.9 and expected.std() > 0.3
     model.save(tmp_path / "model")
-    opened = open_source(tmp_path / "model.zip", trust=trust)
+    opened = open_policy(tmp_path / "model.zip", trust=trust)
     assert np.abs(opened.act(OBS) - expected).max() < 1e-5
     contract = export(tmp_path / "model.zip", tmp_path / "policy.onnx", trust=trust, episodes=0)
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](OBS) - expected).max() < 2e-5
@@ -88,7 +90,7 @@ def test_gsde_of_ppo_is_squashed_or_cut(tmp_path: Path) -> None:
         model = spread_out(make(OURS["ppo"], use_sde=True, policy_kwargs=kwargs))
         model.save(tmp_path / "model")
         expected = model.predict(OBS, deterministic=True)[0]
-        assert np.abs(open_source(tmp_path / "model.zip").act(OBS) - expected).max() < 1e-5
+        assert np.abs(open_policy(tmp_path / "model.zip").act(OBS) - expected).max() < 1e-5
 
 
 def test_evaluation_of_a_zip_and_of_the_policy_agree(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_what_ppo_cannot_tell_is_refused(tmp_path: Path) -> None:
 
     make(OURS["ppo"], IdentityEnv(3), method="plain").save(tmp_path / "discrete")
     with pytest.raises(DamperError, match="has discrete actions"):
-        open_source(tmp_path / "discrete.zip")
+        open_policy(tmp_path / "discrete.zip")
 
 
 def test_dict_observations_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_images_are_refused_whose_scaling_the_layers_do_not_tell(tmp_path: Path)
     THEIRS["ppo"]("MlpPolicy", Silent(space), n_steps=64, device="cpu").save(tmp_path / "model")
     for trust in (False, True):
         with pytest.raises(DamperError, match=r"has images: train it in .*FlattenObservation"):
-            open_source(tmp_path / "model.zip", trust=trust)
+            open_policy(tmp_path / "model.zip", trust=trust)
 
 
 @pytest.mark.parametrize("trust", [False, True])
@@ -163,7 +165,7 @@ def test_what_resembles_ppo_and_sac_is_not_taken_for_them(
     model.save(tmp_path / "model")
     for trust in (False, True):
         with pytest.raises(DamperError, match="holds another algorithm's"):
-            open_source(tmp_path / "model.zip", trust=trust)
+            open_policy(tmp_path / "model.zip", trust=trust)
     if name == "RecurrentPPO":
         with pytest.raises(DamperError, match="carries a memory from step to step"):
             damper.evaluate(model, episodes=1)
@@ -201,7 +203,7 @@ def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:
         and contract["training"]["settings"]["eta"] == 0.0
     )
     assert contract["action"]["low"] == [None]
-    assert np.array_equal(open_source(actor).act(vector), expected)
+    assert np.array_equal(open_policy(actor).act(vector), expected)
     cfg = config()
     cfg["actor"]["activation"] = "sigmoid"
     with pytest.raises(

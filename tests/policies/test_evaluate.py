@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 
 import damper
 from damper.cli.evaluate import table
-from damper.evaluation.evaluate import evaluation_seeds
 from damper.experiments import Comparison
+from damper.policies.evaluate import evaluation_seeds
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary
@@ -46,9 +46,7 @@ def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
             total, actions, _ = gymnasium_episode(run.policy(index), episode.seed)
             assert episode.total == pytest.approx(total, rel=1e-5)
             np.testing.assert_allclose(episode.executed, actions, atol=1e-5)
-            assert episode.record()["smoothness"] == pytest.approx(
-                damper.smoothness(actions), rel=1e-4
-            )
+            assert episode.record()["sm"] == pytest.approx(damper.smoothness(actions), rel=1e-4)
 
 
 def test_a_swept_setting_is_no_measure(run, tmp_path):
@@ -58,7 +56,7 @@ def test_a_swept_setting_is_no_measure(run, tmp_path):
             assert "eta" not in measures and {
                 "return",
                 "length",
-                "smoothness",
+                "sm",
                 "mean_change",
             } <= set(measures)
 
@@ -158,7 +156,7 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
 
 
 def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
-    monkeypatch.setattr("damper.engine.envs.run_episodes.WARN_AFTER_STEPS", 50)
+    monkeypatch.setattr("damper.policies.episodes.WARN_AFTER_STEPS", 50)
 
     def still(obs):
         return np.zeros((len(obs), 1))
@@ -192,7 +190,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
     from damper.export import export
 
     pytest.importorskip("onnxruntime")
-    export(run, tmp_path / "p.onnx", episodes=0)
+    export(run, tmp_path / "p.onnx", agent=0, episodes=0)
     for source in (run, run.policy(), tmp_path / "p.onnx"):
         damper.evaluate(source, episodes=1)
         assert not caplog.text
@@ -234,7 +232,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
             "path must be a file or folder, but a Run was given: it is already loaded",
         ),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
-        (lambda run: damper.evaluate(3), "run_or_policy must be"),
+        (lambda run: damper.evaluate(3), "source must be a run"),
         (
             lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"),
             "Linear is a module .*: wrap it",
@@ -268,7 +266,7 @@ def test_other_shapes_are_refused_everywhere(run, env, has, tmp_path):
     sb3 = pytest.importorskip("damper.sb3")
     model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100)
     model.save(tmp_path / "model.zip")
-    export(run, tmp_path / "p.onnx", episodes=0)
+    export(run, tmp_path / "p.onnx", agent=0, episodes=0)
     for source in (
         run,
         run.path,
@@ -301,7 +299,7 @@ def test_evaluate_takes_what_the_command_takes(run, tmp_path):
     model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs=kwargs, buffer_size=100, seed=7)
     sb3.to_sb3(run.policy(0), model)
     model.save(tmp_path / "model.zip")
-    export(run, tmp_path / "p.onnx", episodes=0)
+    export(run, tmp_path / "p.onnx", agent=0, episodes=0)
     expected = damper.evaluate(damper.Run(str(run.path)), episodes=1).episodes[0][0]
     for source in (
         str(run.path),

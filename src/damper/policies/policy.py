@@ -1,10 +1,10 @@
-"""A trained actor as one small file: weights in safetensors, and all that is needed to use them in its header."""
+"""A trained actor as one small file: weights in safetensors, how to use them in the header."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,28 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from damper.agents import sac
-from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
-from damper.engine.envs.pool import Spec, unscale_action
+from damper.engine.envs.env_spec_json import env_spec_from_id
+from damper.engine.envs.pool import unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_tensors
 from damper.errors import DamperError
+from damper.policies.normaliser import Normaliser
 
 DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
+LOGS = (".csv", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
 class PolicyInfo:
     """The header of a policy file.
 
-    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None in files of
-    earlier versions, which have only the id ``env``. ``squash`` says how the actor's output becomes
-    an action: by tanh and scaling to the action's range (TD3, SAC), or clipped to the range (PPO's
-    Gaussian). ``normaliser`` has the fields of ``Normaliser`` if the actor sees normalised
-    observations. ``backend`` stepped the training environments; None if unknown, as in earlier
-    files.
+    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None where only
+    the id ``env`` is known. ``squash`` says how the actor's output becomes an action: by tanh and
+    scaling to the action's range (TD3, SAC), or clipped to the range (PPO's Gaussian).
+    ``normaliser`` has the fields of ``Normaliser`` if the actor sees normalised observations.
+    ``backend`` stepped the training environments; None if unknown.
     """
 
     env: str
@@ -112,11 +112,8 @@ def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
     try:
         inputs = np.asarray(obs)
         kind = f"{type(obs).__name__} of {inputs.dtype.name}"
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # rows of different lengths; a tensor on a GPU or with a gradient
+    except (TypeError, ValueError, RuntimeError):
+        # Rows of different lengths; a tensor on a GPU or with a gradient.
         inputs, kind = np.empty(0, object), type(obs).__name__
     if inputs.dtype.kind not in "biuf":
         raise DamperError(
@@ -175,7 +172,7 @@ class Policy(Predictor):
         return StackedActor(self.weights, self.info.activation)
 
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
-        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``, or clipped."""
+        """Actions ``low + (μ(s) + 1)/2 · (high − low)``, or clipped, for any leading shape."""
         return self.predict(obs)[0]
 
     def _about(self) -> tuple[int, str, str]:
@@ -212,18 +209,11 @@ class Policy(Predictor):
 
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
-        # Fields unknown to earlier versions are left out at their defaults. One entry, since the
-        # order of several varies.
-        usual = {"squash": True, "normaliser": None, "backend": None}
-        info = {
-            name: value
-            for name, value in asdict(self.info).items()
-            if name not in usual or value != usual[name]
-        }
+        # One entry, because safetensors does not keep the order of several.
         write_tensors(
             Path(path),
             {"actor": self.flat_params},
-            {"damper_policy": json.dumps(info, sort_keys=True)},
+            {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)},
         )
 
     @classmethod
@@ -238,25 +228,32 @@ class Policy(Predictor):
                 header = (file.metadata() or {})["damper_policy"]
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except SafetensorError as error:
-            raise DamperError(
-                f"{path} is damaged or not a safetensors file ({error}): give a file from a run's "
-                "policies/, a "
-                "Stable-Baselines3 .zip or an .onnx file."
-            ) from error
+            raise _not_a_policy(Path(path), error) from error
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamperError(
                 f"{path} is a safetensors file, but not a damper policy of this version: give a "
-                "file from a run's "
-                "policies/."
+                "file from a run's policies/."
             ) from error
 
+    def with_normaliser(self, normaliser: Normaliser) -> Policy:
+        """The same weights behind statistics of the observations."""
+        return Policy(replace(self.info, normaliser=normaliser.to_dict()), self.flat_params)
 
-def policy_header(spec: Spec, layout: Layout) -> dict[str, Any]:
-    """The fields of a policy's header that follow from the environment and the network."""
-    return {
-        "env": spec.id,
-        "env_spec": to_json(spec.env_spec),
-        "low": [float(x) for x in spec.low],
-        "high": [float(x) for x in spec.high],
-        "layers": [list(layer) for layer in layout.layers],
-    }
+
+def _not_a_policy(path: Path, error: SafetensorError) -> DamperError:
+    if path.suffix.lower() in LOGS:
+        return DamperError(
+            f"{path} must hold a policy, but a {path.suffix} file holds none: give a run's folder, "
+            "a policy file, a Stable-Baselines3 .zip or an .onnx file; a log of actions is "
+            "measured by damper.metrics.summary(actions, low, high)."
+        )
+    if path.suffix in (".pt", ".pth"):
+        return DamperError(
+            f"{path} must hold a policy that can be read without its program, but a {path.suffix} "
+            "file of torch holds weights alone: load them into the rsl_rl runner or model that "
+            "they are of, and give that to damper.evaluate or damper.export.export."
+        )
+    return DamperError(
+        f"{path} is damaged or not a safetensors file ({error}): give a file from a run's "
+        "policies/, a Stable-Baselines3 .zip or an .onnx file."
+    )

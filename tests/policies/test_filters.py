@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import damper
-from damper.filters import LowPass, SlewRate, parse_filter
+from damper.policies.filters import LowPass, SlewRate, parse_filter
 
 ONE, SPAN = np.array([1.0]), np.array([4.0])
 
@@ -47,9 +47,9 @@ def test_the_first_action_passes_and_a_wide_open_filter_changes_nothing():
     shaking.sign = 1
     filtered = damper.evaluate(shaking, "Pendulum-v1", episodes=1, filter=LowPass(1.0))
     np.testing.assert_array_equal(plain.episodes[0][0].executed, filtered.episodes[0][0].executed)
-    assert "raw_smoothness" not in plain.records()[0]
+    assert "raw_sm" not in plain.records()[0]
     record = filtered.records()[0]
-    assert record["raw_smoothness"] == record["smoothness"]
+    assert record["raw_sm"] == record["sm"]
 
 
 def kicked_first(obs):
@@ -94,7 +94,7 @@ def test_evaluate_reads_the_text_too():
     for chosen in ("low-pass:0.3", LowPass(0.3)):
         kicked_first.calls = 0
         records += damper.evaluate(kicked_first, "Pendulum-v1", episodes=1, filter=chosen).records()
-    assert records[0] == records[1] and records[0]["raw_smoothness"] > records[0]["smoothness"]
+    assert records[0] == records[1] and records[0]["raw_sm"] > records[0]["sm"]
     with pytest.raises(damper.DamperError, match="filter must read low-pass:ALPHA"):
         damper.evaluate(kicked_first, "Pendulum-v1", episodes=1, filter="lowpass")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,20 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from damper.engine.device.threads import torch_threads
-from damper.engine.envs import EnvLike
+from damper.engine.envs import EnvLike, Spec, spec_of
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.pool import unscale_action
-from damper.engine.envs.run_episodes import Act, Episode, evaluation_seeds, run_episodes
 from damper.engine.networks.stacked import StackedActor
 from damper.engine.run.files import write_bytes, write_json
-from damper.engine.run.folder import Run
-from damper.engine.run.policy import Policy
 from damper.engine.run.provenance import versions
 from damper.engine.run.seed_groups import group_by_settings
 from damper.errors import DamperError
-from damper.export.measure import compare_ranges, warn_of_constant_action
-from damper.export.sources import Source, find_source, is_model, open_source
-from damper.filters import Filter, parse_filter
 from damper.metrics import is_constant, mean_change
+from damper.policies.episodes import Act, Episode, evaluation_seeds, run_episodes
+from damper.policies.filters import Filter, parse_filter
+from damper.policies.loaded import LoadedPolicy, Request
+from damper.policies.opening import open_policies
+from damper.policies.policy import Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,7 @@ class Evaluation:
         episodes: for each agent, its episodes in the order of the seeds.
         versions: of libraries and physics engines that made the episodes.
         env_spec: Gymnasium's spec of the environment as JSON, where it is known.
-        steps: environment steps that the policies were trained for, if known.
-        method: the method that they were trained with, if known.
+        training: what is known of the first policy's training, as in an export's contract.
     """
 
     env: str
@@ -51,40 +50,46 @@ class Evaluation:
     episodes: list[list[Episode]] = field(repr=False)
     versions: dict[str, str]
     env_spec: str | None = None
-    steps: int | None = None
-    method: str | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int | None:
+        """Environment steps that the policies were trained for, if known."""
+        return self.training.get("steps")
+
+    @property
+    def method(self) -> str | None:
+        """The method that they were trained with, if known."""
+        return self.training.get("method")
 
     def records(self) -> list[dict[str, Any]]:
         """One flat row per agent and episode."""
         rows = []
         for index, (agent, episodes) in enumerate(zip(self.agents, self.episodes, strict=True)):
             for episode in episodes:
-                own = {
-                    ("training_seed" if name == "seed" else name): value
-                    for name, value in agent.items()
-                }
-                rows.append({"agent": index, **own, **episode.record()})
+                settings = {name: value for name, value in agent.items() if name != "seed"}
+                row = {"agent": index, "training_seed": agent["seed"], **settings}
+                rows.append({**row, **episode.record()})
         return rows
 
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Mean, spread over seeds and pooled spread by group and measure (sample deviations; NaN for one value)."""
-        records = self.records()
-        names = [
-            name for name, value in self.episodes[0][0].record().items() if isinstance(value, float)
-        ]
-        out = {}
+        """Mean, spread over seeds and pooled spread, by group of agents and measure.
+
+        Spreads are sample deviations, NaN for a single value.
+        """
+        records = [[episode.record() for episode in episodes] for episodes in self.episodes]
+        first = records[0][0]
+        names = ["length", *(name for name, value in first.items() if isinstance(value, float))]
+        groups = {}
         for label, members in group_by_settings(self.agents).items():
-            tables = {
-                name: np.array(
-                    [[r[name] for r in records if r["agent"] == member] for member in members]
-                )
-                for name in ["length", *names]
+            groups[label] = {
+                name: _spreads(np.array([[row[name] for row in records[i]] for i in members]))
+                for name in names
             }
-            out[label] = {name: _spreads(table) for name, table in tables.items()}
-        return out
+        return groups
 
     def constant_agents(self) -> list[int]:
-        """Indices of the agents that hold one action throughout each episode: their smoothness means nothing."""
+        """Agents that hold one action throughout each episode: their smoothness means nothing."""
         return [
             index
             for index, episodes in enumerate(self.episodes)
@@ -94,7 +99,7 @@ class Evaluation:
         ]
 
     def save(self, folder: Path | str) -> None:
-        """Write ``episodes.json`` with every episode's numbers and ``traces.safetensors`` with its actions."""
+        """Write every episode's numbers, ``episodes.json``, and actions, ``traces.safetensors``."""
         folder = Path(folder)
         facts = {
             "env": self.env,
@@ -129,7 +134,6 @@ def evaluate(
     env_threads: int | None = None,
     vecnormalize: Any = None,
     trust: bool = False,
-    envs: str | None = None,
 ) -> Evaluation:
     """Run the deterministic policy of every agent for one episode per seed.
 
@@ -139,7 +143,8 @@ def evaluate(
             callable from observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
             An unfinished run is evaluated at its newest checkpoint.
         env: an id, a Gymnasium spec, or a callable that makes an environment; by default exactly
-            the environment that the policy was trained in.
+            the environment that the policy was trained in. An id is put into the wrappers that
+            the policy was trained in.
         episodes: number of episodes, on the protocol's fixed seeds; not used with ``seeds``.
         seeds: the environments' seeds, one per episode, the same for all agents.
         filter: a filter on the executed action, or its text ("low-pass:0.3"); records then hold raw
@@ -150,37 +155,40 @@ def evaluate(
             needs ``trust``).
         trust: allow unpickling what cannot be read otherwise; it runs whatever code the file
             contains.
-        envs: the old name of ``backend``.
     """
-    backend = envs or backend
     chosen = filter if filter is None or callable(filter) else parse_filter(filter)
-    opened, agents = _open(run_or_policy, env, backend, vecnormalize, trust)
-    env = env if env is not None else opened.env
-    if env is None:
-        what = (
-            run_or_policy
-            if isinstance(run_or_policy, str | Path)
-            else f"a {type(run_or_policy).__name__}"
-        )
+    seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
+    spec = None if env is None else spec_of(env, backend)
+    policies = open_policies(run_or_policy, Request(None, env, spec, vecnormalize, trust))
+    first = policies[0]
+    if first.env is None:
+        named = isinstance(run_or_policy, str | Path)
+        what = run_or_policy if named else f"a {type(run_or_policy).__name__}"
         raise DamperError(
             f"env must be given, because {what} does not record its environment: give its id or a "
-            "function that makes "
-            "it (env=, --env)."
+            "function that makes it (env=, --env)."
         )
-    seeds = evaluation_seeds(episodes) if seeds is None else _check_seeds(seeds)
     with torch_threads(1):  # one step's matrix products are too small to share
-        every = [seed for _ in agents for seed in seeds]
         recorded, spec = run_episodes(
-            opened.act, env, every, backend, env_threads, chosen, opened.sizes
+            _together(policies),
+            first.env,
+            [seed for _ in policies for seed in seeds],
+            backend,
+            env_threads,
+            chosen,
+            first.sizes,
         )
-    compare_ranges((opened.low, opened.high), spec)
-    table = [recorded[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(agents))]
-    steps, method = opened.facts.get("steps"), opened.facts.get("method")
+    _compare_ranges(first, spec)
     evaluation = Evaluation(
-        spec.id, agents, table, versions(), to_json(spec.env_spec), steps, method
+        spec.id,
+        [policy.agent for policy in policies],
+        [recorded[i : i + len(seeds)] for i in range(0, len(recorded), len(seeds))],
+        versions(),
+        to_json(spec.env_spec),
+        first.facts,
     )
     for agent in evaluation.constant_agents():
-        warn_of_constant_action(agents[agent], method)
+        warn_of_constant_action(policies[agent])
     return evaluation
 
 
@@ -195,75 +203,69 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
         ) from error
 
 
-def _open(
-    source: Any, env: EnvLike | None, backend: str, vecnormalize: Any, trust: bool
-) -> tuple[Source, list[dict[str, Any]]]:
-    """The source, which acts on the observations of all agents in one batch, and the agents' rows."""
-    if isinstance(source, str | Path):
-        source = find_source(source)
-    if isinstance(source, Path | Source) or is_model(source):
-        opened = open_source(source, 0, env, vecnormalize, trust, backend)
-        seed = opened.facts.get("seed")
-        return opened, [{"seed": -1 if seed is None else seed}]
-    if vecnormalize is not None:
-        raise DamperError(
-            "vecnormalize must be left out here: only a Stable-Baselines3 model or zip needs it."
+def _compare_ranges(policy: LoadedPolicy, spec: Spec) -> None:
+    """Warn where the policy acts in another range than the environment's.
+
+    The same number means another force there.
+    """
+    given = np.array([np.ravel(policy.low), np.ravel(policy.high)], float)
+    taken = np.array([spec.low, spec.high])
+    if given.shape == taken.shape and np.isfinite(given).all() and not np.allclose(given, taken):
+        logging.getLogger("damper").warning(
+            "the policy's actions go from %s to %s, but %s takes actions from %s to %s: they were "
+            "clipped, not rescaled; evaluate it in the environment that it was trained in, or wrap "
+            "this one to take the policy's range.",
+            *given.tolist(),
+            spec.id,
+            *taken.tolist(),
         )
-    if isinstance(source, Run):
-        return _of_policies(source.policies()), source.agents
-    if isinstance(source, Policy):
-        return _of_policies([source]), [{"seed": source.info.seed}]
-    if isinstance(source, torch.nn.Module):
-        raise DamperError(
-            f"run_or_policy must take and return arrays, but {type(source).__name__} is a module "
-            "and takes tensors: "
-            "wrap it, as in lambda obs: actor(torch.as_tensor(obs)).detach().numpy(), to return "
-            "actions in the "
-            "environment's units."
-        )
-    if callable(source):
-        return Source(source, None), [{"seed": 0}]
-    raise DamperError(
-        "run_or_policy must be a run, a policy, a Stable-Baselines3 model, a path to one or a "
-        "callable, not "
-        f"{type(source).__name__}."
+
+
+def warn_of_constant_action(policy: LoadedPolicy) -> None:
+    """Warn that a policy holds one action, which makes its perfect smoothness meaningless."""
+    row = {"method": policy.facts.get("method"), **policy.agent}
+    known = [
+        str(value) if name == "method" else f"{name} {value}"
+        for name, value in row.items()
+        if value is not None and (name, value) != ("seed", -1)
+    ]
+    logging.getLogger("damper").warning(
+        "%s holds one action throughout each episode, so its smoothness says nothing: a smaller "
+        "eta (or weight of the smoothing loss) is the usual fix.",
+        f"the agent of {', '.join(known)}" if known else "the policy",
     )
 
 
-def _of_policies(policies: list[Policy]) -> Source:
+def _together(policies: Sequence[LoadedPolicy]) -> Act:
+    """All policies as one batch: observations ``[P·E, d]`` in, actions out.
+
+    A diverged policy is still evaluated: where it gives NaN, the action is the middle of the range,
+    or 0 for a policy that is cut to its range (PPO's).
+    """
+    weights = [policy.weights for policy in policies if policy.weights is not None]
     first = policies[0]
-    info = first.info
-    facts = {"steps": info.steps, "method": info.method}
-    return Source(
-        _stacked(policies), first.env_spec, facts, low=info.low, high=info.high, sizes=first.sizes
-    )
+    if not weights:
+        return first.act
+    if not weights[0].info.squash:  # always a single policy: runs hold TD3's and SAC's
+        return lambda obs: np.nan_to_num(first.act(obs))
+    return _stacked(weights)
 
 
-def _stacked(policies: list[Policy]) -> Act:
-    """All policies as one batch: observations ``[P·E, d]`` in, actions out."""
+def _stacked(policies: Sequence[Policy]) -> Act:
     first, count = policies[0], len(policies)
-    if not first.info.squash:  # PPO's, always a single policy: runs hold TD3's and SAC's
-        return lambda obs: np.nan_to_num(first(obs))
     flat_params = torch.stack([policy.flat_params for policy in policies])
     low, high = (
         torch.tensor(bound, dtype=flat_params.dtype) for bound in (first.info.low, first.info.high)
     )
-    weights = first.layout.unflatten(flat_params)
+    actor = StackedActor(first.layout.unflatten(flat_params), first.info.activation)
 
     @torch.no_grad()
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        stacked = obs.reshape(count, -1, obs.shape[-1])
+        rows = obs.reshape(count, -1, obs.shape[-1])
         if first.normaliser is not None:
-            stacked = np.stack(
-                [policy.normalised(own) for policy, own in zip(policies, stacked, strict=True)]
-            )
-        # A diverged policy is still evaluated: its NaN actions become zero, the middle of the
-        # range.
-        mu = torch.nan_to_num(
-            StackedActor(weights, first.info.activation)(
-                torch.from_numpy(stacked).to(flat_params.dtype)
-            )
-        ).flatten(0, 1)
+            pairs = zip(policies, rows, strict=True)
+            rows = np.stack([policy.normalised(row) for policy, row in pairs])
+        mu = torch.nan_to_num(actor(torch.from_numpy(rows).to(flat_params.dtype))).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)
         return actions.numpy()
 
