@@ -119,7 +119,7 @@ def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
     own, base = ours.means[measure], plain.means[measure]
     if min(len(own), len(base)) < FEWEST_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
         return ""  # the last condition: all have one value, such as an episode length at the time limit
-    if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
+    if measure in ("sm", *SMOOTHNESS) and (ours.mostly_constant or plain.mostly_constant):
         return ""
     return str(change_of_mean(base, own, measure))
 

@@ -35,7 +35,7 @@ WEIGHTS = (1.0, 0.1)
 DASHES = (0, (4, 2.5))
 
 SHOWN = (
-    ("smoothness", "paper's $sm$", TEMPORAL),
+    ("sm", "paper's $sm$", TEMPORAL),
     ("mean_change", "mean change", PROJECTED),
     ("spectral_roughness", "spectral roughness", RETURN),
 )
