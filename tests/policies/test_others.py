@@ -14,6 +14,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
 import sb3_contrib
+import stable_baselines3
 
 import damper
 from damper.activations import EXPORTABLE_NAME_BY_MODULE, known_modules
@@ -156,19 +157,33 @@ def test_matrices_of_observations_and_actions_are_taken_as_vectors(
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), [("RecurrentPPO", "MlpLstmPolicy"), ("CrossQ", "MlpPolicy")]
+    ("name", "policy", "message"),
+    [
+        ("RecurrentPPO", "MlpLstmPolicy", "carries a memory from step to step"),
+        ("CrossQ", "MlpPolicy", "another algorithm's: load it and pass the model"),
+    ],
 )
 def test_what_resembles_ppo_and_sac_is_not_taken_for_them(
-    name: str, policy: str, tmp_path: Path
+    name: str, policy: str, message: str, tmp_path: Path
 ) -> None:
     model = getattr(sb3_contrib, name)(policy, "Pendulum-v1", device="cpu")
     model.save(tmp_path / "model")
     for trust in (False, True):
-        with pytest.raises(DamperError, match="holds another algorithm's"):
+        with pytest.raises(DamperError, match=message):
             open_policy(tmp_path / "model.zip", trust=trust)
     if name == "RecurrentPPO":
-        with pytest.raises(DamperError, match="carries a memory from step to step"):
+        with pytest.raises(DamperError, match=message):
             damper.evaluate(model, episodes=1)
+    else:  # the advice holds
+        assert damper.evaluate(model, episodes=1).env == "Pendulum-v1"
+
+
+def test_a_zip_of_discrete_actions_gets_no_advice_that_is_refused(tmp_path: Path) -> None:
+    model = stable_baselines3.DQN("MlpPolicy", "CartPole-v1", buffer_size=10, device="cpu")
+    model.save(tmp_path / "model")
+    for trust in (False, True):
+        with pytest.raises(DamperError, match=r"has discrete actions: only policies of a Box"):
+            damper.evaluate(tmp_path / "model.zip", episodes=1, trust=trust)
 
 
 class Silent(gymnasium.Env[np.ndarray, np.ndarray]):

@@ -222,9 +222,9 @@ def _tell_wrappers(request: Request, recorded: EnvLike | None) -> None:
         )
     else:
         log.warning(
-            "env=%r is without the wrappers that the policy was trained in, whose arguments are "
-            "not recorded: %s. The result is of another environment; in Python, env can be a "
-            "function that makes it with them.",
+            "env=%r is another environment than the policy was trained in, which was changed in "
+            "ways that are not recorded: %s. In Python, env can be a function that makes it "
+            "exactly.",
             request.env,
             names,
         )

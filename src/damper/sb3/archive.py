@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import logging
 import re
 import zipfile
 from dataclasses import replace
@@ -32,6 +31,7 @@ from damper.sb3.convert import (
     FLATTEN,
     Actor,
     check_statistics,
+    check_unknown_statistics,
     load_model,
     make_policy,
     read_layers,
@@ -44,8 +44,8 @@ _POLICIES = (*ACTOR_MODULES, "stable_baselines3.common.policies")
 def open_zip(path: Path, request: Request) -> list[LoadedPolicy]:
     """The policy in a zip, ours or SB3's; unpickled only if that is allowed."""
     normaliser = read_vecnormalize(request.vecnormalize, request.trust)
-    given = request.vecnormalize is not None
-    normalised = _trained_on_normalised(path)
+    data = json.loads(_open(path).read("data"))
+    normalised = _plain(data.get("norm_obs"), None)  # SB3's own classes do not say
     if normalised and normaliser is None:
         raise MissingOptionError(
             f"{path} was trained on observations that VecNormalize normalised: give its statistics "
@@ -58,41 +58,14 @@ def open_zip(path: Path, request: Request) -> list[LoadedPolicy]:
             "were not normalised: with statistics the policy sees observations unlike those of "
             "training."
         )
-    if normalised is None and not given:
-        _tell_unknown_statistics(path)
+    if normalised is None and request.vecnormalize is None:
+        check_unknown_statistics(path, data)
     if request.trust:
         loaded = load_model(load_zip(path), normaliser)
         return [replace(loaded, facts={**loaded.facts, "versions": saved_versions(path)})]
     policy = read_zip(path, (request.spec.low, request.spec.high) if request.spec else None)
     check_statistics(normaliser, policy.sizes[0], policy.info.steps)
     return [from_policy(policy if normaliser is None else policy.with_normaliser(normaliser))]
-
-
-def _trained_on_normalised(path: Path) -> bool | None:
-    """Whether a zip was trained on VecNormalize's observations; None where it does not say."""
-    return _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
-
-
-def _tell_unknown_statistics(path: Path) -> None:
-    """Raise for a zip of SB3's PPO under VecNormalize; say of others that it cannot be known.
-
-    SB3's classes do not record VecNormalize. On-policy ones hold ``_last_original_obs`` only under
-    it, though it may have normalised rewards alone; off-policy ones always do once they learned.
-    """
-    data = json.loads(_open(path).read("data"))
-    if "gae_lambda" in data and data.get("_last_original_obs") is not None:
-        raise MissingOptionError(
-            f"{path} was trained under VecNormalize, and does not record whether that normalised "
-            "observations: give what its save() wrote with --vecnormalize (vecnormalize=), which "
-            "says so."
-        )
-    if "gae_lambda" not in data and data.get("num_timesteps"):
-        logging.getLogger("damper").warning(
-            "%s was saved by SB3's own class, which does not record whether VecNormalize "
-            "normalised its observations: if it did, this result is wrong until you give the "
-            "statistics with --vecnormalize (vecnormalize=).",
-            path,
-        )
 
 
 def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
@@ -184,7 +157,7 @@ def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
         raise DamperError(
             f"{path} has discrete actions: only policies of a Box can be evaluated or exported."
         )
-    if "_last_lstm_states" in data:
+    if "recurrent" in _module(data):
         raise DamperError(
             f"{path} must act on one observation alone, but carries a memory from step to step: "
             "load it and use SB3's evaluate_policy."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -253,11 +254,10 @@ def statistics(model: Any) -> Normaliser | None:
     if not norm_obs(model):
         return None
     if not sees_normalised(model):
-        raise DamperError(
+        raise MissingOptionError(
             "the model was trained on observations that VecNormalize normalised, but comes without "
-            "their statistics: "
-            "give them with --vecnormalize (vecnormalize=), or give it that environment with "
-            "set_env."
+            "their statistics: give them with --vecnormalize (vecnormalize=), or give it that "
+            "environment with set_env."
         )
     return _normaliser(model.get_vec_normalize_env())
 
@@ -324,6 +324,9 @@ def check_statistics(normaliser: Normaliser | None, inputs: int, steps: int) -> 
 
 def open_model(model: Any, request: Request) -> list[LoadedPolicy]:
     """The policy of an SB3 model."""
+    unknown = not hasattr(model, "norm_obs") and model.get_env() is None
+    if unknown and request.vecnormalize is None:
+        check_unknown_statistics("the model", vars(model))
     return [load_model(model, read_vecnormalize(request.vecnormalize, request.trust))]
 
 
@@ -378,6 +381,32 @@ def load_model(model: Any, normaliser: Normaliser | None) -> LoadedPolicy:
         sizes=sizes,
         draw=partial(act, deterministic=False),
     )
+
+
+def check_unknown_statistics(source: Any, state: Mapping[str, Any]) -> None:
+    """Raise for a model of SB3's PPO under VecNormalize; say of others that it cannot be known.
+
+    SB3's own classes do not record VecNormalize. On-policy ones hold ``_last_original_obs`` only
+    under it, though it may have normalised rewards alone; off-policy ones hold it in any case.
+
+    Args:
+        source: its name.
+        state: the model's attributes.
+    """
+    if "gae_lambda" in state:
+        if state.get("_last_original_obs") is not None:
+            raise MissingOptionError(
+                f"{source} was trained under VecNormalize, and does not say whether that "
+                "normalised observations: give what its save() wrote with --vecnormalize "
+                "(vecnormalize=), which does."
+            )
+    elif state.get("num_timesteps"):
+        logging.getLogger("damper").warning(
+            "%s comes from SB3's own class, which does not record whether VecNormalize normalised "
+            "its observations: if it did, the result is wrong until you give the statistics with "
+            "--vecnormalize (vecnormalize=).",
+            source,
+        )
 
 
 def check_boxes(model: Any) -> None:
