@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -350,6 +352,18 @@ def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_pa
     assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
 
 
+def test_an_evaluation_from_before_the_run_went_on_does_not_count(tmp_path):
+    settings = {"seeds": (3,), "keep_checkpoint": True, "out": tmp_path / "run"}
+    run = tiny.train(steps=60, **settings)
+    damper.evaluate(run, episodes=2).save(run.path / "evaluation")
+    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
+    run = tiny.train(steps=120, **settings)
+    measured = export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]
+    assert measured["episodes"] == 1
+    again = damper.evaluate(run, episodes=1).records()[0]
+    assert measured["return"] == pytest.approx(again["return"], rel=1e-6)
+
+
 @pytest.mark.parametrize("trust", [False, True])
 def test_settings_that_nobody_gave_are_in_the_contract(trust, tmp_path):
     save(tmp_path / "model.zip", TD3)
@@ -426,3 +440,20 @@ def test_a_failed_write_leaves_the_old_pair(tmp_path, monkeypatch):
     with pytest.raises(DamperError, match="the disk is full"):
         export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("fails", ["policy", "contract"])
+def test_a_failed_rename_leaves_no_temporary_file(fails, tmp_path, monkeypatch):
+    save(tmp_path / "model.zip")
+    replace = os.replace
+
+    def refuse(source, target):
+        if Path(target) == tmp_path / {"policy": "p.onnx", "contract": "p.onnx.json"}[fails]:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(DamperError, match=r"p\.onnx could not be written"):
+        export(tmp_path / "model.zip", tmp_path / "p.onnx")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"model.zip"} | ({"p.onnx"} if fails == "contract" else set())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import pickle
 import re
 import sys
@@ -239,6 +240,15 @@ def test_programs_of_pytorch_are_opened_only_if_trusted(run, tmp_path):
     with pytest.raises(DamperError, match=r"may hold pickles, .* add --trust"):
         open_policy(tmp_path / "policy.pt2")
     assert open_policy(tmp_path / "policy.pt2", trust=True).env.id == "Pendulum-v1"
+
+
+def test_torch_loads_a_program_without_complaint(run, tmp_path, caplog):
+    export(run, tmp_path / "policy.pt2")
+    program = torch.export.load(tmp_path / "policy.pt2").module()
+    assert program(torch.zeros(4, 3)).shape == (4, 1)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    with pytest.raises(DamperError, match=r"must end in .onnx or .pt2, but is .*policy.pt'"):
+        export(run, tmp_path / "policy.pt")  # torch takes this ending for another format
 
 
 def test_normalisation_keeps_its_digits_far_from_zero():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file
 import damper
 from damper.cli.evaluate import table
 from damper.experiments import Comparison
-from damper.policies.evaluate import evaluation_seeds
+from damper.policies.episodes import evaluation_seeds, selection_seeds
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary
@@ -91,6 +92,18 @@ def test_a_diverged_policy_is_evaluated_to_the_end_and_changes_no_other(run, tmp
     for episode in found[1]:  # torque 0, the middle of the range
         total, actions, _ = gymnasium_episode(lambda obs: np.zeros(1, np.float32), episode.seed)
         assert episode.total == pytest.approx(total) and np.array_equal(episode.executed, actions)
+
+
+def test_a_diverged_policy_of_ppo_is_evaluated_to_the_end(run, tmp_path):
+    policy = run.policy(1)
+    info = replace(policy.info, backbone="ppo", squash=False)
+    damper.Policy(info, torch.full_like(policy.flat_params, torch.nan)).save(tmp_path / "ppo")
+    (episode,) = damper.evaluate(tmp_path / "ppo", episodes=1).episodes[0]
+    assert episode.length == 200 and not episode.executed.any(), "0, as its cut has no middle"
+
+
+def test_evaluation_during_training_has_seeds_of_its_own():
+    assert not {*selection_seeds(1000)} & {*evaluation_seeds(1000)}
 
 
 def test_default_seeds_are_the_protocols_ten():
