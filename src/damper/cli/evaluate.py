@@ -26,9 +26,6 @@ from damper.terminal import quoted, say, show
 def run(options: Evaluate) -> None:
     """Evaluate, save and show the result."""
     chosen = parse_filter(options.filter) if options.filter else None
-    source = find_path(options.source)
-    out = options.out or evaluation_folder(source, options.filter, options.env)
-    check_folder("out", out)
     if options.video is not None:
         _check_video(options)
     elif options.beside:
@@ -36,6 +33,9 @@ def run(options: Evaluate) -> None:
             "beside needs --video, which shows the sources side by side, but it was not given: add "
             "--video film.gif."
         )
+    source = find_path(options.source)
+    out = options.out or evaluation_folder(source, options.filter, options.env)
+    check_folder("out", out)
     seeds = options.seed_list or None
     first = options.seed_list[:1] or evaluation_seeds(1)
     others = [_evaluate_beside(source, options, first, chosen) for source in options.beside]
@@ -47,7 +47,7 @@ def run(options: Evaluate) -> None:
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
     _say_of_training(evaluation, options)
     try:
-        name = evaluation.method or options.source.stem
+        name = evaluation.training.get("method") or options.source.stem
         picture = draw_first_episodes(evaluation, out / "traces.png", name, options.filter)
     except MissingExtraError as error:
         say(f"records and traces in {quoted(out)}; {error}")
@@ -78,7 +78,10 @@ def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[s
     """Names that tell the sources apart: methods, or file names with enough parent folders."""
     paths = [find_path(source).absolute() for source in sources]
     choices = [
-        [each.method or path.stem for path, each in zip(paths, evaluations, strict=True)],
+        [
+            each.training.get("method") or path.stem
+            for path, each in zip(paths, evaluations, strict=True)
+        ],
         [path.stem for path in paths],
         *(
             ["/".join(path.parts[-n:]) for path in paths]
@@ -94,7 +97,7 @@ def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
     """Say if a run is unfinished, or was trained with another backend."""
     training, backend = evaluation.training, options.backend
     if "budget" in training:
-        of = f"{evaluation.steps:,} of {training['budget']:,}"
+        of = f"{training['steps']:,} of {training['budget']:,}"
         say(f"{options.source} is not finished: these are its policies at step {of}", "yellow")
     trained = training.get("backend", backend)
     if trained != backend and options.env is None:

@@ -121,8 +121,8 @@ def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
     if sizes is not None and sizes != (spec.obs_dim, spec.act_dim):
         raise DamperError(
             f"env must have the policy's {sizes[0]} observations and {sizes[1]} actions, but "
-            f"{spec.id!r} has "
-            f"{spec.obs_dim} and {spec.act_dim}: name the environment it was trained for."
+            f"{spec.id!r} has {spec.obs_dim} and {spec.act_dim}: name the environment it was "
+            "trained for."
         )
 
 
@@ -134,15 +134,12 @@ def _as_array(actions: Any) -> NDArray[Any]:
         # Parts of different shapes; a tensor on a GPU or with a gradient.
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
-        hint = (
-            "predict(obs)[0]"
-            if isinstance(actions, tuple)
-            else "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
-        )
+        hint = "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
+        if isinstance(actions, tuple):
+            hint = "predict(obs)[0]"
         raise DamperError(
             "the policy must return its actions as one array [N, A], but returned a "
-            f"{type(actions).__name__}: wrap "
-            f"it, as in lambda obs: {hint}."
+            f"{type(actions).__name__}: wrap it, as in lambda obs: {hint}."
         )
     return array
 
@@ -164,16 +161,14 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
         if len(executed) == give_up_after:
             raise DamperError(
                 f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had "
-                "not ended after "
-                f"{give_up_after:,} steps: {TIME_LIMIT_FIX}."
+                f"not ended after {give_up_after:,} steps: {TIME_LIMIT_FIX}."
             )
         actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):
             raise DamperError(
                 f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, "
-                "shape "
-                f"{(count, spec.act_dim)}, but gave shape {actions.shape}: choose the environment "
-                "it was trained for."
+                f"shape {(count, spec.act_dim)}, but gave shape {actions.shape}: choose the "
+                "environment it was trained for."
             )
         clipped = np.clip(actions, low, high).astype(np.float32)
         sent = clipped

@@ -52,16 +52,6 @@ class Evaluation:
     env_spec: str | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def steps(self) -> int | None:
-        """Environment steps that the policies were trained for, if known."""
-        return self.training.get("steps")
-
-    @property
-    def method(self) -> str | None:
-        """The method that they were trained with, if known."""
-        return self.training.get("method")
-
     def records(self) -> list[dict[str, Any]]:
         """One flat row per agent and episode."""
         rows = []
@@ -90,24 +80,19 @@ class Evaluation:
 
     def constant_agents(self) -> list[int]:
         """Agents that hold one action throughout each episode: their smoothness means nothing."""
-        return [
-            index
-            for index, episodes in enumerate(self.episodes)
-            if is_constant(
-                [mean_change(e.raw, e.low, e.high) for e in episodes], [e.length for e in episodes]
-            )
-        ]
+        constant = []
+        for index, episodes in enumerate(self.episodes):
+            changes = [mean_change(e.raw, e.low, e.high) for e in episodes]
+            if is_constant(changes, [e.length for e in episodes]):
+                constant.append(index)
+        return constant
 
     def save(self, folder: Path | str) -> None:
         """Write every episode's numbers, ``episodes.json``, and actions, ``traces.safetensors``."""
-        folder = Path(folder)
-        facts = {
-            "env": self.env,
-            "env_spec": self.env_spec,
-            "steps": self.steps,
-            "versions": self.versions,
-        }
-        write_json(folder / "episodes.json", {**facts, "episodes": self.records()})
+        folder, steps = Path(folder), self.training.get("steps")
+        facts = {"env": self.env, "env_spec": self.env_spec, "steps": steps}
+        content = {**facts, "versions": self.versions, "episodes": self.records()}
+        write_json(folder / "episodes.json", content)
         traces = {
             f"{kind}.{agent:04d}.{episode.seed}": np.ascontiguousarray(getattr(episode, kind))
             for agent, episodes in enumerate(self.episodes)
@@ -198,8 +183,7 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
     except TypeError as error:
         raise DamperError(
             f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: use "
-            "episodes for a number "
-            "of them."
+            "episodes for a number of them."
         ) from error
 
 
@@ -224,7 +208,7 @@ def _compare_ranges(policy: LoadedPolicy, spec: Spec) -> None:
 def warn_of_constant_action(policy: LoadedPolicy) -> None:
     """Warn that a policy holds one action, which makes its perfect smoothness meaningless."""
     row = {"method": policy.facts.get("method"), **policy.agent}
-    known = [
+    parts = [
         str(value) if name == "method" else f"{name} {value}"
         for name, value in row.items()
         if value is not None and (name, value) != ("seed", -1)
@@ -232,7 +216,7 @@ def warn_of_constant_action(policy: LoadedPolicy) -> None:
     logging.getLogger("damper").warning(
         "%s holds one action throughout each episode, so its smoothness says nothing: a smaller "
         "eta (or weight of the smoothing loss) is the usual fix.",
-        f"the agent of {', '.join(known)}" if known else "the policy",
+        f"the agent of {', '.join(parts)}" if parts else "the policy",
     )
 
 
@@ -254,9 +238,7 @@ def _together(policies: Sequence[LoadedPolicy]) -> Act:
 def _stacked(policies: Sequence[Policy]) -> Act:
     first, count = policies[0], len(policies)
     flat_params = torch.stack([policy.flat_params for policy in policies])
-    low, high = (
-        torch.tensor(bound, dtype=flat_params.dtype) for bound in (first.info.low, first.info.high)
-    )
+    low, high = torch.tensor([first.info.low, first.info.high], dtype=flat_params.dtype)
     actor = StackedActor(first.layout.unflatten(flat_params), first.info.activation)
 
     @torch.no_grad()

@@ -30,14 +30,15 @@ def open_exported(path: Path, request: Request) -> list[LoadedPolicy]:
         )
     run, contract = open_file(path)
     action, env_spec = contract.get("action", {}), contract.get("env_spec")
-    sizes = None
+    training = contract.get("training", {})
+    seed, sizes = training.get("seed"), None
     if contract:
         sizes = contract["observation"]["shape"][1], action["shape"][1]
     policy = LoadedPolicy(
         run,
         EnvSpec.from_json(env_spec) if env_spec else None,
-        contract.get("training", {}),
-        agent={"seed": _seed(contract)},
+        training,
+        agent={"seed": -1 if seed is None else seed},
         refusal=DamperError(
             f"{path} is already an exported file: export the run or model it came from."
         ),
@@ -47,11 +48,6 @@ def open_exported(path: Path, request: Request) -> list[LoadedPolicy]:
         sizes=sizes,
     )
     return [policy]
-
-
-def _seed(contract: dict[str, Any]) -> int:
-    seed = contract.get("training", {}).get("seed")
-    return -1 if seed is None else seed
 
 
 def open_file(path: Path) -> tuple[Runner, dict[str, Any]]:

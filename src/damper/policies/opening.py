@@ -27,219 +27,12 @@ from damper.policies.policy import Policy
 from damper.policies.recorded import known_spec, recorded_means
 from damper.terminal import quoted
 
-# --- kinds of sources and their readers -------------------------------------------------------
-
-
-class Kind(NamedTuple):
-    """A kind of source.
-
-    Attributes:
-        matches: whether a source is of this kind; a path exists when this is asked.
-        reader: ``module:function`` from the source and a ``Request`` to its policies, imported
-            when it is needed: SB3, rsl_rl and onnxruntime may be missing.
-        several: whether it may hold several agents.
-        statistics: whether ``vecnormalize`` can belong to it.
-    """
-
-    matches: Callable[[Any], bool]
-    reader: str
-    several: bool = False
-    statistics: bool = False
-
-
-def _has(*attributes: str) -> Callable[[Any], bool]:
-    return lambda source: all(hasattr(source, attribute) for attribute in attributes)
-
-
-def _is_file(*suffixes: str) -> Callable[[Any], bool]:
-    return lambda source: isinstance(source, Path) and source.suffix in suffixes
-
-
-def _is_run(source: Any) -> bool:
-    return isinstance(source, Run) or (isinstance(source, Path) and source.is_dir())
-
-
-def _is_rsl_rl(source: Any) -> bool:
-    """Whether it is an rsl_rl runner, algorithm or actor."""
-    algorithm = getattr(source, "alg", source)
-    return _has("obs_groups", "obs_normalizer")(getattr(algorithm, "actor", algorithm))
-
-
-KINDS = (  # the first that matches opens the source
-    Kind(_is_run, "damper.policies.opening:open_run", several=True),
-    Kind(_is_file(".zip"), "damper.sb3.archive:open_zip", statistics=True),
-    Kind(_is_file(*EXPORT_SUFFIXES), "damper.policies.exported:open_exported"),
-    Kind(lambda source: isinstance(source, Path), "damper.policies.opening:open_policy_file"),
-    Kind(lambda source: isinstance(source, Policy), "damper.policies.opening:open_policy_object"),
-    Kind(lambda source: isinstance(source, LoadedPolicy), "damper.policies.opening:open_again"),
-    Kind(_has("policy", "predict"), "damper.sb3.convert:open_model", statistics=True),
-    Kind(_is_rsl_rl, "damper.rsl_rl.convert:open_runner"),
-    Kind(callable, "damper.policies.opening:open_callable"),
-)
-
-
-def open_policies(source: Any, request: Request) -> list[LoadedPolicy]:
-    """The policies in a source, one per agent that is asked for, in the environment asked for.
-
-    Args:
-        source: a ``Run``, ``Policy`` or ``LoadedPolicy``, an SB3 model, an rsl_rl runner, a
-            callable, or the path of a run, policy file, SB3 zip or exported file.
-        request: which agent, in which environment, and what the readers may use.
-    """
-    if isinstance(source, str | Path):
-        source = existing_path(source)
-    kind = next((kind for kind in KINDS if kind.matches(source)), None)
-    if kind is None:
-        raise DamperError(
-            "source must be a run, a policy, an SB3 model, an rsl_rl runner, a path to one or a "
-            f"callable, not {type(source).__name__}: save it first."
-        )
-    if not kind.several and request.agent not in (None, 0, "best"):
-        raise DamperError(
-            f"agent must be left out for a source with one policy, but {request.agent!r} was given."
-        )
-    if not kind.statistics and request.vecnormalize is not None:
-        raise DamperError(
-            "vecnormalize must be left out here: only a Stable-Baselines3 model or zip needs it, "
-            "and other policies hold their statistics."
-        )
-    module, _, reader = kind.reader.partition(":")
-    policies: list[LoadedPolicy] = getattr(import_module(module), reader)(source, request)
-    env = _env(policies[0], request)  # agents of one run have the same
-    return [replace(policy, env=env) for policy in policies]
-
-
-def open_policy(
-    source: Any,
-    agent: int | str = "best",
-    env: EnvLike | None = None,
-    vecnormalize: Any = None,
-    trust: bool = False,
-) -> LoadedPolicy:
-    """One policy of a source; the arguments are those of ``load``, and ``source`` may be any."""
-    spec = None if env is None else spec_of(env)
-    return open_policies(source, Request(agent, env, spec, vecnormalize, trust))[0]
-
-
-def load(
-    path: str | Path,
-    agent: int | str = "best",
-    env: EnvLike | None = None,
-    vecnormalize: Any = None,
-    trust: bool = False,
-) -> Policy | LoadedPolicy:
-    """The policy in a run's folder, a policy file, a Stable-Baselines3 zip or an exported file.
-
-    Weights give a ``Policy``; what acts by somebody else's program (an exported file, an unpickled
-    model) gives a ``LoadedPolicy``. Both have Stable-Baselines3's ``predict``, and
-    ``damper.evaluate`` takes both.
-
-    Args:
-        path: its path; a zip with or without its ending.
-        agent: which agent of a run; "best" is the only one, or of several the one with the highest
-            mean return in the run's own evaluation (``damper evaluate RUN``), which must exist.
-        env: the environment, if a zip does not record its action bounds.
-        vecnormalize: for a zip, SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
-        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file
-            contains.
-    """
-    loaded = open_policy(existing_path(path), agent, env, vecnormalize, trust)
-    return loaded if loaded.weights is None else loaded.weights
-
-
-def find_path(path: str | Path) -> Path:
-    """The path, or ``path.zip`` if only that exists, as in SB3's ``load``."""
-    if not isinstance(path, str | os.PathLike):
-        raise DamperError(
-            f"path must be a file or folder, but a {type(path).__name__} was given: it is already "
-            "loaded."
-        )
-    path = Path(path)
-    zipped = Path(f"{path}.zip")
-    return zipped if not path.exists() and zipped.is_file() else path
-
-
-def existing_path(path: str | Path) -> Path:
-    """The same, of something that is there: said before a reader asks for a missing package."""
-    path = find_path(path)
-    if not path.exists():
-        raise DamperError(
-            f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip "
-            "or an exported file."
-        )
-    return path
-
-
-# --- the environment to run a policy in ---------------------------------------------------------
-
-
-def _env(policy: LoadedPolicy, request: Request) -> EnvLike | None:
-    """The environment that was asked for, or the policy's own if that fits it."""
-    recorded = policy.env
-    if request.spec is not None:
-        _tell_wrappers(request, recorded)
-        env = _in_recorded_wrappers(request, recorded)
-        check_fit(request.spec if env is request.env else spec_of(env), policy.sizes)
-        return env
-    if isinstance(recorded, EnvSpec) and recorded.id == UNKNOWN:
-        return None
-    return recorded if _fits(recorded, policy.sizes) else None
-
-
-def _in_recorded_wrappers(request: Request, recorded: EnvLike | None) -> Any:
-    """An id in the wrappers that the policy was trained in; a spec or a function as it is."""
-    missing = _missing_wrappers(request, recorded)
-    if not missing or any(wrapper.kwargs is None for wrapper in missing):
-        return request.env
-    assert request.spec is not None
-    spec = request.spec.env_spec
-    wrapped = replace(spec, additional_wrappers=(*spec.additional_wrappers, *missing))
-    return EnvSpec.from_json(to_json(wrapped))
-
-
-def _missing_wrappers(request: Request, recorded: EnvLike | None) -> list[WrapperSpec]:
-    """The recorded wrappers that the environment asked for by its id alone does not have."""
-    if request.spec is None or not isinstance(request.env, str):
-        return []
-    present = request.spec.env_spec.additional_wrappers
-    wrappers = recorded.additional_wrappers if isinstance(recorded, EnvSpec) else ()
-    return [wrapper for wrapper in wrappers if wrapper not in present]
-
-
-def _tell_wrappers(request: Request, recorded: EnvLike | None) -> None:
-    """Say what becomes of recorded wrappers where another environment is named."""
-    missing = _missing_wrappers(request, recorded)
-    if not missing:
-        return
-    names = ", ".join(f"{wrapper.name} ({wrapper.entry_point})" for wrapper in missing)
-    log = logging.getLogger("damper")
-    if all(wrapper.kwargs is not None for wrapper in missing):
-        log.warning(
-            "env=%r is put into the wrappers that the policy was trained in: %s. In Python, env "
-            "can be a function that makes it without them.",
-            request.env,
-            names,
-        )
-    else:
-        log.warning(
-            "env=%r is another environment than the policy was trained in, which was changed in "
-            "ways that are not recorded: %s. In Python, env can be a function that makes it "
-            "exactly.",
-            request.env,
-            names,
-        )
-
-
-def _fits(env: EnvLike | None, sizes: tuple[int, int] | None) -> bool:
-    """Whether the environment's sizes are the policy's: a zip may record its id alone."""
-    spec = known_spec(env) if sizes else None
-    return spec is None or (spec.obs_dim, spec.act_dim) == sizes
-
+Reader = Callable[[Any, Request], list[LoadedPolicy]]
 
 # --- readers of our own sources -----------------------------------------------------------------
 
 
-def open_run(source: Run | Path, request: Request) -> list[LoadedPolicy]:
+def _open_run(source: Run | Path, request: Request) -> list[LoadedPolicy]:
     """The policies of a run's agents, or of the one that is asked for."""
     run = source if isinstance(source, Run) else Run(source)
     rows = run.agents
@@ -261,22 +54,7 @@ def open_run(source: Run | Path, request: Request) -> list[LoadedPolicy]:
     return opened
 
 
-def open_policy_file(path: Path, request: Request) -> list[LoadedPolicy]:
-    """The policy in one of our own files."""
-    return [from_policy(Policy.load(path))]
-
-
-def open_policy_object(policy: Policy, request: Request) -> list[LoadedPolicy]:
-    """A policy that was loaded before."""
-    return [from_policy(policy)]
-
-
-def open_again(policy: LoadedPolicy, request: Request) -> list[LoadedPolicy]:
-    """A policy that was loaded before, from elsewhere."""
-    return [policy]
-
-
-def open_callable(act: Callable[..., Any], request: Request) -> list[LoadedPolicy]:
+def _open_callable(act: Callable[..., Any], request: Request) -> list[LoadedPolicy]:
     """A user's function from observations to actions."""
     if isinstance(act, torch.nn.Module):
         raise DamperError(
@@ -324,3 +102,205 @@ def _recorded(run: Run, index: int, policy: Policy, request: Request) -> dict[st
     if not isinstance(env, EnvSpec):
         env = request.spec.env_spec if request.spec else policy.env_spec
     return recorded_means(run.path, index, env, policy.info.steps)
+
+
+# --- kinds of sources ----------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A kind of source.
+
+    Attributes:
+        matches: whether a source is of this kind; a path exists when this is asked.
+        reader: from the source and a ``Request`` to its policies; other rooms' readers by
+            ``module:function``, because SB3, rsl_rl and onnxruntime may be missing.
+        several: whether it may hold several agents.
+        statistics: whether ``vecnormalize`` can belong to it.
+    """
+
+    matches: Callable[[Any], bool]
+    reader: Reader | str
+    several: bool = False
+    statistics: bool = False
+
+
+def _has(*attributes: str) -> Callable[[Any], bool]:
+    return lambda source: all(hasattr(source, attribute) for attribute in attributes)
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda source: isinstance(source, kind)
+
+
+def _is_file(*suffixes: str) -> Callable[[Any], bool]:
+    return lambda source: isinstance(source, Path) and source.suffix in suffixes
+
+
+def _is_run(source: Any) -> bool:
+    return isinstance(source, Run) or (isinstance(source, Path) and source.is_dir())
+
+
+def _is_rsl_rl(source: Any) -> bool:
+    """Whether it is an rsl_rl runner, algorithm or actor."""
+    algorithm = getattr(source, "alg", source)
+    return _has("obs_groups", "obs_normalizer")(getattr(algorithm, "actor", algorithm))
+
+
+KINDS = (  # the first that matches opens the source
+    Kind(_is_run, _open_run, several=True),
+    Kind(_is_file(".zip"), "damper.sb3.archive:open_zip", statistics=True),
+    Kind(_is_file(*EXPORT_SUFFIXES), "damper.policies.exported:open_exported"),
+    Kind(_is(Path), lambda path, _: [from_policy(Policy.load(path))]),
+    Kind(_is(Policy), lambda policy, _: [from_policy(policy)]),
+    Kind(_is(LoadedPolicy), lambda policy, _: [policy]),
+    Kind(_has("policy", "predict"), "damper.sb3.convert:open_model", statistics=True),
+    Kind(_is_rsl_rl, "damper.rsl_rl.convert:open_runner"),
+    Kind(callable, _open_callable),
+)
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def open_policies(source: Any, request: Request) -> list[LoadedPolicy]:
+    """The policies in a source, one per agent that is asked for, in the environment asked for.
+
+    Args:
+        source: a ``Run``, ``Policy`` or ``LoadedPolicy``, an SB3 model, an rsl_rl runner, a
+            callable, or the path of a run, policy file, SB3 zip or exported file.
+        request: which agent, in which environment, and what the readers may use.
+    """
+    if isinstance(source, str | Path):
+        source = find_path(source)
+    kind = next((kind for kind in KINDS if kind.matches(source)), None)
+    if kind is None:
+        raise DamperError(
+            "source must be a run, a policy, an SB3 model, an rsl_rl runner, a path to one or a "
+            f"callable, not {type(source).__name__}: save it first."
+        )
+    if not kind.several and request.agent not in (None, 0, "best"):
+        raise DamperError(
+            f"agent must be left out for a source with one policy, but {request.agent!r} was given."
+        )
+    if not kind.statistics and request.vecnormalize is not None:
+        raise DamperError(
+            "vecnormalize must be left out here: only a Stable-Baselines3 model or zip needs it, "
+            "and other policies hold their statistics."
+        )
+    reader = kind.reader
+    if isinstance(reader, str):
+        module, _, name = reader.partition(":")
+        reader = getattr(import_module(module), name)
+    policies: list[LoadedPolicy] = reader(source, request)
+    env = _env(policies[0], request)  # agents of one run have the same
+    return [replace(policy, env=env) for policy in policies]
+
+
+def open_policy(
+    source: Any,
+    agent: int | str = "best",
+    env: EnvLike | None = None,
+    vecnormalize: Any = None,
+    trust: bool = False,
+) -> LoadedPolicy:
+    """One policy of a source; the arguments are those of ``load``, and ``source`` may be any."""
+    spec = None if env is None else spec_of(env)
+    return open_policies(source, Request(agent, env, spec, vecnormalize, trust))[0]
+
+
+def load(
+    path: str | Path,
+    agent: int | str = "best",
+    env: EnvLike | None = None,
+    vecnormalize: Any = None,
+    trust: bool = False,
+) -> Policy | LoadedPolicy:
+    """The policy in a run's folder, a policy file, a Stable-Baselines3 zip or an exported file.
+
+    Weights give a ``Policy``; what acts by somebody else's program (an exported file, an unpickled
+    model) gives a ``LoadedPolicy``. Both have Stable-Baselines3's ``predict``, and
+    ``damper.evaluate`` takes both.
+
+    Args:
+        path: its path; a zip with or without its ending.
+        agent: which agent of a run; "best" is the only one, or of several the one with the highest
+            mean return in the run's own evaluation (``damper evaluate RUN``), which must exist.
+        env: the environment, if a zip does not record its action bounds.
+        vecnormalize: for a zip, SB3's ``VecNormalize`` or its file (a pickle: needs ``trust``).
+        trust: allow unpickling what cannot be read otherwise; it runs whatever code the file
+            contains.
+    """
+    loaded = open_policy(find_path(path), agent, env, vecnormalize, trust)
+    return loaded if loaded.weights is None else loaded.weights
+
+
+def find_path(path: str | Path) -> Path:
+    """The path, or ``path.zip`` if only that exists, as in SB3's ``load``."""
+    if not isinstance(path, str | os.PathLike):
+        raise DamperError(
+            f"path must be a file or folder, but a {type(path).__name__} was given: it is already "
+            "loaded."
+        )
+    for existing in (Path(path), Path(f"{path}.zip")):
+        if existing.exists():
+            return existing
+    raise DamperError(  # before a reader asks for a package that is missing
+        f"{path} does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip or an "
+        "exported file."
+    )
+
+
+# --- the environment to run a policy in ---------------------------------------------------------
+
+
+def _env(policy: LoadedPolicy, request: Request) -> EnvLike | None:
+    """The environment that was asked for, or the policy's own if that fits it."""
+    recorded = policy.env
+    if request.spec is not None:
+        _tell_wrappers(request, recorded)
+        env = _in_recorded_wrappers(request, recorded)
+        check_fit(request.spec if env is request.env else spec_of(env), policy.sizes)
+        return env
+    if isinstance(recorded, EnvSpec) and recorded.id == UNKNOWN:
+        return None
+    return recorded if _fits(recorded, policy.sizes) else None
+
+
+def _in_recorded_wrappers(request: Request, recorded: EnvLike | None) -> Any:
+    """An id in the wrappers that the policy was trained in; a spec or a function as it is."""
+    missing = _missing_wrappers(request, recorded)
+    if not missing or any(wrapper.kwargs is None for wrapper in missing):
+        return request.env
+    assert request.spec is not None
+    spec = request.spec.env_spec
+    wrapped = replace(spec, additional_wrappers=(*spec.additional_wrappers, *missing))
+    return EnvSpec.from_json(to_json(wrapped))
+
+
+def _missing_wrappers(request: Request, recorded: EnvLike | None) -> list[WrapperSpec]:
+    """The recorded wrappers that the environment asked for by its id alone does not have."""
+    if request.spec is None or not isinstance(request.env, str):
+        return []
+    present = request.spec.env_spec.additional_wrappers
+    wrappers = recorded.additional_wrappers if isinstance(recorded, EnvSpec) else ()
+    return [wrapper for wrapper in wrappers if wrapper not in present]
+
+
+def _tell_wrappers(request: Request, recorded: EnvLike | None) -> None:
+    """Say what becomes of recorded wrappers where another environment is named."""
+    missing = _missing_wrappers(request, recorded)
+    if not missing:
+        return
+    names = ", ".join(f"{wrapper.name} ({wrapper.entry_point})" for wrapper in missing)
+    if all(wrapper.kwargs is not None for wrapper in missing):
+        what = "is put into the wrappers that the policy was trained in"
+    else:
+        what = "is without the changes, not recorded in full, that the policy was trained with"
+    fix = "In Python, env can be a function that makes exactly the environment that is meant"
+    logging.getLogger("damper").warning("env=%r %s: %s. %s.", request.env, what, names, fix)
+
+
+def _fits(env: EnvLike | None, sizes: tuple[int, int] | None) -> bool:
+    """Whether the environment's sizes are the policy's: a zip may record its id alone."""
+    spec = known_spec(env) if sizes else None
+    return spec is None or (spec.obs_dim, spec.act_dim) == sizes

@@ -95,14 +95,12 @@ class Predictor(ABC):
         size, env, backbone = self._about()
         inputs = check_obs(obs, size, env)
         flat = inputs.reshape(-1, inputs.shape[-1])
-        actions = (
-            self._act(flat) if deterministic or backbone in DETERMINISTIC else self._draw(flat)
-        )
+        certain = deterministic or backbone in DETERMINISTIC
+        actions = self._act(flat) if certain else self._draw(flat)
         if actions is None:
             raise DamperError(
                 f"deterministic must be True for this policy of {backbone}, which holds only the "
-                "deterministic action "
-                "and no distribution to sample from."
+                "deterministic action and no distribution to sample from."
             )
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
 
@@ -149,10 +147,8 @@ class Policy(Predictor):
         """Environment, sizes and agent in one line."""
         info, (observations, actions) = self.info, self.sizes
         agent = f"{info.backbone} {info.method}" + (f", seed {info.seed}" if info.seed >= 0 else "")
-        return (
-            f"<Policy of {info.env}: {observations} in, {actions} out; {agent}, {info.steps:,} "
-            "steps>"
-        )
+        sizes = f"{observations} in, {actions} out"
+        return f"<Policy of {info.env}: {sizes}; {agent}, {info.steps:,} steps>"
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -183,11 +179,8 @@ class Policy(Predictor):
         inputs, actor = self._inputs(obs), self.actor
         if self.info.squash:
             return self._unscaled(actor(inputs))
-        return (
-            linear(actor.features(inputs), self.weights["mu"])[0]
-            .clamp(self._low, self._high)
-            .numpy()
-        )
+        mean = linear(actor.features(inputs), self.weights["mu"])[0]
+        return mean.clamp(self._low, self._high).numpy()
 
     @torch.no_grad()
     def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
@@ -241,19 +234,12 @@ class Policy(Predictor):
 
 
 def _not_a_policy(path: Path, error: SafetensorError) -> DamperError:
+    fix = "give a file from a run's policies/, a Stable-Baselines3 .zip or an .onnx file"
+    reason = f"is damaged or not a safetensors file ({error})"
     if path.suffix.lower() in LOGS:
-        return DamperError(
-            f"{path} must hold a policy, but a {path.suffix} file holds none: give a run's folder, "
-            "a policy file, a Stable-Baselines3 .zip or an .onnx file; a log of actions is "
-            "measured by damper.metrics.summary(actions, low, high)."
-        )
+        reason = f"must hold a policy, but a {path.suffix} file holds none"
+        fix += "; a log of actions is measured by damper.metrics.summary(actions, low, high)"
     if path.suffix in (".pt", ".pth"):
-        return DamperError(
-            f"{path} must hold a policy that can be read without its program, but a {path.suffix} "
-            "file of torch holds weights alone: load them into the rsl_rl runner or model that "
-            "they are of, and give that to damper.evaluate or damper.export.export."
-        )
-    return DamperError(
-        f"{path} is damaged or not a safetensors file ({error}): give a file from a run's "
-        "policies/, a Stable-Baselines3 .zip or an .onnx file."
-    )
+        reason = f"must hold a whole policy, but a {path.suffix} file of torch holds weights alone"
+        fix = "load them into their rsl_rl runner or model, and give that to damper.evaluate"
+    return DamperError(f"{path} {reason}: {fix}.")

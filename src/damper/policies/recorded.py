@@ -17,16 +17,8 @@ from damper.engine.envs.env_spec_json import same_task
 from damper.errors import DamperError
 from damper.metrics import is_constant
 
-MEASURES = (
-    "return",
-    "length",
-    "sm",
-    "mean_change",
-    "max_change",
-    "total_variation",
-    "spectral_roughness",
-    "saturation",
-)
+CHANGES = ("mean_change", "max_change", "total_variation", "spectral_roughness", "saturation")
+MEASURES = ("return", "length", "sm", *CHANGES)
 
 
 def evaluation_folder(source: Path, filter: str | None = None, env: str | None = None) -> Path:

@@ -58,8 +58,8 @@ def read_actor(actor: Any) -> LinearActor:
     between = {type(module) for module in actor.mlp} - {nn.Linear}
     if not between <= set(EXPORTABLE_NAME_BY_MODULE) or len(between) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in between))
-        known = known_modules(EXPORTABLE_NAME_BY_MODULE)
-        raise DamperError(f"activation must be {known}, but is {names}: use rsl_rl's own export.")
+        choices = known_modules(EXPORTABLE_NAME_BY_MODULE)
+        raise DamperError(f"activation must be {choices}, but is {names}: use rsl_rl's own export.")
     layers = [
         (layer.weight.T.detach().cpu().numpy(), layer.bias.detach().cpu().numpy())
         for layer in linears

@@ -98,8 +98,10 @@ def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tens
     stochastic = "actor.log_std.weight" in state or any(
         name.startswith("actor.latent_pi") for name in names
     )
-    known = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {"actor.log_std"}
-    if unknown := [key for key in state if key.startswith("actor.") and key not in known]:
+    expected = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {
+        "actor.log_std"
+    }
+    if unknown := [key for key in state if key.startswith("actor.") and key not in expected]:
         raise DamperError(
             f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a "
             "features extractor or a "
@@ -154,10 +156,10 @@ def read_actor(model: Any) -> Actor:
     )
     actor: Any = model.policy if on_policy else getattr(model.policy, "actor", None)
     space = model.observation_space
-    known = on_policy or (
+    plain = on_policy or (
         type(actor).__name__ == "Actor" and type(actor).__module__ in ACTOR_MODULES
     )
-    if not known or not isinstance(actor.features_extractor, FlattenExtractor):
+    if not plain or not isinstance(actor.features_extractor, FlattenExtractor):
         raise DamperError(
             "the actor must be SB3's own, without a features extractor, but is "
             f"{type(actor).__name__} on "

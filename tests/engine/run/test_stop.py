@@ -196,7 +196,7 @@ def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint
     _, rows = actor_params(trainer.learner)
     assert all((run.policy(agent).flat_params == rows[agent]).all() for agent in (0, 1))
     evaluation = damper.evaluate(run, episodes=1)
-    assert len(evaluation.records()) == 2 and evaluation.steps == 101
+    assert len(evaluation.records()) == 2 and evaluation.training["steps"] == 101
     evaluation.save(run.path / "evaluation")
     measured = evaluation.records()[1]["sm"]
     assert open_policy(run, agent=1).smoothness["sm"] == pytest.approx(measured)
