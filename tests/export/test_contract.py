@@ -1,4 +1,4 @@
-"""What a contract says of a Stable-Baselines3 zip: how smoothly it acts, where it came from, with which versions."""
+"""What a contract says of an SB3 zip: how smoothly it acts, its origin and versions."""
 
 from __future__ import annotations
 
@@ -376,7 +376,10 @@ def test_settings_that_nobody_gave_are_in_the_contract(trust, tmp_path):
 @pytest.mark.parametrize("trust", [False, True])
 def test_versions_of_saving_and_of_exporting(trust, tmp_path):
     save(tmp_path / "model.zip")
-    old = b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    old = (
+        b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n"
+        b"- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    )
     path = with_text(
         tmp_path / "model.zip", {"system_info.txt": old, "_stable_baselines3_version": b"1.6.2"}
     )

@@ -1,4 +1,4 @@
-"""Exported policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
+"""Exported policies are the original's: from runs, policies, models and zips."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_observations_to_compare_on_are_varied(run):
     assert len(obs) == 4096 and np.abs(obs).max() > 20 and np.median(np.abs(obs)) < 5
 
 
-# --- Stable-Baselines3 ----------------------------------------------------------------------------------------------
+# --- Stable-Baselines3 ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -435,7 +435,7 @@ def test_without_the_extra_a_sentence_says_so(run, tmp_path, monkeypatch):
         export(run, tmp_path / "policy.onnx")
 
 
-# --- the command ----------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------
 
 
 def records(folder: Path):

@@ -27,7 +27,7 @@ def run(tmp_path_factory):
 
 
 def gymnasium_episode(policy, seed, env=None):
-    """One deterministic episode with nothing but Gymnasium and a policy: return, actions, whether it fell."""
+    """One deterministic episode by Gymnasium alone: return, actions, whether it fell."""
     env = env or gymnasium.make("Pendulum-v1")
     obs, _ = env.reset(seed=seed)
     total, actions, terminated, truncated = 0.0, [], False, False
@@ -63,7 +63,7 @@ def test_a_swept_setting_is_no_measure(run, tmp_path):
 
 
 def test_an_episode_is_over_when_it_ends_though_others_go_on():
-    """Episodes of 1 to 8 steps: those that ran out of time are reset, and fall while longer ones still run."""
+    """Episodes of 1 to 8 steps: those out of time are reset, and fall while others run."""
 
     def policy(obs):
         return np.sin(obs[..., 1:3].sum(-1, keepdims=True)).astype(np.float32)
@@ -160,7 +160,8 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
     own = damper.train(shortened, out=tmp_path / "run", **small)
     with pytest.raises(
         damper.DamperError,
-        match=r"env must be given, .*: pass the function that made it, as in damper.evaluate\(run, env=",
+        match=r"env must be given, .*: pass the function that made it, as in "
+        r"damper.evaluate\(run, env=",
     ):
         damper.evaluate(
             own, episodes=1

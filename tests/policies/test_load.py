@@ -264,7 +264,7 @@ def test_anything_else_is_refused(tmp_path):
         "notes": "not a safetensors file .*: "
         "give a file from a run's policies/, a Stable-Baselines3 .zip or an .onnx",
         "log.csv": "a .csv file holds none: .*; a log of actions is measured by damper.metrics",
-        "model_100.pt": "a .pt file of torch holds weights alone: load them into their rsl_rl runner",
+        "model_100.pt": "a .pt file of torch holds weights alone: load them into their",
         "empty": "is not a run: it has no manifest.json",
         "several": "is not a run: it has no manifest.json; give one of the runs in it: plain",
     }

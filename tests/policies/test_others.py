@@ -1,4 +1,4 @@
-"""PPO, DDPG, TQC and rsl_rl's policies leave by the same door: zips, policy files, ONNX, evaluation."""
+"""Policies of PPO, DDPG, TQC and rsl_rl as zips, policy files and ONNX, and evaluated."""
 
 from __future__ import annotations
 
@@ -72,9 +72,8 @@ def test_policies_pass_to_the_engine_s_format_and_back(name: str, tmp_path: Path
     assert np.abs(other.predict(OBS, deterministic=True)[0] - expected).max() < 1e-5
     contract = export(policy, tmp_path / "policy.onnx", episodes=0)
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](OBS) - expected).max() < 2e-5
-    if (
-        name != "ppo"
-    ):  # whose cut ends sums of up to 176 on the check's larger observations: float32 rounds more there
+    # PPO's cut ends sums of up to 176 on the check's larger observations: float32 rounds more.
+    if name != "ppo":
         assert contract["check"]["largest_difference"] < 2e-5
 
 

@@ -127,7 +127,7 @@ def _check_video(options: Evaluate) -> None:
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, one per group of agents; with a filter, raw smoothness and saturation too."""
+    """Header and rows, one per group of agents; with a filter, raw sm and saturation too."""
     summary = evaluation.summary()
     measures = dict(COLUMNS)
     if any("raw_sm" in values for values in summary.values()):

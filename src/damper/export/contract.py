@@ -28,6 +28,7 @@ def make_contract(
     if not isinstance(env, EnvSpec):  # in a form that can be saved, to make it again elsewhere
         env = EnvSpec.from_json(to_json(spec.env_spec)) if spec else None
     complete = env is not None and missing_part(env) is None
+    # Where the simulator is not installed, a known task's period is still known.
     usual = find_task(env.id).period if env and (spec or complete) else None
     return {
         "format": FORMAT,

@@ -82,7 +82,7 @@ def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
 def _nodes(helper: Any, step: Step, value: str, constants: list[str], result: str) -> list[Any]:
     if step.name != "Silu":
         return [helper.make_node(step.name, [value, *constants], [result])]
-    gate = f"{result}_gate"
+    gate = f"{result}_gate"  # opset 17 has no Silu, which is x · sigmoid(x)
     return [
         helper.make_node("Sigmoid", [value], [gate]),
         helper.make_node("Mul", [value, gate], [result]),

@@ -82,6 +82,7 @@ class Evaluation:
         """Agents that hold one action throughout each episode: their smoothness means nothing."""
         constant = []
         for index, episodes in enumerate(self.episodes):
+            # The raw actions: behind a strong filter any policy looks constant.
             changes = [mean_change(e.raw, e.low, e.high) for e in episodes]
             if is_constant(changes, [e.length for e in episodes]):
                 constant.append(index)
@@ -239,6 +240,7 @@ def _stacked(policies: Sequence[Policy]) -> Act:
     first, count = policies[0], len(policies)
     flat_params = torch.stack([policy.flat_params for policy in policies])
     low, high = torch.tensor([first.info.low, first.info.high], dtype=flat_params.dtype)
+    # Agents of a run share one architecture, so that one stack of weights acts for all.
     actor = StackedActor(first.layout.unflatten(flat_params), first.info.activation)
 
     @torch.no_grad()

@@ -81,6 +81,7 @@ def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
                 f"{path} takes observations of {size} numbers, but the environment gives "
                 f"{np.shape(obs)[-1]}: choose the one it was trained for."
             )
+        # Other exporters may have fixed the batch at one row.
         rows = np.asarray(obs, np.float32)
         parts = np.split(rows, len(rows)) if batch == 1 else [rows]
         return np.concatenate([session.run(None, {name: part})[0] for part in parts])
@@ -103,7 +104,7 @@ def _onnx_input(session: Any, path: Path) -> tuple[str, Any, Any]:
 
 
 def _open_torch(path: Path) -> tuple[Runner, dict[str, Any]]:
-    extra = {CONTRACT: ""}
+    extra = {CONTRACT: ""}  # torch fills it in
     try:
         program = torch.export.load(io.BytesIO(path.read_bytes()), extra_files=extra).module()
     except (RuntimeError, ValueError, KeyError) as error:

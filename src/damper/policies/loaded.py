@@ -77,7 +77,7 @@ class LoadedPolicy(Predictor):
     act: Act
     env: EnvLike | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-    agent: dict[str, Any] = field(default_factory=lambda: {"seed": -1})
+    agent: dict[str, Any] = field(default_factory=lambda: {"seed": -1})  # -1: unknown
     actor: LinearActor | None = None
     refusal: DamperError | None = None
     low: ArrayLike = ()

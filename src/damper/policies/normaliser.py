@@ -24,7 +24,7 @@ class Normaliser(NamedTuple):
 
     @property
     def is_initial(self) -> bool:
-        """Whether it equals a new ``VecNormalize``, mean 0 and variance 1, that has seen nothing."""
+        """Whether it equals a new ``VecNormalize``, mean 0 and variance 1, before any data."""
         return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
 
     def to_dict(self) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def _open_run(source: Run | Path, request: Request) -> list[LoadedPolicy]:
     run = source if isinstance(source, Run) else Run(source)
     rows = run.agents
     if request.agent is None:
+        # At once, because an unfinished run's policies lie in one checkpoint.
         policies = dict(enumerate(run.policies()))
     else:
         index = _chosen_agent(run, request)
@@ -93,6 +94,7 @@ def _best_agent(run: Run, request: Request) -> int:
                 f"{len(policies) - 1}."
             )
         returns.append(means["return"])
+    # For argmax NaN would be the highest.
     return int(np.argmax(np.nan_to_num(returns, nan=-np.inf)))
 
 
@@ -142,11 +144,14 @@ def _is_run(source: Any) -> bool:
 
 def _is_rsl_rl(source: Any) -> bool:
     """Whether it is an rsl_rl runner, algorithm or actor."""
+    # By attributes, as SB3's models below: asking for a class would import the library.
     algorithm = getattr(source, "alg", source)
     return _has("obs_groups", "obs_normalizer")(getattr(algorithm, "actor", algorithm))
 
 
-KINDS = (  # the first that matches opens the source
+# The first that matches opens the source, so what is most particular stands first: our policies
+# are callable too, and a path with any other suffix is taken for a policy file.
+KINDS = (
     Kind(_is_run, _open_run, several=True),
     Kind(_is_file(".zip"), "damper.sb3.archive:open_zip", statistics=True),
     Kind(_is_file(*EXPORT_SUFFIXES), "damper.policies.exported:open_exported"),
@@ -269,6 +274,7 @@ def _env(policy: LoadedPolicy, request: Request) -> EnvLike | None:
 def _in_recorded_wrappers(request: Request, recorded: EnvLike | None) -> Any:
     """An id in the wrappers that the policy was trained in; a spec or a function as it is."""
     missing = _missing_wrappers(request, recorded)
+    # All or none: a frame stack without the wrapper below it may not even fit the policy.
     if not missing or any(wrapper.kwargs is None for wrapper in missing):
         return request.env
     assert request.spec is not None
@@ -281,6 +287,7 @@ def _missing_wrappers(request: Request, recorded: EnvLike | None) -> list[Wrappe
     """The recorded wrappers that the environment asked for by its id alone does not have."""
     if request.spec is None or not isinstance(request.env, str):
         return []
+    # Some ids are registered with wrappers, which would otherwise be there twice.
     present = request.spec.env_spec.additional_wrappers
     wrappers = recorded.additional_wrappers if isinstance(recorded, EnvSpec) else ()
     return [wrapper for wrapper in wrappers if wrapper not in present]

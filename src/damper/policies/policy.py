@@ -25,6 +25,7 @@ from damper.errors import DamperError
 from damper.policies.normaliser import Normaliser
 
 DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
+# Files that users have beside their policies, and give in their place.
 LOGS = (".csv", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".tsv", ".txt")
 
 
