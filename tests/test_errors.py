@@ -10,10 +10,10 @@ import pytest
 from damper.engine.envs.envpool_pool import _import_envpool
 from damper.engine.run.tensorboard import TensorBoard
 from damper.errors import DamperError, MissingExtraError
-from damper.export.files import _extra
 from damper.intervals import import_scipy
 from damper.plots.style import import_matplotlib
 from damper.plots.video import check_video
+from damper.policies.exported import import_onnx
 
 
 def import_sb3(tmp_path):
@@ -32,7 +32,7 @@ def import_rsl_rl(tmp_path):
         ("matplotlib", "plot", lambda _: import_matplotlib()),
         ("matplotlib", "video", lambda _: check_video(Path("film.gif"))),
         ("scipy.special", "report", lambda _: import_scipy("special")),
-        ("onnxruntime", "onnx", lambda _: _extra("onnxruntime")),
+        ("onnxruntime", "onnx", lambda _: import_onnx("onnxruntime")),
         ("stable_baselines3", "sb3", import_sb3),
         ("rsl_rl", "rsl-rl", import_rsl_rl),
     ],

@@ -25,11 +25,11 @@ RINGS = [
     {"_checks", "activations", "errors", "schedules", "tasks", "terminal", "version"},
     # Two gradients in, one out; numbers about actions. No environment, no file.
     {"rules", "losses", "interface", "methods", "method_args", "metrics", "presets", "protocols"}
-    | {"theory", "_backward", "filters", "intervals", "settings", "tables"},
+    | {"theory", "_backward", "intervals", "settings", "tables"},
     # What is written and read.
     {"files", "provenance", "seed_groups"},
     # What trains, acts, is evaluated and exported.
-    {"agents", "engine", "evaluation", "export", "policies", "rsl_rl", "sb3"},
+    {"agents", "engine", "export", "policies", "rsl_rl", "sb3"},
     {"compare", "plots"},
     {"cli"},
     {"__init__", "__main__"},
@@ -46,7 +46,7 @@ PICKLING = {
     "save_to_pkl",
 }
 UNPICKLES_WHEN_TRUSTED = {
-    ("src/damper/export/sources.py", "load_from_pkl")
+    ("src/damper/sb3/convert.py", "load_from_pkl")
 }  # SB3's VecNormalize has no other form
 
 

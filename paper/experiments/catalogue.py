@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from damper.engine.envs.gymnasium_pool import import_module_of
-from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.settings import PER_AGENT, Settings, pick_seeds, resolve
 from damper.errors import DamperError, did_you_mean
+from damper.policies.episodes import evaluation_seeds
 from damper.provenance import digest, versions
 from damper.tasks import PAPER_TASKS, find_task, task_name
 from paper.experiments.identity import identity, physics

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.envs.run_episodes import Episode
 from damper.engine.run.folder import Run
 from damper.engine.run.metrics_log import EPISODE_VALUES
 from damper.engine.settings import EXECUTION
-from damper.evaluation.evaluate import Evaluation
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 from damper.provenance import source_digest
 from damper.tasks import PAPER_TASKS
 from paper.experiments.catalogue import TABLE_METHODS

@@ -16,8 +16,8 @@ from damper.engine.run.lock import RunLockedError, run_lock
 from damper.engine.settings import EXECUTION, Settings
 from damper.engine.train import run_settings
 from damper.errors import DamperError
-from damper.evaluation.evaluate import evaluate
 from damper.methods import find_method
+from damper.policies.evaluate import evaluate
 from damper.provenance import digest, versions
 from damper.terminal import counted
 from paper.experiments.catalogue import AgentSpec

@@ -15,13 +15,13 @@ if (
     from damper._backward import backward
     from damper.engine.loop.callbacks import Training
     from damper.engine.run.folder import Run
-    from damper.engine.run.policy import Policy
     from damper.engine.train import train
-    from damper.evaluation.evaluate import Evaluation, evaluate
-    from damper.export.load import load
     from damper.losses import temporal_loss
     from damper.methods import METHODS, Method
     from damper.metrics import smoothness
+    from damper.policies.evaluate import Evaluation, evaluate
+    from damper.policies.opening import load
+    from damper.policies.policy import Policy
     from damper.rules import RULES, GradientReport, combine
 
 _MODULES = ("interface", "metrics", "rules", "theory")
@@ -29,11 +29,11 @@ _HOMES = {
     "backward": "_backward",
     "Training": "engine.loop.callbacks",
     "Run": "engine.run.folder",
-    "Policy": "engine.run.policy",
+    "Policy": "policies.policy",
     "train": "engine.train",
-    "Evaluation": "evaluation.evaluate",
-    "evaluate": "evaluation.evaluate",
-    "load": "export.load",
+    "Evaluation": "policies.evaluate",
+    "evaluate": "policies.evaluate",
+    "load": "policies.opening",
     "temporal_loss": "losses",
     "METHODS": "methods",
     "Method": "methods",

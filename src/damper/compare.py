@@ -10,15 +10,15 @@ from typing import Any
 
 from damper.engine.device.precision import check_tf32
 from damper.engine.envs.gymnasium_pool import import_module_of, make_env
-from damper.engine.envs.run_episodes import evaluation_seeds
 from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.settings import Settings, accept_sb3_names, resolve
 from damper.engine.train import default_name, run_settings
 from damper.errors import DamperError
-from damper.evaluation.evaluate import Evaluation, evaluate
 from damper.methods import METHODS, find_method
 from damper.metrics import MEASURES
+from damper.policies.episodes import evaluation_seeds
+from damper.policies.evaluate import Evaluation, evaluate
 from damper.provenance import digest
 from damper.seed_groups import group_by_settings
 from damper.tables import constant_mark, spread_cell

@@ -134,7 +134,7 @@ def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Arra
 
 
 def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
-    """Every measure by its name in tables and records, and the episode's ``length``: what to publish beside the paper's score."""
+    """Every measure by its function's name (``smoothness`` as ``sm``), and the ``length``."""
     return {
         "length": len(_actions(actions)),
         "sm": smoothness(actions),

@@ -117,9 +117,6 @@ def test_evaluate_says_that_another_simulator_starts_elsewhere(run, tmp_path, ca
     damper.Policy(replace(old.info, backend=None), old.flat_params).save(
         tmp_path / "old.safetensors"
     )
-    assert b"backend" not in (tmp_path / "old.safetensors").read_bytes(), (
-        "as files were before it was recorded"
-    )
     call(
         "evaluate",
         tmp_path / "old.safetensors",
@@ -167,7 +164,7 @@ def test_evaluate_with_a_filter_shows_raw_smoothness(run, capsys):
 @pytest.fixture
 def filmed(monkeypatch):
     """What a video would show, by name."""
-    shown: dict[str, damper.evaluation.Evaluation] = {}
+    shown: dict[str, damper.Evaluation] = {}
     monkeypatch.setattr(
         "damper.cli.evaluate.film_evaluations",
         lambda named, path, steps: shown.update(named) or path,
@@ -476,7 +473,7 @@ def test_a_run_is_evaluated_and_exported_from_its_own_folder(run, monkeypatch, t
     monkeypatch.chdir(run)
     call("evaluate", ".", "--episodes", "1", "--filter", "low-pass:0.5")
     assert (run / "evaluation-low-pass-0.5" / "episodes.json").exists()
-    call("export", ".", "--to", tmp_path / "policy.onnx", "--episodes", "0")
+    call("export", ".", "--agent", "0", "--to", tmp_path / "policy.onnx", "--episodes", "0")
     assert (tmp_path / "policy.onnx").exists()
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from damper.cli.compare import changes_against_plain, present
 from damper.compare import Comparison
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import MissingExtraError
-from damper.evaluation.evaluate import Evaluation
 from damper.metrics import MEASURES
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 
 BOUND = np.ones(1, np.float32)
 ROUGH, SMOOTH, STILL = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3), (0.0, 0.0, 0.1)

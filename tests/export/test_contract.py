@@ -1,8 +1,10 @@
-"""What a contract says of a Stable-Baselines3 zip: how smoothly it acts, where it came from, with which versions."""
+"""What a contract says of an SB3 zip: how smoothly it acts, its origin and versions."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -14,8 +16,9 @@ import torch
 import damper
 from damper.cli import main
 from damper.errors import DamperError
-from damper.export import export, open_source
-from damper.filters import LowPass
+from damper.export import export
+from damper.policies.filters import LowPass
+from damper.policies.opening import open_policy
 from damper.protocols import EVALUATION_SEEDS
 
 pytest.importorskip("stable_baselines3")
@@ -78,7 +81,7 @@ def test_the_file_carries_what_lies_beside_it(tmp_path):
     save(tmp_path / "model.zip")
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=2)
     beside = json.loads((tmp_path / "p.onnx.json").read_text())
-    opened = open_source(tmp_path / "p.onnx")
+    opened = open_policy(tmp_path / "p.onnx")
     assert beside["smoothness"] == opened.smoothness == contract["smoothness"]
     assert opened.facts == beside["training"]
     again = damper.evaluate(opened.act, opened.env, seeds=opened.smoothness["seeds"]).summary()[
@@ -114,7 +117,7 @@ def test_our_zips_name_their_environment(kind, trust, tmp_path):
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
     assert contract["env"] == contract["smoothness"]["env"] == "Pendulum-v1"
     kind.load(tmp_path / "model.zip").save(tmp_path / "again.zip")
-    assert open_source(tmp_path / "again.zip").env.id == "Pendulum-v1"
+    assert open_policy(tmp_path / "again.zip").env.id == "Pendulum-v1"
     getattr(stable_baselines3, kind.__name__).load(tmp_path / "model.zip", device="cpu")
 
 
@@ -218,7 +221,7 @@ def test_a_policy_is_measured_in_exactly_the_environment_it_was_trained_in(name,
     make = DESCRIBED[name]
     save(tmp_path / "model.zip", TD3, make())
     contract = export(tmp_path / "model.zip", tmp_path / "p.onnx", trust=trust, episodes=1)
-    opened = open_source(tmp_path / "model.zip", trust=trust)
+    opened = open_policy(tmp_path / "model.zip", trust=trust)
     expected = damper.evaluate(opened.act, make, episodes=1).records()[0]
     for found in (
         contract["smoothness"],
@@ -246,7 +249,7 @@ def test_a_zip_s_actions_are_not_rescaled_to_another_environment_s_range(trust, 
         == 1
     )
     exported, expected = (
-        open_source(tmp_path / "p.onnx").act(obs),
+        open_policy(tmp_path / "p.onnx").act(obs),
         model.predict(obs, deterministic=True)[0],
     )
     np.testing.assert_allclose(exported, expected, atol=1e-5)
@@ -349,6 +352,18 @@ def test_an_evaluation_beside_the_run_counts_only_in_the_same_environment(tmp_pa
     assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
 
 
+def test_an_evaluation_from_before_the_run_went_on_does_not_count(tmp_path):
+    settings = {"seeds": (3,), "keep_checkpoint": True, "out": tmp_path / "run"}
+    run = tiny.train(steps=60, **settings)
+    damper.evaluate(run, episodes=2).save(run.path / "evaluation")
+    assert export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]["episodes"] == 2
+    run = tiny.train(steps=120, **settings)
+    measured = export(run, tmp_path / "p.onnx", episodes=1)["smoothness"]
+    assert measured["episodes"] == 1
+    again = damper.evaluate(run, episodes=1).records()[0]
+    assert measured["return"] == pytest.approx(again["return"], rel=1e-6)
+
+
 @pytest.mark.parametrize("trust", [False, True])
 def test_settings_that_nobody_gave_are_in_the_contract(trust, tmp_path):
     save(tmp_path / "model.zip", TD3)
@@ -361,7 +376,10 @@ def test_settings_that_nobody_gave_are_in_the_contract(trust, tmp_path):
 @pytest.mark.parametrize("trust", [False, True])
 def test_versions_of_saving_and_of_exporting(trust, tmp_path):
     save(tmp_path / "model.zip")
-    old = b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    old = (
+        b"- OS: Linux # 1\n- Python: 3.8.1\n- Stable-Baselines3: 1.6.0\n"
+        b"- PyTorch: 1.13.1+cu117\n- GPU Enabled: True\n"
+    )
     path = with_text(
         tmp_path / "model.zip", {"system_info.txt": old, "_stable_baselines3_version": b"1.6.2"}
     )
@@ -399,7 +417,7 @@ def test_a_zip_may_be_named_without_its_ending(tmp_path, capsys):
     )
     main(["evaluate", str(tmp_path / "model.v1"), "--env", "Pendulum-v1", "--episodes", "1"])
     assert (tmp_path / "p.onnx").is_file() and (
-        tmp_path / "model.v1.zip-evaluation" / "episodes.json"
+        tmp_path / "model.v1.zip-evaluation-Pendulum-v1" / "episodes.json"
     ).is_file()
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", str(tmp_path / "other"), "--env", "Pendulum-v1"])
@@ -410,7 +428,7 @@ def test_a_folder_wins_over_a_zip_of_its_name(tmp_path):
     save(tmp_path / "model.zip")
     (tmp_path / "model").mkdir()
     with pytest.raises(DamperError):  # an empty folder is no run
-        open_source(tmp_path / "model")
+        open_policy(tmp_path / "model")
 
 
 def test_a_failed_write_leaves_the_old_pair(tmp_path, monkeypatch):
@@ -425,3 +443,20 @@ def test_a_failed_write_leaves_the_old_pair(tmp_path, monkeypatch):
     with pytest.raises(DamperError, match="the disk is full"):
         export(tmp_path / "model.zip", tmp_path / "p.onnx", env="Pendulum-v1", episodes=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("fails", ["policy", "contract"])
+def test_a_failed_rename_leaves_no_temporary_file(fails, tmp_path, monkeypatch):
+    save(tmp_path / "model.zip")
+    replace = os.replace
+
+    def refuse(source, target):
+        if Path(target) == tmp_path / {"policy": "p.onnx", "contract": "p.onnx.json"}[fails]:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(DamperError, match=r"p\.onnx could not be written"):
+        export(tmp_path / "model.zip", tmp_path / "p.onnx")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"model.zip"} | ({"p.onnx"} if fails == "contract" else set())

@@ -1,9 +1,10 @@
-"""Exported policies are the original's: in ONNX and PyTorch, from runs, policies, models and zips."""
+"""Exported policies are the original's: from runs, policies, models and zips."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import logging
 import pickle
 import re
 import sys
@@ -25,14 +26,17 @@ from damper.activations import (
     known_modules,
 )
 from damper.cli import main
-from damper.engine.data.normalisation import Normaliser
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError
-from damper.export import export, open_file, open_source
+from damper.export import export
 from damper.export.check import check_agreement, limits, observations
 from damper.export.files import OPSET, write
-from damper.export.network import Module, build
+from damper.export.network import Module, Network, build
 from damper.methods import find_method
+from damper.policies.exported import open_file
+from damper.policies.loaded import LinearActor, LoadedPolicy
+from damper.policies.normaliser import Normaliser
+from damper.policies.opening import open_policy
+from damper.policies.policy import Policy
 
 onnxruntime = pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
@@ -49,6 +53,12 @@ def run(tmp_path_factory):
     )
     damper.evaluate(found, episodes=2).save(out / "evaluation")
     return found
+
+
+def network(layers, activation, low, high, normaliser=None, **actor) -> Network:
+    """The operations of an actor with these layers."""
+    linear = LinearActor(layers, activation, **actor)
+    return build(LoadedPolicy(len, actor=linear, low=low, high=high, normaliser=normaliser))
 
 
 def random_policy(run, activation: str, backbone: str = "td3") -> Policy:
@@ -80,9 +90,8 @@ def test_an_activation_is_written_by_onnx_s_own_name(activation, tmp_path, monke
     )  # a name that is not made of ours
     monkeypatch.setitem(EXPORTABLE, "leaky_relu", leaky)
     eye = (np.eye(3), np.zeros(3))
-    write(
-        build([eye, eye], activation, -np.inf, np.inf, squash=False), tmp_path / "policy.onnx", {}
-    )
+    operations = network([eye, eye], activation, -np.inf, np.inf, squash=False)
+    write(operations, tmp_path / "policy.onnx", {})
     z = np.linspace(-3, 3, 30, dtype=np.float32).reshape(10, 3)
     expected = EXPORTABLE[activation].function(torch.from_numpy(z)).numpy()
     np.testing.assert_allclose(open_file(tmp_path / "policy.onnx")[0](z), expected, atol=1e-6)
@@ -92,9 +101,8 @@ def test_the_page_lists_the_operations_and_activations_of_every_file(tmp_path):
     seen = set()
     layers, statistics = [(np.eye(3), np.zeros(3))] * 2, Normaliser(np.zeros(3), np.ones(3), 10.0)
     for activation, squash in itertools.product(EXPORTABLE, (True, False)):
-        write(
-            build(layers, activation, -1, 1, 2.0, statistics, squash), tmp_path / "policy.onnx", {}
-        )
+        operations = network(layers, activation, -1, 1, statistics, squash=squash, clip_mean=2.0)
+        write(operations, tmp_path / "policy.onnx", {})
         seen |= {node.op_type for node in onnx.load(tmp_path / "policy.onnx").graph.node}
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     listed = re.search(rf"Only basic operations \(([^)]+)\), opset {OPSET}\.", page)
@@ -142,20 +150,18 @@ def test_the_contract_tells_what_a_user_must_know(run, tmp_path):
 
 
 def test_a_wrong_file_is_caught_and_leaves_the_good_one(run, tmp_path, monkeypatch):
-    export(run, tmp_path / "old.onnx")
+    export(run, tmp_path / "old.onnx", agent=0)
     good = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    wrong = open_source(run, agent=1).network
-    monkeypatch.setattr(
-        "damper.export.open_source", lambda *a: replace(open_source(run), network=wrong)
-    )
+    wrong = build(open_policy(run, agent=1))
+    monkeypatch.setattr("damper.export.build", lambda policy: wrong)
     for name in ("old.onnx", "new.onnx"):
         with pytest.raises(
             DamperError,
             match=f"{name} must reproduce the original's actions, but differs by .* untouched",
         ):
-            export(run, tmp_path / name)
+            export(run, tmp_path / name, agent=0)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == good
-    export(run, tmp_path / "old.onnx", check=False)
+    export(run, tmp_path / "old.onnx", agent=0, check=False)
     assert (tmp_path / "old.onnx").read_bytes() != good["old.onnx"]
 
 
@@ -184,33 +190,33 @@ def test_large_sums_are_exported_and_their_mistakes_caught(
         torch.rand(a + 1, b, generator=generator) * 2 - 1 for a, b in itertools.pairwise(sizes)
     ]
     layers = [((10.0 * part[:-1] / len(part) ** 0.5).numpy(), part[-1].numpy()) for part in uniform]
-    network = build(layers, activation, -high, high, squash=squash)
-    exact = Module(network).double()
+    operations = network(layers, activation, -high, high, squash=squash)
+    exact = Module(operations).double()
 
     def act(obs):
         with torch.no_grad():
             return exact(torch.as_tensor(obs, dtype=torch.float64)).numpy()
 
-    source = replace(open_source(run), act=act, env=None, obs_ranges=None, low=-high, high=high)
+    source = replace(open_policy(run), act=act, env=None, obs_ranges=None, low=-high, high=high)
     path = tmp_path / "policy.onnx"
-    write(network, path, {})
-    assert check_agreement(source, network, path, path)["largest_difference"] > 1e-5
+    write(operations, path, {})
+    assert check_agreement(source, operations, path, path)["largest_difference"] > 1e-5
     layers[-1][0][0] *= 1.001
-    write(build(layers, activation, -high, high, squash=squash), path, {})
+    write(network(layers, activation, -high, high, squash=squash), path, {})
     with pytest.raises(DamperError, match="must reproduce the original's actions"):
-        check_agreement(source, network, path, path)
+        check_agreement(source, operations, path, path)
 
 
 def test_what_cannot_move_an_action_is_no_excuse_for_another(run):
     """Behind a saturated tanh or a cut, errors of large sums vanish, and the limit stays 1e-5."""
     for squash in (True, False):
         layers = [(np.full((3, 16), 1e4), np.zeros(16)), (np.full((16, 1), 1e4), np.zeros(1))]
-        network = build(layers, "relu", [-1.0], [1.0], squash=squash)
+        operations = network(layers, "relu", [-1.0], [1.0], squash=squash)
         source = replace(
-            open_source(run), env=None, obs_ranges=None, low=-np.ones(1), high=np.ones(1)
+            open_policy(run), env=None, obs_ranges=None, low=-np.ones(1), high=np.ones(1)
         )
-        assert (limits(source, network, np.ones((5, 3), np.float32)) == 1e-5).all()
-    shifted = build([(np.eye(3)[:, :1], np.zeros(1))], "relu", [1000.0], [1001.0])
+        assert (limits(source, operations, np.ones((5, 3), np.float32)) == 1e-5).all()
+    shifted = network([(np.eye(3)[:, :1], np.zeros(1))], "relu", [1000.0], [1001.0])
     source = replace(source, low=np.array([1000.0]), high=np.array([1001.0]))
     assert 6.1e-5 < limits(source, shifted, np.zeros((1, 3), np.float32)).item() < 1e-3, (
         "float32's digits there"
@@ -232,8 +238,17 @@ def test_a_file_that_gives_no_numbers_is_caught(run, tmp_path, monkeypatch):
 def test_programs_of_pytorch_are_opened_only_if_trusted(run, tmp_path):
     export(run, tmp_path / "policy.pt2")
     with pytest.raises(DamperError, match=r"may hold pickles, .* add --trust"):
-        open_source(tmp_path / "policy.pt2")
-    assert open_source(tmp_path / "policy.pt2", trust=True).env.id == "Pendulum-v1"
+        open_policy(tmp_path / "policy.pt2")
+    assert open_policy(tmp_path / "policy.pt2", trust=True).env.id == "Pendulum-v1"
+
+
+def test_torch_loads_a_program_without_complaint(run, tmp_path, caplog):
+    export(run, tmp_path / "policy.pt2")
+    program = torch.export.load(tmp_path / "policy.pt2").module()
+    assert program(torch.zeros(4, 3)).shape == (4, 1)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    with pytest.raises(DamperError, match=r"must end in .onnx or .pt2, but is .*policy.pt'"):
+        export(run, tmp_path / "policy.pt")  # torch takes this ending for another format
 
 
 def test_normalisation_keeps_its_digits_far_from_zero():
@@ -244,8 +259,8 @@ def test_normalisation_keeps_its_digits_far_from_zero():
         (generator.normal(size=(3, 8)), generator.normal(size=8)),
         (generator.normal(size=(8, 1)), np.zeros(1)),
     ]
-    module = Module(build(layers, "tanh", [-1.0], [1.0], normaliser=normaliser))
-    plain = Module(build(layers, "tanh", [-1.0], [1.0]))
+    module = Module(network(layers, "tanh", [-1.0], [1.0], normaliser=normaliser))
+    plain = Module(network(layers, "tanh", [-1.0], [1.0]))
     obs = (mean + generator.normal(size=(500, 3)) / scale).astype(np.float32)
     with torch.no_grad():
         inside, outside = (
@@ -256,11 +271,11 @@ def test_normalisation_keeps_its_digits_far_from_zero():
 
 
 def test_observations_to_compare_on_are_varied(run):
-    obs = observations(open_source(run), 3)
+    obs = observations(open_policy(run), 3)
     assert len(obs) == 4096 and np.abs(obs).max() > 20 and np.median(np.abs(obs)) < 5
 
 
-# --- Stable-Baselines3 ----------------------------------------------------------------------------------------------
+# --- Stable-Baselines3 ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -315,7 +330,7 @@ def test_gsde_keeps_its_bound(sb3, tmp_path):
 
 
 def test_what_cannot_be_exported_is_refused(sb3, run, tmp_path):
-    with pytest.raises(DamperError, match=r"must end in .onnx, .pt2 or .pt"):
+    with pytest.raises(DamperError, match=r"must end in .onnx or .pt2"):
         export(run, tmp_path / "policy.h5")
     with pytest.raises(DamperError, match="activation_fn must be"):
         export(
@@ -334,6 +349,8 @@ def test_what_cannot_be_exported_is_refused(sb3, run, tmp_path):
 
 def test_what_does_not_fit_the_policy_is_refused(sb3, run, tmp_path):
     """Another environment, statistics of another size, and files that hold no statistics."""
+    from damper.sb3.convert import check_statistics
+
     small(sb3.TD3).save(tmp_path / "model.zip")
     export(run, tmp_path / "policy.onnx")
     with pytest.raises(
@@ -346,13 +363,7 @@ def test_what_does_not_fit_the_policy_is_refused(sb3, run, tmp_path):
     ):
         open_file(tmp_path / "policy.onnx")[0](np.zeros((1, 2)))
     with pytest.raises(DamperError, match="statistics of the policy's 3 observations, but holds 2"):
-        build(
-            [(np.zeros((3, 1)), np.zeros(1))],
-            "relu",
-            -1,
-            1,
-            normaliser=Normaliser(np.zeros(2), np.ones(2), 1.0),
-        )
+        check_statistics(Normaliser(np.zeros(2), np.ones(2), 1.0), 3, 0)
     (tmp_path / "text.pkl").write_text("no pickle")
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1]))
     for name, why in (
@@ -382,7 +393,7 @@ def test_a_trusted_zip_acts_even_if_it_cannot_be_exported(sb3, tmp_path):
     model = small(sb3.SAC, policy_kwargs={"features_extractor_class": Extractor})
     model.save(tmp_path / "model.zip")
     obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    opened = open_source(tmp_path / "model.zip", trust=True)
+    opened = open_policy(tmp_path / "model.zip", trust=True)
     assert np.array_equal(opened.act(obs), model.predict(obs, deterministic=True)[0])
     with pytest.raises(
         DamperError, match="without a features extractor, but is Actor on Extractor"
@@ -424,7 +435,7 @@ def test_without_the_extra_a_sentence_says_so(run, tmp_path, monkeypatch):
         export(run, tmp_path / "policy.onnx")
 
 
-# --- the command ----------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------
 
 
 def records(folder: Path):
@@ -436,7 +447,8 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
     target = small(sb3.TD3, policy_kwargs={"activation_fn": torch.nn.SiLU})
     sb3.to_sb3(run.policy(0), target)
     target.save(tmp_path / "model.zip")
-    main(["export", str(run.path), "--to", str(tmp_path / "policy.onnx"), "--check"])
+    first = ["export", str(run.path), "--agent", "0", "--check"]
+    main([*first, "--to", str(tmp_path / "policy.onnx")])
     assert "largest difference" in capsys.readouterr().out
     main(
         ["evaluate", str(run.policy_path(0)), "--episodes", "2", "--out", str(tmp_path / "policy")]
@@ -453,7 +465,7 @@ def test_evaluate_anything(sb3, run, tmp_path, capsys):
     )
     main(["evaluate", str(tmp_path / "model.zip"), "--env", "Pendulum-v1", "--episodes", "2"])
     expected = records(tmp_path / "policy")
-    for folder in (tmp_path / "onnx", tmp_path / "model.zip-evaluation"):
+    for folder in (tmp_path / "onnx", tmp_path / "model.zip-evaluation-Pendulum-v1"):
         assert (folder / "traces.png").is_file() and (folder / "traces.safetensors").is_file()
         for mine, other in zip(records(folder), expected, strict=True):
             assert mine["return"] == pytest.approx(other["return"], rel=1e-3)
@@ -497,7 +509,8 @@ def test_what_no_export_wrote_is_replaced_only_by_force(run, ending, tmp_path, c
     assert "choose another name" in capsys.readouterr().err and target.read_text() == "mine"
     main(["export", str(run.path), "--to", str(target), "--force"])
     first = target.read_bytes()
-    export(run, target, agent=1)  # an export's own files need no force
+    other = 1 - json.loads(Path(f"{target}.json").read_text())["training"]["agent"]
+    export(run, target, agent=other)  # an export's own files need no force
     assert target.read_bytes() != first
 
 
@@ -511,18 +524,6 @@ def test_an_export_touches_no_neighbour(run, tmp_path):
         assert (
             json.loads((tmp_path / f"robot.{ending}.json").read_text())["file"] == f"robot.{ending}"
         )
-
-
-def test_a_contract_under_its_old_name_goes_with_the_file_it_describes(run, tmp_path):
-    export(run, tmp_path / "policy.onnx")
-    old = (tmp_path / "policy.onnx.json").rename(tmp_path / "policy.json")
-    export(run, tmp_path / "policy.pt2")
-    assert old.is_file()
-    assert open_source(tmp_path / "policy.onnx").env.id == "Pendulum-v1"
-    export(run, tmp_path / "policy.onnx")
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "policy.onnx", "policy.onnx.json", "policy.pt2", "policy.pt2.json"
-    }  # fmt: skip
 
 
 def test_a_place_that_cannot_be_written_is_told_in_one_sentence(run, tmp_path):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from damper.cli.evaluate import draw_first_episodes
-from damper.engine.envs.run_episodes import Episode
-from damper.evaluation.evaluate import Evaluation
 from damper.plots import traces
 from damper.plots.curves import draw_curves
 from damper.plots.episodes import first_episodes
 from damper.plots.style import look
 from damper.plots.traces import Trace, draw_traces
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 from tests.pictures import kept_figures
 
 

@@ -21,9 +21,9 @@ from damper.activations import ACTIVATIONS, known_modules
 from damper.engine.data.random_streams import Streams
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
-from damper.engine.run.policy import Policy, PolicyInfo
 from damper.errors import DamperError
 from damper.methods import METHODS
+from damper.policies.policy import Policy, PolicyInfo
 from damper.sb3 import from_sb3, to_sb3
 from damper.sb3.archive import load_zip, read_zip
 from damper.sb3.convert import env_spec

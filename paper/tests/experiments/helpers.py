@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from damper.engine.envs.run_episodes import Episode
+from damper.policies.episodes import Episode
 from paper.experiments.catalogue import AgentSpec, Request, expand_request
 from paper.experiments.identity import deviations
 from paper.experiments.records import pack_trace

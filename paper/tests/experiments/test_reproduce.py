@@ -14,9 +14,9 @@ from damper.engine.run.folder import Run
 from damper.engine.run.lock import run_lock
 from damper.engine.run.metrics_log import MetricsLog
 from damper.errors import DamperError
-from damper.evaluation import evaluate
 from damper.interface import Loss
 from damper.methods import METHODS, Method
+from damper.policies.evaluate import evaluate
 from damper.provenance import source_digest, versions
 from paper.cli import main
 from paper.experiments.catalogue import expand_request

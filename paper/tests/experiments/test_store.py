@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError
 from damper.metrics import smoothness
+from damper.policies.episodes import Episode
 from paper.experiments.records import curve, pack_trace, unpack_trace
 from paper.experiments.store import Store, read_record
 from paper.experiments.timings import read_timings, write_timing

@@ -11,7 +11,6 @@ from damper.cli.options import chosen_seeds, given
 from damper.cli.options.compare import Compare
 from damper.compare import Comparison, compare
 from damper.errors import MissingExtraError
-from damper.evaluation.evaluate import Evaluation
 from damper.files import check_folder, write_bytes
 from damper.intervals import Array, change_of_mean
 from damper.metrics import MEASURES, SMOOTHNESS
@@ -19,6 +18,7 @@ from damper.plots.curves import draw_curves
 from damper.plots.episodes import film_evaluations, first_episodes
 from damper.plots.traces import draw_traces
 from damper.plots.video import check_video
+from damper.policies.evaluate import Evaluation
 from damper.seed_groups import group_by_settings
 from damper.tables import markdown_table
 from damper.tasks import find_task
@@ -118,7 +118,7 @@ def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
     own, base = ours.means[measure], plain.means[measure]
     if min(len(own), len(base)) < FEWEST_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
         return ""  # the last condition: all have one value, such as an episode length at the time limit
-    if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
+    if measure in ("sm", *SMOOTHNESS) and (ours.mostly_constant or plain.mostly_constant):
         return ""
     return str(change_of_mean(base, own, measure))
 

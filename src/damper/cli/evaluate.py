@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from damper.cli.options.evaluate import Evaluate
-from damper.engine.envs.run_episodes import evaluation_seeds
-from damper.engine.run.folder import Run
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError, MissingExtraError, MissingOptionError
-from damper.evaluation.evaluate import Evaluation, evaluate
-from damper.export import find_path
-from damper.export.sources import find_source
 from damper.files import check_folder
-from damper.filters import Filter, parse_filter
 from damper.metrics import MEASURES
 from damper.plots.episodes import film_evaluations, first_episodes
 from damper.plots.traces import draw_traces
 from damper.plots.video import check_video
+from damper.policies.episodes import evaluation_seeds
+from damper.policies.evaluate import Evaluation, evaluate
+from damper.policies.filters import Filter, parse_filter
+from damper.policies.opening import find_path
+from damper.policies.recorded import evaluation_folder
 from damper.seed_groups import group_by_settings
 from damper.tables import constant_mark, spread_cell
 from damper.tasks import find_task
@@ -29,8 +27,6 @@ from damper.terminal import quoted, say, show
 def run(options: Evaluate) -> None:
     """Evaluate, save and show the result."""
     chosen = parse_filter(options.filter) if options.filter else None
-    out = options.out or _default_folder(options)
-    check_folder("out", out)
     if options.video is not None:
         _check_video(options)
     elif options.beside:
@@ -38,6 +34,9 @@ def run(options: Evaluate) -> None:
             "beside needs --video, which shows the sources side by side, but it was not given: add "
             "--video film.gif."
         )
+    source = find_path(options.source)
+    out = options.out or evaluation_folder(source, options.filter, options.env)
+    check_folder("out", out)
     seeds = options.seed_list or None
     first = options.seed_list[:1] or evaluation_seeds(1)
     others = [_evaluate_beside(source, options, first, chosen) for source in options.beside]
@@ -49,7 +48,7 @@ def run(options: Evaluate) -> None:
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
     _say_of_training(evaluation, options)
     try:
-        name = evaluation.method or options.source.stem
+        name = evaluation.training.get("method") or options.source.stem
         picture = draw_first_episodes(evaluation, out / "traces.png", name, options.filter)
     except MissingExtraError as error:
         say(f"records and traces in {quoted(out)}; {error}")
@@ -64,7 +63,7 @@ def run(options: Evaluate) -> None:
 def _evaluate_beside(
     source: Path, options: Evaluate, seed: tuple[int, ...], chosen: Filter | None
 ) -> Evaluation:
-    """One episode of another source, without ``--vecnormalize`` and ``--trust``, which are for the first source."""
+    """One episode of another source, without ``--vecnormalize`` and ``--trust``."""
     try:
         return evaluate(source, options.env, 1, seed, chosen)
     except MissingOptionError as error:
@@ -77,10 +76,13 @@ def _evaluate_beside(
 
 
 def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[str]:
-    """Names that tell the sources apart: methods, or file names with as many parent folders as needed."""
+    """Names that tell the sources apart: methods, or file names with enough parent folders."""
     paths = [find_path(source).absolute() for source in sources]
     choices = [
-        [own.method or path.stem for path, own in zip(paths, evaluations, strict=True)],
+        [
+            each.training.get("method") or path.stem
+            for path, each in zip(paths, evaluations, strict=True)
+        ],
         [path.stem for path in paths],
         *(
             ["/".join(path.parts[-n:]) for path in paths]
@@ -94,19 +96,16 @@ def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[s
 
 def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
     """Say if a run is unfinished, or was trained with another backend."""
-    source, backend = find_source(options.source), options.backend
-    trained = source.info.backend if isinstance(source, Policy) else None
-    if isinstance(source, Run):
-        settings = source.manifest["settings"]
-        trained = settings["backend"]
-        if not source.finished:
-            of = f"{evaluation.steps:,} of {settings['steps']:,}"
-            say(f"{source.path} is not finished: these are its policies at step {of}", "yellow")
-    if trained not in (None, backend) and options.env is None:
+    training, backend = evaluation.training, options.backend
+    if "budget" in training:
+        of = f"{training['steps']:,} of {training['budget']:,}"
+        say(f"{options.source} is not finished: these are its policies at step {of}", "yellow")
+    trained = training.get("backend", backend)
+    if trained != backend and options.env is None:
         say(
             f"Trained with --backend {trained}, evaluated with {backend}, where the same seeds "
-            "give other initial "
-            f"states: use --backend {trained} for those of its records, if it has any."
+            f"give other initial states: use --backend {trained} for those of its records, if it "
+            "has any."
         )
 
 
@@ -128,17 +127,8 @@ def _check_video(options: Evaluate) -> None:
         raise DamperError(f"video_steps must be at least 1, but {options.video_steps} was given.")
 
 
-def _default_folder(options: Evaluate) -> Path:
-    """A folder within a run's folder, or beside a file, named after it with its suffix."""
-    name = (
-        "evaluation" if options.filter is None else f"evaluation-{options.filter.replace(':', '-')}"
-    )
-    source = find_path(options.source)
-    return source / name if source.is_dir() else source.with_name(f"{source.name}-{name}")
-
-
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, one per group of agents; with a filter, raw smoothness and saturation too."""
+    """Header and rows, one per group of agents; with a filter, raw sm and saturation too."""
     summary = evaluation.summary()
     measures = dict(MEASURES)
     if any("raw_sm" in values for values in summary.values()):
@@ -153,15 +143,13 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
 def draw_first_episodes(
     evaluation: Evaluation, path: Path, method: str, filter: str | None = None, most: int = 8
 ) -> Path:
-    """Draw the first seed's first episode of every setting, or of ``most`` settings spread evenly over all."""
-    found = list(first_episodes(evaluation, method).items())
-    chosen = (
-        [found[i * (len(found) - 1) // (most - 1)] for i in range(most)]
-        if len(found) > most
-        else found
-    )
-    traces = {f"{method} {label}".removesuffix(" all"): trace for label, trace in chosen}
-    part = f", {most} of {len(found)} settings" if len(found) > most else ""
+    """Draw the first seed's first episode of every setting, or of ``most`` spread evenly."""
+    episodes = list(first_episodes(evaluation, method).items())
+    count, shown, part = len(episodes), episodes, ""
+    if count > most:
+        shown = [episodes[i * (count - 1) // (most - 1)] for i in range(most)]
+        part = f", {most} of {count} settings"
+    traces = {f"{method} {label}".removesuffix(" all"): trace for label, trace in shown}
     seed = evaluation.agents[0]["seed"]
     trained = f", training seed {seed}" if seed >= 0 else ""  # -1 for a model without a seed
     behind = f", behind {filter}" if filter else ""

@@ -50,7 +50,8 @@ def _tell_agent(options: Export, training: dict[str, Any]) -> None:
     agent, agents = training["agent"], Run(options.source).agents
     if len(agents) > 1:
         row = ", ".join(f"{name}={value}" for name, value in agents[agent].items())
-        say(f"agent {agent} of {len(agents)}, {row}; --agent chooses another")
+        best = ", the best by its evaluation" if options.agent == "best" else ""
+        say(f"agent {agent} of {len(agents)}, {row}{best}; --agent chooses another")
     if "frozen_at_update" in training:
         say(
             f"agent {agent} was frozen at update {training['frozen_at_update']}: its gradient was "
@@ -61,13 +62,13 @@ def _tell_agent(options: Export, training: dict[str, Any]) -> None:
 
 def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     """The contract's smoothness in words, or why it has none."""
-    found = contract["smoothness"]
-    if found is not None:
+    measured = contract["smoothness"]
+    if measured is not None:
         means = (
-            f"return {found['return']:.1f}, sm {found['sm']:.3f}, mean |Δa| "
-            f"{found['mean_change']:.4f}"
+            f"return {measured['return']:.1f}, mean |Δa| {measured['mean_change']:.4f}, "
+            f"sm {measured['sm']:.3f}"
         )
-        return f"{counted(found['episodes'], 'episode')} of {found['env']}: {means}"
+        return f"{counted(measured['episodes'], 'episode')} of {measured['env']}: {means}"
     if options.episodes == 0:
         return "smoothness in the contract is null, because of --episodes 0."
     named = f"{options.source} records no environment that fits"

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gymnasium.envs.registration import EnvSpec
-from gymnasium.wrappers import NormalizeObservation
 from numpy.typing import NDArray
 
 from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.export.contract import observation_ranges
-from damper.export.files import open_file
 from damper.export.network import Network, run_step
-from damper.export.sources import Source
+from damper.policies.exported import open_file
+from damper.policies.loaded import LoadedPolicy
 
 TOLERANCE = 1e-5
 UNIT_ROUNDOFF = 2.0**-24  # of float32
@@ -26,63 +24,49 @@ COUNT = 4096
 
 def check_finite(network: Network) -> None:
     """Raise for a policy with weights that are not finite, because its training diverged."""
-    if not all(
-        np.isfinite(c).all()
-        for step in network.steps
-        if step.name == "Gemm"
-        for c in step.constants
-    ):
-        raise DamperError(
-            "the policy's weights must be finite, but some are not: its training diverged; export "
-            "another agent, or "
-            "train it again with a smaller learning_rate."
-        )
+    for step in network.steps:
+        if step.name == "Gemm" and not all(np.isfinite(part).all() for part in step.constants):
+            raise DamperError(
+                "the policy's weights must be finite, but some are not: its training diverged; "
+                "export another agent, or train it again with a smaller learning_rate."
+            )
 
 
-def check_statistics(source: Source) -> None:
-    """Raise for a policy trained under Gymnasium's NormalizeObservation, whose statistics no file holds."""
-    wrappers = source.env.additional_wrappers if isinstance(source.env, EnvSpec) else ()
-    if any(wrapper.name == NormalizeObservation.__name__ for wrapper in wrappers):
-        raise DamperError(
-            "the policy was trained on observations that NormalizeObservation normalised, whose "
-            "statistics are in no "
-            "file: train with SB3's VecNormalize, whose statistics can be exported."
-        )
-
-
-def check_agreement(source: Source, network: Network, path: Path, name: Path) -> dict[str, float]:
-    """The largest difference between the actions of the file at ``path`` and of the original; raises where too large.
+def check_agreement(
+    policy: LoadedPolicy, network: Network, path: Path, name: Path
+) -> dict[str, float]:
+    """Compare the actions of the file at ``path`` with the original's; raise if they differ.
 
     ``name`` is the file's later name, for the message.
     """
     run, _ = open_file(path)
-    obs = observations(source, network.inputs)
+    obs = observations(policy, network.inputs)
     # A batch of one is checked too, because the batch axis must be free.
-    difference = np.abs(run(obs) - source.act(obs))
-    difference[0] = np.maximum(difference[0], np.abs(run(obs[:1]) - source.act(obs[:1]))[0])
+    difference = np.abs(run(obs) - policy.act(obs))
+    difference[0] = np.maximum(difference[0], np.abs(run(obs[:1]) - policy.act(obs[:1]))[0])
     worst = float(difference.max())
-    if not (difference <= limits(source, network, obs)).all():
+    if not (difference <= limits(policy, network, obs)).all():
         raise DamperError(
             f"{name} must reproduce the original's actions, but differs by {worst:.2g} on {COUNT} "
-            "observations: "
-            "it was not written, and what was there before is untouched; please report this with "
-            "the policy."
+            "observations: it was not written, and what was there before is untouched; please "
+            "report this with the policy."
         )
     return {"observations": COUNT, "largest_difference": worst}
 
 
-def limits(source: Source, network: Network, obs: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The largest differences allowed, ``[N, A]``: 1e-5, 1e-5 times half the action range, or what rounding explains.
+def limits(policy: LoadedPolicy, network: Network, obs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The largest differences allowed, ``[N, A]``.
 
-    The largest of the three; without bounds, of the first and the last.
+    1e-5, 1e-5 times half the action range, or what rounding explains: the largest of the three, or
+    without bounds of the first and the last.
     """
-    half_range = action_scale(np.asarray(source.low), np.asarray(source.high))
+    half_range = action_scale(np.asarray(policy.low), np.asarray(policy.high))
     base = TOLERANCE * np.maximum(1.0, np.where(np.isfinite(half_range), half_range, 1.0))
     return np.maximum(base, ROUNDING_FACTOR * rounding_errors(network, obs))
 
 
 def rounding_errors(network: Network, obs: NDArray[np.float32]) -> NDArray[np.float64]:
-    """How large rounding errors of float32 typically are in the actions, ``[N, A]``, followed step by step.
+    """How large float32's rounding errors typically are in the actions, ``[N, A]``.
 
     A sum has the errors of its terms, taken as independent, and one of its own, relative to its
     terms' magnitudes. Any other operation passes errors on as it does a shift of its input: tanh
@@ -96,8 +80,8 @@ def rounding_errors(network: Network, obs: NDArray[np.float32]) -> NDArray[np.fl
         y = operation(x)
         if step.name == "Gemm":
             weight, bias = constants
-            own = UNIT_ROUNDOFF * (x.abs() @ weight.abs() + bias.abs())
-            error = (error.square() @ weight.square() + own.square()).sqrt()
+            rounding = UNIT_ROUNDOFF * (x.abs() @ weight.abs() + bias.abs())
+            error = (error.square() @ weight.square() + rounding.square()).sqrt()
         else:
             shifts = [(operation(shifted) - y).abs() for shifted in (x + error, x - error)]
             error = torch.maximum(*shifts) + UNIT_ROUNDOFF * y.abs()
@@ -105,18 +89,18 @@ def rounding_errors(network: Network, obs: NDArray[np.float32]) -> NDArray[np.fl
     return error.numpy()
 
 
-def observations(source: Source, dim: int) -> NDArray[np.float32]:
-    """Test observations, small and large; some within the space's bounds and around the normaliser's mean, if known."""
+def observations(policy: LoadedPolicy, dim: int) -> NDArray[np.float32]:
+    """Test observations, small and large; if known, within bounds and around the mean."""
     generator, part = np.random.default_rng(0), COUNT // 4
     obs = generator.normal(size=(COUNT, dim)) * generator.choice([0.1, 1.0, 10.0], size=(COUNT, 1))
-    ranges = observation_ranges(source)
+    ranges = observation_ranges(policy)
     if ranges is not None:
         low, high = (np.ravel(bound).astype(np.float64) for bound in ranges)
         bounded = np.isfinite(low) & np.isfinite(high)
         obs[:part, bounded] = generator.uniform(
             low[bounded], high[bounded], (part, int(bounded.sum()))
         )
-    if source.normaliser is not None:
+    if policy.normaliser is not None:
         spread = 3.0 * generator.normal(size=(part, dim))
-        obs[part : 2 * part] = source.normaliser.mean + spread / source.normaliser.scale
+        obs[part : 2 * part] = policy.normaliser.mean + spread / policy.normaliser.scale
     return np.asarray(obs, np.float32)

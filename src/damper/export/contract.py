@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from damper.engine.envs.env_spec_json import missing_part, to_json
 from damper.export.files import BATCH, INPUT, OUTPUT
-from damper.export.measure import known_spec
 from damper.export.network import Network
-from damper.export.sources import Source
+from damper.policies.loaded import LoadedPolicy
+from damper.policies.recorded import known_spec
 from damper.provenance import versions
 from damper.tasks import find_task
 
@@ -21,13 +21,14 @@ FORMAT = "damper-policy-1"
 
 
 def make_contract(
-    source: Source, network: Network, smoothness: dict[str, Any] | None
+    policy: LoadedPolicy, network: Network, smoothness: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The contract as a dictionary: names, shapes, ranges, control period, smoothness and origin."""
-    ranges, spec, env = observation_ranges(source), known_spec(source.env), source.env
+    """The contract: names, shapes, ranges, control period, smoothness and origin."""
+    ranges, spec, env = observation_ranges(policy), known_spec(policy.env), policy.env
     if not isinstance(env, EnvSpec):  # in a form that can be saved, to make it again elsewhere
         env = EnvSpec.from_json(to_json(spec.env_spec)) if spec else None
     complete = env is not None and missing_part(env) is None
+    # Where the simulator is not installed, a known task's period is still known.
     usual = find_task(env.id).period if env and (spec or complete) else None
     return {
         "format": FORMAT,
@@ -41,26 +42,26 @@ def make_contract(
             "order": "as the environment returns it",
             "low": _json(ranges[0]) if ranges else None,
             "high": _json(ranges[1]) if ranges else None,
-            "normalisation": "inside" if source.normaliser else "none",
+            "normalisation": "inside" if policy.normaliser else "none",
         },
         "action": {
             "name": OUTPUT,
             "dtype": "float32",
             "shape": [BATCH, network.outputs],
-            "low": _json(np.ravel(source.low)),
-            "high": _json(np.ravel(source.high)),
+            "low": _json(np.ravel(policy.low)),
+            "high": _json(np.ravel(policy.high)),
         },
         "control_period_seconds": spec.period if spec and spec.period else usual,
         "smoothness": smoothness,
-        "training": source.facts,
+        "training": policy.facts,
         "versions": versions(),
     }
 
 
-def observation_ranges(source: Source) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """The observation space's bounds, from the environment or the model; None where neither is here."""
-    spec = known_spec(source.env)
-    return (spec.obs_low, spec.obs_high) if spec else source.obs_ranges
+def observation_ranges(policy: LoadedPolicy) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """The observation space's bounds, from the environment or the model; None without both."""
+    spec = known_spec(policy.env)
+    return (spec.obs_low, spec.obs_high) if spec else policy.obs_ranges
 
 
 def _json(values: Iterable[Any]) -> list[float | None]:

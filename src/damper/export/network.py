@@ -1,4 +1,4 @@
-"""A policy as a short list of operations on one observation: what every file format is written from.
+"""A policy as a short list of operations, from which every file format is written.
 
 From left to right: the observations' statistics if there are any, linear layers with their
 activation, tanh, and the action's own range. All numbers are float32.
@@ -6,7 +6,7 @@ activation, tanh, and the action's own range. All numbers are float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from damper.activations import EXPORTABLE
-from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.pool import action_scale
-from damper.errors import DamperError
+from damper.policies.loaded import LoadedPolicy
+from damper.policies.normaliser import Normaliser
 
 Array = NDArray[np.float32]
 
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 def normalising_steps(normaliser: Normaliser) -> list[Step]:
-    """The normaliser in float32, its mean in two parts, so that observations far from zero lose no digits."""
+    """The normaliser in float32, its mean in two parts, to keep digits far from zero."""
     coarse = _f32(normaliser.mean)
     rest = _f32(normaliser.mean - coarse)
     bound = _f32(normaliser.clip)
@@ -52,53 +52,31 @@ class Network:
     steps: tuple[Step, ...]
 
 
-def build(
-    layers: Iterable[tuple[ArrayLike, ArrayLike]],
-    activation: str,
-    low: ArrayLike,
-    high: ArrayLike,
-    clip_mean: float | None = None,
-    normaliser: Normaliser | None = None,
-    squash: bool = True,
-) -> Network:
-    """``low + (tanh(W_k h + b_k) + 1)/2 · (high − low)`` on hidden layers ``h ← activation(W h + b)``.
+def build(policy: LoadedPolicy) -> Network:
+    """``low + (tanh(W_k h + b_k) + 1)/2 · (high − low)`` on hidden layers ``h ← f(W h + b)``.
 
-    Without ``squash`` the last layer's output is cut to the bounds that are finite.
-
-    Args:
-        layers: weights ``[in, out]`` and biases ``[out]``, the last being the action's.
-        activation: one of ``EXPORTABLE``.
-        low: the actions' lower bounds.
-        high: the actions' upper bounds.
-        clip_mean: gSDE's bound on what goes into tanh.
-        normaliser: statistics to normalise observations with.
-        squash: whether tanh bounds the actions (TD3, SAC) or a cut does (PPO).
+    Without squashing the last layer's output is cut to the bounds that are finite.
     """
-    pairs = [(_f32(weight), _f32(bias)) for weight, bias in layers]
-    if normaliser and len(normaliser.mean) != len(pairs[0][0]):
-        raise DamperError(
-            f"vecnormalize must hold statistics of the policy's {len(pairs[0][0])} observations, "
-            "but holds "
-            f"{len(normaliser.mean)}: give the file saved with this model."
-        )
-    steps = normalising_steps(normaliser) if normaliser else []
-    for pair in pairs[:-1]:
-        steps += [Step("Gemm", pair), Step(EXPORTABLE[activation].onnx)]
-    steps += [Step("Gemm", pairs[-1])]
-    if clip_mean is not None:
-        steps += [Step("Clip", (_f32(-clip_mean), _f32(clip_mean)))]
-    bottom, top = _f32(low), _f32(high)
-    if squash:
-        scale = _f32(action_scale(bottom, top))
+    actor = policy.actor
+    assert actor is not None, "a policy without layers is refused before"
+    layers = [(_f32(weight), _f32(bias)) for weight, bias in actor.layers]
+    steps = normalising_steps(policy.normaliser) if policy.normaliser else []
+    for layer in layers[:-1]:
+        steps += [Step("Gemm", layer), Step(EXPORTABLE[actor.activation].onnx)]
+    steps += [Step("Gemm", layers[-1])]
+    if actor.clip_mean is not None:
+        steps += [Step("Clip", (_f32(-actor.clip_mean), _f32(actor.clip_mean)))]
+    low, high = _f32(policy.low), _f32(policy.high)
+    if actor.squash:
         steps += [
             Step("Tanh"),
             Step("Add", (_f32(1.0),)),
-            Step("Mul", (scale,)),
-            Step("Add", (bottom,)),
+            Step("Mul", (_f32(action_scale(low, high)),)),
+            Step("Add", (low,)),
         ]
-    elif np.isfinite((bottom, top)).any():
-        steps += [Step("Max", (np.atleast_1d(bottom),)), Step("Min", (np.atleast_1d(top),))]
-    return Network(pairs[0][0].shape[0], pairs[-1][0].shape[1], tuple(steps))
+    elif np.isfinite((low, high)).any():
+        steps += [Step("Max", (np.atleast_1d(low),)), Step("Min", (np.atleast_1d(high),))]
+    return Network(layers[0][0].shape[0], layers[-1][0].shape[1], tuple(steps))
 
 
 def _f32(values: ArrayLike) -> Array:

@@ -8,12 +8,12 @@ from pathlib import Path
 from gymnasium.envs.registration import EnvSpec
 
 from damper.engine.envs import EnvLike
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError
-from damper.evaluation.evaluate import Evaluation
 from damper.plots.style import look
 from damper.plots.traces import Trace
 from damper.plots.video import film, write_video
+from damper.policies.episodes import Episode
+from damper.policies.evaluate import Evaluation
 from damper.seed_groups import group_by_settings
 from damper.tasks import find_task
 

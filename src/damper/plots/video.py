@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from damper.engine.envs import EnvLike
 from damper.engine.envs.gymnasium_pool import make_env
-from damper.engine.envs.run_episodes import Episode
 from damper.errors import DamperError, MissingExtraError
 from damper.metrics import mean_change
 from damper.plots.style import import_matplotlib, styled
 from damper.plots.traces import Trace, busiest_dimension, draw_trace
+from damper.policies.episodes import Episode
 from damper.tasks import find_task
 
 ENDINGS = (".gif", ".mp4")

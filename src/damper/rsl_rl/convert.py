@@ -1,9 +1,9 @@
-"""rsl_rl's actors as layers and statistics, for files that run anywhere."""
+"""rsl_rl's policies, for ``damper.evaluate`` and ``damper.export``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,28 +15,35 @@ from torch import nn
 
 from damper.activations import EXPORTABLE_NAME_BY_MODULE, known_modules
 from damper.errors import DamperError
+from damper.policies.loaded import LinearActor, LoadedPolicy, Request
+from damper.policies.normaliser import Normaliser
 
 Array = NDArray[Any]
 
 
-class Actor(NamedTuple):
-    """An rsl_rl actor made of linear layers.
+def open_runner(source: Any, request: Request) -> list[LoadedPolicy]:
+    """The policy of an rsl_rl runner, algorithm or actor, with its normaliser inside.
 
-    Attributes:
-        layers: weights ``[in, out]`` and biases.
-        activation: the activation between them.
-        actions: dimension of the actions.
-        statistics: mean and scale of the normaliser, which computes ``(s − mean) · scale``; None
-            without.
+    Observations are the actor's groups, concatenated.
     """
+    algorithm = getattr(source, "alg", source)
+    actor = getattr(algorithm, "_raw_actor", getattr(algorithm, "actor", algorithm))
+    layers = read_actor(actor)
+    actions = len(layers.layers[-1][1])
+    unbounded = np.full(actions, np.inf)
+    policy = LoadedPolicy(
+        act(actor),
+        facts=facts(source, actor),
+        actor=layers,
+        low=-unbounded,
+        high=unbounded,
+        normaliser=read_normaliser(actor),
+        sizes=(len(layers.layers[0][0]), actions),
+    )
+    return [policy]
 
-    layers: list[tuple[Array, Array]]
-    activation: str
-    actions: int
-    statistics: tuple[Array, Array] | None
 
-
-def read_actor(actor: Any) -> Actor:
+def read_actor(actor: Any) -> LinearActor:
     """Read an ``MLPModel`` with a Gaussian of state-independent deviation; raises for others."""
     if type(actor) is not MLPModel or type(actor.distribution) not in (
         GaussianDistribution,
@@ -51,18 +58,22 @@ def read_actor(actor: Any) -> Actor:
     between = {type(module) for module in actor.mlp} - {nn.Linear}
     if not between <= set(EXPORTABLE_NAME_BY_MODULE) or len(between) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in between))
-        known = known_modules(EXPORTABLE_NAME_BY_MODULE)
-        raise DamperError(f"activation must be {known}, but is {names}: use rsl_rl's own export.")
+        choices = known_modules(EXPORTABLE_NAME_BY_MODULE)
+        raise DamperError(f"activation must be {choices}, but is {names}: use rsl_rl's own export.")
     layers = [
-        tuple(t.detach().cpu().numpy() for t in (layer.weight.T, layer.bias)) for layer in linears
+        (layer.weight.T.detach().cpu().numpy(), layer.bias.detach().cpu().numpy())
+        for layer in linears
     ]
-    statistics = None
-    if actor.obs_normalization:
-        normaliser = actor.obs_normalizer
-        mean, std = (tensor.double().cpu().numpy() for tensor in (normaliser.mean, normaliser.std))
-        statistics = mean, 1.0 / (std + normaliser.eps)
-    activation = EXPORTABLE_NAME_BY_MODULE[between.pop()]
-    return Actor(layers, activation, linears[-1].out_features, statistics)  # type: ignore[arg-type]
+    return LinearActor(layers, EXPORTABLE_NAME_BY_MODULE[between.pop()], squash=False)
+
+
+def read_normaliser(actor: Any) -> Normaliser | None:
+    """The actor's statistics, ``(s − mean) / (std + ε)`` without a clip; None without any."""
+    if not actor.obs_normalization:
+        return None
+    statistics = actor.obs_normalizer
+    mean, std = (tensor.double().cpu().numpy() for tensor in (statistics.mean, statistics.std))
+    return Normaliser(mean, 1.0 / (std + statistics.eps), np.inf)
 
 
 def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:

@@ -1,4 +1,4 @@
-"""SB3's zip files without unpickling: the actor's weights, and what is written about them in plain text.
+"""SB3's zip files without unpickling: the actor's weights, and what their plain text says.
 
 A zip's ``data`` holds pickled objects, and unpickling runs whatever code they carry. Each has a
 description in plain text, and torch reads the file of weights without running anything
@@ -12,6 +12,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,49 @@ from numpy.typing import NDArray
 
 from damper.activations import NAME_BY_MODULE, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError, MissingOptionError
-from damper.sb3.convert import ACTOR_MODULES, FLATTEN, Actor, make_policy, read_layers
+from damper.policies.loaded import LoadedPolicy, Request, from_policy
+from damper.policies.policy import Policy
+from damper.sb3.convert import (
+    ACTOR_MODULES,
+    FLATTEN,
+    Actor,
+    check_statistics,
+    check_unknown_statistics,
+    load_model,
+    make_policy,
+    read_layers,
+    read_vecnormalize,
+)
 
 _POLICIES = (*ACTOR_MODULES, "stable_baselines3.common.policies")
+
+
+def open_zip(path: Path, request: Request) -> list[LoadedPolicy]:
+    """The policy in a zip, ours or SB3's; unpickled only if that is allowed."""
+    normaliser = read_vecnormalize(request.vecnormalize, request.trust)
+    data = json.loads(_open(path).read("data"))
+    normalised = _plain(data.get("norm_obs"), None)  # SB3's own classes do not say
+    if normalised and normaliser is None:
+        raise MissingOptionError(
+            f"{path} was trained on observations that VecNormalize normalised: give its statistics "
+            "with --vecnormalize (vecnormalize=), or the policy sees observations unlike those of "
+            "training."
+        )
+    if normalised is False and normaliser is not None:
+        raise DamperError(
+            f"vecnormalize must be left out for {path}, which was trained on observations that "
+            "were not normalised: with statistics the policy sees observations unlike those of "
+            "training."
+        )
+    if normalised is None and request.vecnormalize is None:
+        check_unknown_statistics(path, data)
+    if request.trust:
+        loaded = load_model(load_zip(path), normaliser)
+        return [replace(loaded, facts={**loaded.facts, "versions": saved_versions(path)})]
+    policy = read_zip(path, (request.spec.low, request.spec.high) if request.spec else None)
+    check_statistics(normaliser, policy.sizes[0], policy.info.steps)
+    return [from_policy(policy if normaliser is None else policy.with_normaliser(normaliser))]
 
 
 def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
@@ -54,13 +93,9 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
         "seed": int(_plain(data.get("seed"), -1)),
         "steps": int(_plain(data.get("num_timesteps"), 0)),
         "settings": _plain(data.get("method_settings"), {}),
+        "versions": saved_versions(path),
     }
     return make_policy(actor, low, high, facts)
-
-
-def saved_norm_obs(path: Path | str) -> bool | None:
-    """Whether a zip of our classes was trained on VecNormalize's observations; None for SB3's own, which do not say."""
-    return _plain(json.loads(_open(path).read("data")).get("norm_obs"), None)
 
 
 _SAVED = {
@@ -82,9 +117,9 @@ def saved_versions(path: Path | str) -> dict[str, str]:
     lines = re.findall(
         r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", _text(archive, "system_info.txt"), re.MULTILINE
     )
-    found = {_SAVED[name]: version for name, version in lines if name in _SAVED}
-    own = re.fullmatch(r"[\w.+-]{1,40}", _text(archive, "_stable_baselines3_version").strip())
-    return found | ({"stable-baselines3": own[0]} if own else {})
+    saved = {_SAVED[name]: version for name, version in lines if name in _SAVED}
+    sb3 = re.fullmatch(r"[\w.+-]{1,40}", _text(archive, "_stable_baselines3_version").strip())
+    return saved | ({"stable-baselines3": sb3[0]} if sb3 else {})
 
 
 def _text(archive: zipfile.ZipFile, name: str, most: int = 10_000) -> str:
@@ -101,15 +136,14 @@ def load_zip(path: Path | str) -> Any:
     # SB3's own classes cannot load the state of ASAP, Bloop or MetaBalance.
     name = _algorithm(path, data)
     theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
-    ours = importlib.import_module(
-        f"damper.sb3.{name.lower()}"
-    )  # also for SB3's: its error says what to install
+    # Also for SB3's: its error says what to install.
+    ours = importlib.import_module(f"damper.sb3.{name.lower()}")
     kind = getattr(ours if "method" in data else importlib.import_module(theirs), name)
     return kind.load(path, device="cpu")
 
 
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
-    """The class that saved the zip, told by entries that only it has; raises for others and for unusable spaces."""
+    """The class that saved the zip, by entries that only it has; raises for unusable ones."""
     seen = _described(data.get("observation_space"))
     # SB3 divides images by 255 and may move their channels first, which the layers alone do not
     # show.
@@ -119,14 +153,18 @@ def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
         raise DamperError(
             f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}"
         )
-    other = (
-        _module(data).startswith("sb3_contrib.") and _module(data) not in ACTOR_MODULES
-    )  # as CrossQ, like SAC
+    if "Box" not in str(_described(data.get("action_space")).get(":type:")):
+        raise DamperError(
+            f"{path} has discrete actions: only policies of a Box can be evaluated or exported."
+        )
+    if "recurrent" in _module(data):
+        raise DamperError(
+            f"{path} must act on one observation alone, but carries a memory from step to step: "
+            "load it and use SB3's evaluate_policy."
+        )
+    # CrossQ, for example, has the entries of SAC.
+    other = _module(data).startswith("sb3_contrib.") and _module(data) not in ACTOR_MODULES
     if "clip_range" in data and "gae_lambda" in data and not other:
-        if "Box" not in str(_described(data.get("action_space")).get(":type:")):
-            raise DamperError(
-                f"{path} has discrete actions: only policies of a Box can be evaluated or exported."
-            )
         return "PPO"
     if "ent_coef" in data and "target_entropy" in data and not other:
         return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
@@ -207,7 +245,10 @@ def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
 def _bounds(
     path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] | None
 ) -> tuple[Any, Any]:
-    """The action space's low and high from its text, if exact: another environment's may differ; else those given."""
+    """The action space's low and high from its text, if exact; else those given.
+
+    Another environment's may differ.
+    """
     low, high = _bound(data, "low"), _bound(data, "high")
     if low is not None and high is not None:
         return low, high
@@ -220,7 +261,7 @@ def _bounds(
 
 
 def _bound(data: dict[str, Any], side: str) -> NDArray[np.float32] | None:
-    """A bound of the action space from its text; None if that is missing or may have been rounded."""
+    """A bound of the action space from its text; None if that is missing or rounded."""
     numbers = re.findall(r"[-+.\deinf]+", str(_described(data["action_space"]).get(side, "")))
     digits = [len(re.sub(r"e.*|\D", "", number).strip("0")) for number in numbers]
     if not numbers or max(digits) > 7 or "..." in numbers:
@@ -229,7 +270,7 @@ def _bound(data: dict[str, Any], side: str) -> NDArray[np.float32] | None:
 
 
 def _described(entry: Any) -> dict[str, Any]:
-    """The plain-text description of a pickled object, or a plain dictionary itself; empty for other entries."""
+    """The plain-text description of a pickled object, or a plain dictionary; else empty."""
     return entry if isinstance(entry, dict) else {}
 
 
@@ -240,6 +281,5 @@ def _method(entry: Any) -> str:
 
 def _plain(entry: Any, default: Any) -> Any:
     """A plain JSON value; the default if it is missing or pickled."""
-    return (
-        default if entry is None or (isinstance(entry, dict) and ":serialized:" in entry) else entry
-    )
+    pickled = isinstance(entry, dict) and ":serialized:" in entry
+    return default if entry is None or pickled else entry

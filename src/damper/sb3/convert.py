@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
 from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.save_util import load_from_pkl
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from stable_baselines3.common.vec_env import (
     SubprocVecEnv,
@@ -25,7 +30,6 @@ from stable_baselines3.common.vec_env import (
 from torch import Tensor, nn
 
 from damper.activations import NAME_BY_MODULE, known_modules
-from damper.engine.data.normalisation import Normaliser
 from damper.engine.device.precision import device_context
 from damper.engine.envs.env_spec_json import (
     UNKNOWN,
@@ -34,8 +38,10 @@ from damper.engine.envs.env_spec_json import (
     with_unknown_wrapper,
 )
 from damper.engine.networks.layout import Layout
-from damper.engine.run.policy import Policy, PolicyInfo
-from damper.errors import DamperError
+from damper.errors import DamperError, MissingOptionError
+from damper.policies.loaded import LinearActor, LoadedPolicy, Request, acts, unknown_statistics
+from damper.policies.normaliser import Normaliser
+from damper.policies.policy import Policy, PolicyInfo
 from damper.provenance import versions
 
 # By name, because sb3-contrib, which the last is of, need not be installed.
@@ -51,10 +57,10 @@ FLATTEN = (
 
 
 class Actor(NamedTuple):
-    """An SB3 actor made of linear layers: their names and tensors, the activation, and gSDE's bound on the mean.
+    """An SB3 actor made of linear layers: by name, weights ``[out, in]`` and biases.
 
     With ``squash`` tanh bounds the action, as in TD3 and SAC; without, it is the mean cut to its
-    range, as in PPO.
+    range, as in PPO. ``clip_mean`` is gSDE's bound on the mean.
     """
 
     layers: dict[str, tuple[Tensor, Tensor]]
@@ -64,7 +70,7 @@ class Actor(NamedTuple):
 
 
 def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-    """Weights ``[out, in]`` and biases of an SB3 actor by the engine's names, from its policy's state dict.
+    """An SB3 actor's layers by the engine's names, from its policy's state dict.
 
     TD3 keeps all layers in ``mu``; SAC keeps the trunk in ``latent_pi``, and two heads, ``mu`` and
     ``log_std``; PPO keeps the trunk in ``mlp_extractor.policy_net``, and the mean in
@@ -92,8 +98,10 @@ def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tens
     stochastic = "actor.log_std.weight" in state or any(
         name.startswith("actor.latent_pi") for name in names
     )
-    known = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {"actor.log_std"}
-    if unknown := [key for key in state if key.startswith("actor.") and key not in known]:
+    expected = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {
+        "actor.log_std"
+    }
+    if unknown := [key for key in state if key.startswith("actor.") and key not in expected]:
         raise DamperError(
             f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a "
             "features extractor or a "
@@ -148,10 +156,10 @@ def read_actor(model: Any) -> Actor:
     )
     actor: Any = model.policy if on_policy else getattr(model.policy, "actor", None)
     space = model.observation_space
-    known = on_policy or (
+    plain = on_policy or (
         type(actor).__name__ == "Actor" and type(actor).__module__ in ACTOR_MODULES
     )
-    if not known or not isinstance(actor.features_extractor, FlattenExtractor):
+    if not plain or not isinstance(actor.features_extractor, FlattenExtractor):
         raise DamperError(
             "the actor must be SB3's own, without a features extractor, but is "
             f"{type(actor).__name__} on "
@@ -186,21 +194,18 @@ _TRANSPARENT = (VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
 
 
 def env_spec(model: Any) -> EnvSpec:
-    """Gymnasium's spec of the model's environment, or the spec saved in its zip if it has no environment."""
+    """Gymnasium's spec of the model's environment, or without one the spec saved in its zip."""
     env = model.get_env()
     if env is None:
         recorded = getattr(model, "env_spec", None)
-        return (
-            EnvSpec.from_json(recorded)
-            if recorded
-            else env_spec_from_id(getattr(model, "env_id", UNKNOWN))
-        )
+        if recorded:
+            return EnvSpec.from_json(recorded)
+        return env_spec_from_id(getattr(model, "env_id", UNKNOWN))
     specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
     # Compared as JSON: copies of a lambda are different objects, and comparing arrays gives no
     # single truth value.
-    spec = (
-        specs[0] if len(set(map(to_json, specs))) == 1 else EnvSpec(UNKNOWN)
-    )  # several environments at once
+    alike = len(set(map(to_json, specs))) == 1
+    spec = specs[0] if alike else EnvSpec(UNKNOWN)
     while isinstance(env, VecEnvWrapper):
         if type(env) not in _TRANSPARENT:
             spec = with_unknown_wrapper(spec, env)
@@ -209,14 +214,14 @@ def env_spec(model: Any) -> EnvSpec:
 
 
 def _specs(env: VecEnv) -> list[EnvSpec | None]:
-    """The environments' specs; ``[None]`` if they have none or cannot send it from another process."""
+    """The environments' specs; ``[None]`` if they have none, or none that can be sent."""
     asked: Any = _UnpicklableSpec()
     stays = isinstance(env.unwrapped, SubprocVecEnv) and any(env.env_is_wrapped(asked))
     return [None] if stays or not env.has_attr("spec") else env.get_attr("spec")
 
 
 class _UnpicklableSpec:
-    """In place of a class in ``env_is_wrapped``: asks each environment whether its spec cannot be pickled.
+    """In place of a class in ``env_is_wrapped``: asks whether an environment's spec pickles.
 
     A lambda in it, for example, would end the environment's process in ``SubprocVecEnv``, and the
     training with it.
@@ -231,10 +236,10 @@ class _UnpicklableSpec:
 
 
 def norm_obs(model: Any) -> bool:
-    """Whether the model learned from VecNormalize's observations; for SB3's own classes, whether it sees such now.
+    """Whether the model learned from VecNormalize's observations.
 
     Our models record it when they learn: one loaded into another environment still needs those
-        statistics.
+    statistics. For SB3's own classes: whether it sees such observations now.
     """
     noted = getattr(model, "norm_obs", None)
     return sees_normalised(model) if noted is None else bool(noted)
@@ -251,13 +256,159 @@ def statistics(model: Any) -> Normaliser | None:
     if not norm_obs(model):
         return None
     if not sees_normalised(model):
-        raise DamperError(
+        raise MissingOptionError(
             "the model was trained on observations that VecNormalize normalised, but comes without "
-            "their statistics: "
-            "give them with --vecnormalize (vecnormalize=), or give it that environment with "
-            "set_env."
+            "their statistics: give them with --vecnormalize (vecnormalize=), or give it that "
+            "environment with set_env."
         )
-    return Normaliser.from_vecnormalize(model.get_vec_normalize_env())
+    return _normaliser(model.get_vec_normalize_env())
+
+
+def read_vecnormalize(vecnormalize: Any, trust: bool) -> Normaliser | None:
+    """The statistics in a ``VecNormalize`` or its file; None if it does not normalise."""
+    if vecnormalize is None:
+        return None
+    if isinstance(vecnormalize, str | Path):
+        vecnormalize = _unpickle_vecnormalize(Path(vecnormalize), trust)
+    if not hasattr(vecnormalize, "norm_obs"):
+        raise DamperError(
+            f"vecnormalize must be SB3's VecNormalize, but is a {type(vecnormalize).__name__}: "
+            "give what its save() wrote."
+        )
+    if not vecnormalize.norm_obs:
+        return None
+    if isinstance(vecnormalize.obs_rms, dict):
+        raise DamperError(
+            "vecnormalize must hold the statistics of one vector, but holds a Dict's: flatten the "
+            "observations."
+        )
+    return _normaliser(vecnormalize)
+
+
+def _unpickle_vecnormalize(path: Path, trust: bool) -> Any:
+    if not path.is_file():
+        raise DamperError(f"{path} does not exist: give what VecNormalize's save() wrote.")
+    if not trust:
+        raise MissingOptionError(
+            f"{path} is a pickle, and unpickling runs whatever code the file carries: if you trust "
+            "its author, add --trust (trust=True)."
+        )
+    try:
+        with path.open("rb") as file:
+            return load_from_pkl(file)
+    except Exception as error:  # unpickling raises whatever the file makes it raise
+        raise DamperError(
+            f"{path} cannot be unpickled: give what VecNormalize's save() wrote."
+        ) from error
+
+
+def _normaliser(vecnormalize: Any) -> Normaliser:
+    rms, epsilon, clip = vecnormalize.obs_rms, vecnormalize.epsilon, float(vecnormalize.clip_obs)
+    return Normaliser.from_variance(rms.mean, rms.var, epsilon, clip)
+
+
+def check_statistics(normaliser: Normaliser | None, inputs: int, steps: int) -> None:
+    """Raise for statistics of other observations than the policy's, or of none."""
+    if normaliser is None:
+        return
+    if len(normaliser.mean) != inputs:
+        raise DamperError(
+            f"vecnormalize must hold statistics of the policy's {inputs} observations, but holds "
+            f"{len(normaliser.mean)}: give the file saved with this model."
+        )
+    if steps and normaliser.is_initial:
+        raise DamperError(
+            "VecNormalize must hold the statistics of training, but has seen no observation: give "
+            "the file that its save() wrote (vecnormalize=), or the environment that "
+            "VecNormalize.load(path, venv) returns."
+        )
+
+
+def open_model(model: Any, request: Request) -> list[LoadedPolicy]:
+    """The policy of an SB3 model."""
+    unknown = not hasattr(model, "norm_obs") and model.get_env() is None
+    if unknown and request.vecnormalize is None:
+        check_unknown_statistics("the model", vars(model))
+    return [load_model(model, read_vecnormalize(request.vecnormalize, request.trust))]
+
+
+def load_model(model: Any, normaliser: Normaliser | None) -> LoadedPolicy:
+    """An SB3 model with its own ``predict``, and its layers if it consists of linear ones."""
+    check_boxes(model)
+    if normaliser is None:
+        normaliser = statistics(model)
+    acted, seen = model.action_space, model.observation_space
+    sizes = int(np.prod(seen.shape)), int(np.prod(acted.shape))
+    check_statistics(normaliser, sizes[0], model.num_timesteps)
+    spec = env_spec(model)
+    layers, refusal = None, unknown_statistics(spec)
+    try:
+        actor = read_actor(model)
+    except DamperError as error:
+        refusal = error  # it can still act, but not be exported
+    else:
+        pairs = [(w.T.numpy(), b.numpy()) for name, (w, b) in actor.layers.items() if acts(name)]
+        layers = LinearActor(pairs, actor.activation, actor.squash, actor.clip_mean)
+
+    def act(obs: NDArray[Any], deterministic: bool = True) -> NDArray[np.float32]:
+        inputs = normaliser(obs) if normaliser else obs
+        rows = inputs.reshape(-1, *seen.shape)
+        actions, memory = model.predict(rows, deterministic=deterministic)
+        if memory is not None:
+            raise DamperError(
+                f"the model must act on one observation alone, but {type(model.policy).__name__} "
+                "carries a memory from step to step: evaluate it with SB3's evaluate_policy."
+            )
+        reshaped: NDArray[np.float32] = actions.reshape(len(obs), -1)
+        return reshaped
+
+    facts = {
+        "backbone": backbone(model),
+        "method": method_name(model),
+        "seed": model.seed,
+        "steps": model.num_timesteps,
+        "settings": method_settings(model),
+    }
+    return LoadedPolicy(
+        act,
+        spec,
+        facts,
+        agent={"seed": -1 if model.seed is None else model.seed},
+        actor=layers,
+        refusal=refusal,
+        low=np.ravel(acted.low),
+        high=np.ravel(acted.high),
+        obs_ranges=(seen.low, seen.high),
+        normaliser=normaliser,
+        sizes=sizes,
+        draw=partial(act, deterministic=False),
+    )
+
+
+def check_unknown_statistics(source: Any, state: Mapping[str, Any]) -> None:
+    """Raise for a model of SB3's PPO under VecNormalize; say of others that it cannot be known.
+
+    SB3's own classes do not record VecNormalize. On-policy ones hold ``_last_original_obs`` only
+    under it, though it may have normalised rewards alone; off-policy ones hold it in any case.
+
+    Args:
+        source: its name.
+        state: the model's attributes.
+    """
+    if "gae_lambda" in state:
+        if state.get("_last_original_obs") is not None:
+            raise MissingOptionError(
+                f"{source} was trained under VecNormalize, and does not say whether that "
+                "normalised observations: give what its save() wrote with --vecnormalize "
+                "(vecnormalize=), which does."
+            )
+    elif state.get("num_timesteps"):
+        logging.getLogger("damper").warning(
+            "%s comes from SB3's own class, which does not record whether VecNormalize normalised "
+            "its observations: if it did, the result is wrong until you give the statistics with "
+            "--vecnormalize (vecnormalize=).",
+            source,
+        )
 
 
 def check_boxes(model: Any) -> None:
@@ -287,7 +438,7 @@ def method_settings(model: Any) -> dict[str, Any]:
 
 
 def from_sb3(model: Any) -> Policy:
-    """Convert an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or SB3's) to the engine's deterministic ``Policy``.
+    """Convert an SB3 model (TD3, SAC, PPO, DDPG or TQC, ours or SB3's) to a ``Policy``.
 
     It predicts what ``model.predict(obs, deterministic=True)`` predicts, can be saved as one small
     file without pickle, and evaluated by ``damper.evaluate``. It includes VecNormalize's
@@ -344,15 +495,14 @@ def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> 
         low=[float(x) for x in np.ravel(low)],
         high=[float(x) for x in np.ravel(high)],
         layers=list(shapes),
-        versions=versions(),
-        **facts,
+        **{"versions": versions(), **facts},
     )
     return Policy(info, flat_params.float())
 
 
 @torch.no_grad()
 def to_sb3(policy: Policy, model: Any) -> None:
-    """Put an engine policy's weights into an SB3 model's actor (and TD3's target actor), in place.
+    """Put a policy's weights into an SB3 model's actor (and TD3's target actor), in place.
 
     The model must have the policy's layers, activation and action bounds; its critics stay as they
     are.
@@ -364,9 +514,9 @@ def to_sb3(policy: Policy, model: Any) -> None:
             "use policy.predict."
         )
     actor = read_actor(model)
-    own = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
+    taken = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
     given = {
-        name: (a, b) for name, a, b in policy.layout.layers if name in own or name != "prediction"
+        name: (a, b) for name, a, b in policy.layout.layers if name in taken or name != "prediction"
     }
     if actor.squash != policy.info.squash:
         raise DamperError(
@@ -374,10 +524,10 @@ def to_sb3(policy: Policy, model: Any) -> None:
             f"{policy.info.backbone} "
             "differ: one has a tanh, the other clips."
         )
-    if own != given or actor.activation != policy.info.activation:
+    if taken != given or actor.activation != policy.info.activation:
         raise DamperError(
             f"the model must have the policy's layers {given} and activation "
-            f"{policy.info.activation!r}, but has {own} "
+            f"{policy.info.activation!r}, but has {taken} "
             f"and {actor.activation!r}: set net_arch and activation_fn in policy_kwargs."
         )
     space = model.action_space

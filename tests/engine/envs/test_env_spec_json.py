@@ -17,7 +17,6 @@ import damper
 from damper.cli import main
 from damper.engine.envs import env_spec_from_id, make_pool, spec_of
 from damper.engine.envs.env_spec_json import missing_part, to_json
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError
 from damper.tasks import TASKS
 from tests.wrappers import Flip, Silent
@@ -261,26 +260,8 @@ def test_a_callable_is_recorded_as_such(env: Any, tmp_path: Path) -> None:
         ):
             damper.evaluate(source, episodes=1)
         with pytest.raises(DamperError, match="env must be exactly as registered"):
-            damper.evaluate(source, episodes=1, envs="envpool")
+            damper.evaluate(source, episodes=1, backend="envpool")
     assert damper.evaluate(run, env, episodes=1).episodes[0][0].length == 50
-
-
-def test_files_from_before_name_their_environment_by_its_id(tmp_path: Path) -> None:
-    run = damper.train("Pendulum-v1", out=tmp_path / "run", **SMALL)
-    policy = run.policy()
-    info = {name: value for name, value in vars(policy.info).items() if name != "env_spec"}
-    Policy(type(policy.info)(**info), policy.flat_params).save(run.policy_path(0))
-    manifest = {name: value for name, value in run.manifest.items() if name != "env_spec"}
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    assert (
-        damper.evaluate(run, episodes=1).env
-        == damper.evaluate(run.policy_path(0), episodes=1).env
-        == "Pendulum-v1"
-    )
-    manifest["settings"]["env"] = "a_function"
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(DamperError, match=r"env must be given, .*does not say how it was made"):
-        damper.evaluate(run, episodes=1)
 
 
 def test_an_id_that_is_registered_nowhere_stays_a_name() -> None:

@@ -12,11 +12,11 @@ import torch
 
 import damper
 from damper.engine.loop import trainer as module
-from damper.engine.loop.evaluating import selection_seeds
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run.policy import Policy
 from damper.engine.train import default_folder
 from damper.errors import DamperError
+from damper.policies.episodes import selection_seeds
+from damper.policies.policy import Policy
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine import killed_run, small

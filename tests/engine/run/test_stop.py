@@ -20,7 +20,7 @@ from damper.engine.run.folder import Run
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.train import run_settings
 from damper.errors import DamperError
-from damper.export import open_source
+from damper.policies.opening import open_policy
 from tests.engine import killed_run, small
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -196,11 +196,11 @@ def test_an_unfinished_run_is_evaluated_and_exported_as_of_its_newest_checkpoint
     _, rows = actor_params(trainer.learner)
     assert all((run.policy(agent).flat_params == rows[agent]).all() for agent in (0, 1))
     evaluation = damper.evaluate(run, episodes=1)
-    assert len(evaluation.records()) == 2 and evaluation.steps == 101
+    assert len(evaluation.records()) == 2 and evaluation.training["steps"] == 101
     evaluation.save(run.path / "evaluation")
     measured = evaluation.records()[1]["sm"]
-    assert open_source(run, agent=1).smoothness["sm"] == pytest.approx(measured)
+    assert open_policy(run, agent=1).smoothness["sm"] == pytest.approx(measured)
     Trainer(made, run.path).train()
-    assert open_source(run, agent=1).smoothness is None, "the evaluation was of another policy"
+    assert open_policy(run, agent=1).smoothness is None, "the evaluation was of another policy"
     with pytest.raises(DamperError, match="agent must be 0 to 1"):
         run.policy(2)

@@ -16,7 +16,8 @@ class Evaluate:
     source: Source
     """A run's folder, a policy file, a Stable-Baselines3 zip, or an ONNX file."""
     env: Annotated[str | None, default("the one recorded in the source")] = None
-    """The environment, if the source does not record one or to use another."""
+    """The environment, if the source does not record one or to use another, in the wrappers that
+    the source records."""
     episodes: int = 10
     """Number of episodes, on the protocol's fixed seeds."""
     seed_list: Annotated[
@@ -30,7 +31,7 @@ class Evaluate:
     out: Annotated[
         Path | None, default("evaluation/ in the run's folder, or FILE-evaluation/ beside the file")
     ] = None
-    """Where to write."""
+    """Where to write; --env and --filter are part of the folder's name."""
     video: Annotated[Path | None, default("none")] = None
     """Film the first episode of each setting's first agent, with actions: a .gif, or an .mp4."""
     beside: Annotated[tuple[Path, ...], default("nothing")] = LEFT_OUT

@@ -16,11 +16,11 @@ class Export:
     """Write a policy to a file that runs anywhere, with tanh, action range and normalisation."""
 
     source: Source
-    """A run's folder, a policy file, or a Stable-Baselines3 zip (with or without its ending)."""
+    """A run's folder, a policy file, or a Stable-Baselines3 zip (its ending may be left out)."""
     to: Path
     """The file to write: policy.onnx, or policy.pt2 for PyTorch; its contract goes beside it."""
-    agent: Annotated[str, tyro.conf.arg(metavar="INT|best")] = "0"
-    """Which agent of a run; best: the one with the highest mean return in the run's evaluation."""
+    agent: Annotated[str, tyro.conf.arg(metavar="INT|best")] = "best"
+    """Which agent of a run; best: the only one, or that with the highest mean return on record."""
     env: Annotated[str | None, default("the one recorded in the source")] = None
     """The environment's id, if the source has none; the contract's smoothness is measured there."""
     vecnormalize: Annotated[Path | None, default("none")] = None

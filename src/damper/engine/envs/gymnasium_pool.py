@@ -73,8 +73,9 @@ def make_env(env: EnvLike, **env_kwargs: Any) -> Env:
         if missing := missing_part(env):
             raise DamperError(
                 f"env must be given, because the record of {env.id!r} does not say {missing}: pass "
-                "the function that "
-                "made it, as in damper.evaluate(run, env=make_env), or name an id (--env)."
+                "the function that made it, as in damper.evaluate(run, env=make_env), or register "
+                "it and name it with its module (--env my_module:My-v0). A wrapper is recorded if "
+                "it inherits gymnasium.utils.RecordConstructorArgs and its module can be imported."
             )
         return _make(env, env.id, env_kwargs)
     if callable(env) and env_kwargs:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from damper.engine.run.folder import Run
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError
+from damper.policies.policy import Policy
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Evaluation during training: deterministic episodes of every agent, and each agent's best policy so far."""
+"""Evaluation during training: deterministic episodes, and each agent's best policy so far."""
 
 from __future__ import annotations
 
@@ -16,54 +16,43 @@ from torch import Tensor
 
 from damper.engine.data.episodes import EpisodeStats
 from damper.engine.envs.pool import unscale_action
-from damper.engine.envs.run_episodes import run_episodes
 from damper.engine.run.metrics_log import MetricsLog, episode_means
-from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.update.learner import Learner
 from damper.metrics import mean_change, smoothness
+from damper.policies.episodes import run_episodes, selection_seeds
+from damper.policies.policy import Policy, PolicyInfo
 
 LOG = logging.getLogger(__name__)
-FIRST_SELECTION_SEED = 2_000_000
-
-
-def selection_seeds(episodes: int) -> tuple[int, ...]:
-    """Seeds that ``damper.evaluate`` does not use: a policy must not be judged on the episodes it was selected by."""
-    return tuple(range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + episodes))
 
 
 def evaluate_agents(learner: Learner) -> dict[str, list[float | None]]:
-    """Means per agent over one episode per seed: return, length, sm and mean_change, without exploration."""
-    settings, (low, high) = learner.settings, (learner.spec.low, learner.spec.high)
+    """Means per agent over one episode per seed, without exploration."""
+    settings, spec = learner.settings, learner.spec
     seeds = selection_seeds(settings.eval_episodes)
-    where = settings.env, seeds * learner.n_agents, settings.backend, settings.env_threads
     episodes, _ = run_episodes(
-        partial(_deterministic_actions, learner), *where, env_kwargs=settings.env_kwargs
+        partial(_deterministic_actions, learner),
+        settings.env,
+        seeds * learner.n_agents,
+        settings.backend,
+        settings.env_threads,
+        env_kwargs=settings.env_kwargs,
     )
-    stats = [
-        EpisodeStats(
-            place // len(seeds),
-            one.total,
-            one.length,
-            smoothness(one.executed),
-            mean_change(one.executed, low, high),
-        )
-        for place, one in enumerate(episodes)
-    ]
+    stats = []
+    for place, episode in enumerate(episodes):
+        sm = smoothness(episode.executed)
+        change = mean_change(episode.executed, spec.low, spec.high)
+        stats.append(EpisodeStats(place // len(seeds), episode.total, episode.length, sm, change))
     return episode_means(stats, learner.n_agents)
 
 
 @torch.no_grad()
 def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Actions ``[P·E, A]`` for observations ``[P·E, d]``, with an agent's E episodes next to each other."""
-    inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(
-        0, (learner.n_agents, -1)
-    )
-    chosen = torch.nan_to_num(
-        learner.population.networks.actor()(learner.normalise(inputs))
-    ).flatten(0, 1)
-    return unscale_action(
-        chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high
-    )
+    """Actions ``[P·E, A]`` for observations ``[P·E, d]``, an agent's E episodes side by side."""
+    rows = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype)
+    inputs = learner.normalise(rows.unflatten(0, (learner.n_agents, -1)))
+    actions = torch.nan_to_num(learner.population.networks.actor()(inputs)).flatten(0, 1)
+    on_host = actions.to("cpu", torch.float32).numpy()
+    return unscale_action(on_host, learner.spec.low, learner.spec.high)
 
 
 class BestPolicy(NamedTuple):
@@ -74,7 +63,7 @@ class BestPolicy(NamedTuple):
 
 
 class Evaluations:
-    """A run's evaluations: the file ``evaluations.jsonl``, the latest one, and each agent's best policy."""
+    """A run's evaluations: ``evaluations.jsonl``, the latest, and each agent's best policy."""
 
     def __init__(self, path: Path) -> None:
         """Start with no evaluation."""
@@ -101,19 +90,17 @@ class Evaluations:
                 self.best[agent] = BestPolicy(policy, mean_return)
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
-        """The state for a checkpoint; the parameters of the best policies are added to ``tensors``."""
-        tensors |= {f"best.{agent}": one.policy.flat_params for agent, one in self.best.items()}
-        best = {
-            agent: {"info": asdict(one.policy.info), "return": one.mean_return}
-            for agent, one in self.best.items()
-        }
+        """The state for a checkpoint; the best policies' parameters are added to ``tensors``."""
+        best = {}
+        for agent, (policy, mean_return) in self.best.items():
+            tensors[f"best.{agent}"] = policy.flat_params
+            best[agent] = {"info": asdict(policy.info), "return": mean_return}
         return {"offset": self.log.sync(), "latest": self.latest, "best": best}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Continue from a checkpoint; without one, or from an earlier version's, start with no evaluation."""
+        """Continue from a checkpoint; without one, start with no evaluation."""
         self.log.rewind(facts.get("offset", 0))
         self.latest = facts.get("latest")
-        for agent, one in facts.get("best", {}).items():
-            self.best[int(agent)] = BestPolicy(
-                Policy(PolicyInfo(**one["info"]), tensors[f"best.{agent}"]), one["return"]
-            )
+        for agent, best in facts.get("best", {}).items():
+            policy = Policy(PolicyInfo(**best["info"]), tensors[f"best.{agent}"])
+            self.best[int(agent)] = BestPolicy(policy, best["return"])

@@ -19,7 +19,6 @@ from damper.engine.data.replay import Replay
 from damper.engine.envs import Transition, make_pool
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.envs.pool import InexactReplayError
-from damper.engine.envs.run_episodes import TIME_LIMIT_FIX, WARN_AFTER_STEPS
 from damper.engine.loop.acting import Acting, Actions
 from damper.engine.loop.callbacks import Callback, Callbacks, Training
 from damper.engine.loop.evaluating import Evaluations, evaluate_agents
@@ -28,11 +27,12 @@ from damper.engine.loop.policies import current_policies, policy_params
 from damper.engine.run.checkpoint import CheckpointStore, join_arrays, split_arrays
 from damper.engine.run.folder import Run, left_to_train, open_run, record_env
 from damper.engine.run.metrics_log import MetricsLog, episode_means, finite
-from damper.engine.run.policy import Policy
 from damper.engine.run.stop import Stopped, StopSignals
 from damper.engine.settings import Settings
 from damper.engine.update.learner import Learner
 from damper.errors import DamperError
+from damper.policies.episodes import TIME_LIMIT_FIX, WARN_AFTER_STEPS
+from damper.policies.policy import Policy
 from damper.provenance import hardware, source_digest, versions
 from damper.seed_groups import group_mean
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
 from damper.engine.run.checkpoint import CheckpointStore
 from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
-from damper.engine.run.policy import Policy, PolicyInfo
 from damper.engine.settings import EXECUTION, Settings
 from damper.errors import DamperError
 from damper.files import write_json
+from damper.policies.policy import Policy, PolicyInfo
 from damper.provenance import code_version, hardware, versions
-from damper.tasks import find_task
 
 
 @dataclass(frozen=True)
@@ -81,14 +79,7 @@ class Run:
             return self._best(agent)
         if not self.finished:
             return self.policies()[agent]
-        policy = self._load(agent)
-        made_by, info = self.manifest["settings"]["env"], policy.info
-        if info.env_spec is None and find_task(made_by) != find_task(info.env):
-            # From before specs were recorded: a callable may have changed the environment whose id
-            # it has.
-            unknown = replace(env_spec_from_id(info.env), entry_point=None)
-            policy = Policy(replace(info, env_spec=to_json(unknown)), policy.flat_params)
-        return policy
+        return self._load(agent)
 
     def _load(self, agent: int, best: bool = False) -> Policy:
         try:

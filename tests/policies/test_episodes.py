@@ -11,12 +11,12 @@ import pytest
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 
-from damper.engine.envs import run_episodes as module
-from damper.engine.envs.run_episodes import run_episodes
 from damper.engine.loop import trainer
 from damper.engine.loop.trainer import Trainer
 from damper.engine.settings import resolve
 from damper.errors import DamperError
+from damper.policies import episodes as module
+from damper.policies.episodes import run_episodes
 
 
 def still(obs: Any) -> Any:

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError
+from damper.policies.policy import Policy
 from tests.engine import small
 
 OBS = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Filters of the executed action, the usual remedy for a shaking policy: a baseline, at evaluation only."""
+"""Filters of the executed action, the usual remedy for a shaking policy: a baseline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Actions = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class LowPass:
-    """First-order low-pass: ``u_t = u_{t−1} + α (a_t − u_{t−1})`` with α in (0, 1]; 1 passes everything."""
+    """First-order low-pass ``u_t = u_{t−1} + α (a_t − u_{t−1})``, α in (0, 1]; 1 passes all."""
 
     alpha: float
 
@@ -34,7 +34,7 @@ class LowPass:
 
 @dataclass(frozen=True)
 class SlewRate:
-    """Slew-rate limit: ``u_t = u_{t−1} + clip(a_t − u_{t−1}, ±limit · range)``, the range being ``high − low``."""
+    """Slew-rate limit ``u_t = u_{t−1} + clip(a_t − u_{t−1}, ±limit · (high − low))``."""
 
     limit: float
 

@@ -64,10 +64,15 @@ def test_the_best_needs_an_evaluation(run, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_best_is_exported(judged, tmp_path, capsys):
+def test_the_best_is_exported(run, judged, tmp_path, capsys):
     pytest.importorskip("onnx")
-    main(["export", str(judged.path), "--agent", "best", "--to", str(tmp_path / "policy.onnx")])
-    assert json.loads((tmp_path / "policy.onnx.json").read_text())["training"]["seed"] == 1
+    assert export(judged, tmp_path / "policy.onnx")["training"]["seed"] == 1, "as load does"
+    with pytest.raises(DamperError, match="needs an up-to-date evaluation of all agents"):
+        export(run, tmp_path / "policy.onnx")
+    for chosen in ([], ["--agent", "best"]):
+        main(["export", str(judged.path), *chosen, "--to", str(tmp_path / "policy.onnx")])
+        assert json.loads((tmp_path / "policy.onnx.json").read_text())["training"]["seed"] == 1
+        assert "agent 1 of 2, seed=1, the best by its evaluation;" in capsys.readouterr().out
     for wrong in ("worst", "1.5"):
         with pytest.raises(SystemExit, match="2"):
             main(
@@ -88,7 +93,7 @@ def test_the_agent_of_several_is_told_and_so_is_a_frozen_one(tmp_path, capsys):
     run = tiny.train(tmp_path / "run", steps=60)
     run.update_manifest(frozen={"1": 7})
     for agent, frozen in ((0, None), (1, 7)):
-        words = ["--agent", str(agent)] if agent else []
+        words = ["--agent", str(agent)]
         main(
             [
                 "export",
@@ -178,9 +183,8 @@ def pendulum_of_three_actions() -> gymnasium.Env:
 
 def test_a_sac_file_that_holds_the_mean_alone_does_not_guess(tmp_path):
     pytest.importorskip("onnxruntime")
-    export(
-        tiny.train(tmp_path / "run", backbone="sac", steps=60), tmp_path / "policy.onnx", episodes=0
-    )
+    run = tiny.train(tmp_path / "run", backbone="sac", steps=60, seeds=(0,))
+    export(run, tmp_path / "policy.onnx", episodes=0)
     with pytest.raises(
         DamperError, match=r"deterministic must be True for this policy of sac, .* no distribution"
     ):
@@ -249,15 +253,18 @@ def test_sb3_s_own_tools_take_it(run):
 
 
 def test_anything_else_is_refused(tmp_path):
-    (tmp_path / "notes.txt").write_text("no policy")
+    for name in ("notes", "log.csv", "model_100.pt"):
+        (tmp_path / name).write_text("no policy")
     (tmp_path / "empty").mkdir()
     (tmp_path / "several" / "plain").mkdir(parents=True)
     (tmp_path / "several" / "plain" / "manifest.json").write_text("{}")
     cases = {
         "none": "none does not exist: give a run's folder, a policy file, a Stable-Baselines3 zip "
         "or an exported file",
-        "notes.txt": "not a safetensors file .*: "
+        "notes": "not a safetensors file .*: "
         "give a file from a run's policies/, a Stable-Baselines3 .zip or an .onnx",
+        "log.csv": "a .csv file holds none: .*; a log of actions is measured by damper.metrics",
+        "model_100.pt": "a .pt file of torch holds weights alone: load them into their",
         "empty": "is not a run: it has no manifest.json",
         "several": "is not a run: it has no manifest.json; give one of the runs in it: plain",
     }

@@ -1,4 +1,4 @@
-"""PPO, DDPG, TQC and rsl_rl's policies leave by the same door: zips, policy files, ONNX, evaluation."""
+"""Policies of PPO, DDPG, TQC and rsl_rl as zips, policy files and ONNX, and evaluated."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ import torch
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
 import sb3_contrib
+import stable_baselines3
 
 import damper
 from damper.activations import EXPORTABLE_NAME_BY_MODULE, known_modules
 from damper.cli import main
-from damper.engine.run.policy import Policy
 from damper.errors import DamperError
-from damper.export import export, open_file, open_source
+from damper.export import export
+from damper.policies.exported import open_file
+from damper.policies.opening import open_policy
+from damper.policies.policy import Policy
 from damper.sb3 import from_sb3, to_sb3
 from tests.sb3.models import NAMES, OURS, THEIRS, dict_env, make
 
@@ -48,7 +51,7 @@ def test_a_zip_acts_and_is_exported(name: str, trust: bool, kind: Any, tmp_path:
     expected = model.predict(OBS, deterministic=True)[0]
     assert np.abs(expected).max() > 1.9 and expected.std() > 0.3
     model.save(tmp_path / "model")
-    opened = open_source(tmp_path / "model.zip", trust=trust)
+    opened = open_policy(tmp_path / "model.zip", trust=trust)
     assert np.abs(opened.act(OBS) - expected).max() < 1e-5
     contract = export(tmp_path / "model.zip", tmp_path / "policy.onnx", trust=trust, episodes=0)
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](OBS) - expected).max() < 2e-5
@@ -69,9 +72,8 @@ def test_policies_pass_to_the_engine_s_format_and_back(name: str, tmp_path: Path
     assert np.abs(other.predict(OBS, deterministic=True)[0] - expected).max() < 1e-5
     contract = export(policy, tmp_path / "policy.onnx", episodes=0)
     assert np.abs(open_file(tmp_path / "policy.onnx")[0](OBS) - expected).max() < 2e-5
-    if (
-        name != "ppo"
-    ):  # whose cut ends sums of up to 176 on the check's larger observations: float32 rounds more there
+    # PPO's cut ends sums of up to 176 on the check's larger observations: float32 rounds more.
+    if name != "ppo":
         assert contract["check"]["largest_difference"] < 2e-5
 
 
@@ -88,7 +90,7 @@ def test_gsde_of_ppo_is_squashed_or_cut(tmp_path: Path) -> None:
         model = spread_out(make(OURS["ppo"], use_sde=True, policy_kwargs=kwargs))
         model.save(tmp_path / "model")
         expected = model.predict(OBS, deterministic=True)[0]
-        assert np.abs(open_source(tmp_path / "model.zip").act(OBS) - expected).max() < 1e-5
+        assert np.abs(open_policy(tmp_path / "model.zip").act(OBS) - expected).max() < 1e-5
 
 
 def test_evaluation_of_a_zip_and_of_the_policy_agree(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_what_ppo_cannot_tell_is_refused(tmp_path: Path) -> None:
 
     make(OURS["ppo"], IdentityEnv(3), method="plain").save(tmp_path / "discrete")
     with pytest.raises(DamperError, match="has discrete actions"):
-        open_source(tmp_path / "discrete.zip")
+        open_policy(tmp_path / "discrete.zip")
 
 
 def test_dict_observations_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_images_are_refused_whose_scaling_the_layers_do_not_tell(tmp_path: Path)
     THEIRS["ppo"]("MlpPolicy", Silent(space), n_steps=64, device="cpu").save(tmp_path / "model")
     for trust in (False, True):
         with pytest.raises(DamperError, match=r"has images: train it in .*FlattenObservation"):
-            open_source(tmp_path / "model.zip", trust=trust)
+            open_policy(tmp_path / "model.zip", trust=trust)
 
 
 @pytest.mark.parametrize("trust", [False, True])
@@ -154,19 +156,33 @@ def test_matrices_of_observations_and_actions_are_taken_as_vectors(
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), [("RecurrentPPO", "MlpLstmPolicy"), ("CrossQ", "MlpPolicy")]
+    ("name", "policy", "message"),
+    [
+        ("RecurrentPPO", "MlpLstmPolicy", "carries a memory from step to step"),
+        ("CrossQ", "MlpPolicy", "another algorithm's: load it and pass the model"),
+    ],
 )
 def test_what_resembles_ppo_and_sac_is_not_taken_for_them(
-    name: str, policy: str, tmp_path: Path
+    name: str, policy: str, message: str, tmp_path: Path
 ) -> None:
     model = getattr(sb3_contrib, name)(policy, "Pendulum-v1", device="cpu")
     model.save(tmp_path / "model")
     for trust in (False, True):
-        with pytest.raises(DamperError, match="holds another algorithm's"):
-            open_source(tmp_path / "model.zip", trust=trust)
+        with pytest.raises(DamperError, match=message):
+            open_policy(tmp_path / "model.zip", trust=trust)
     if name == "RecurrentPPO":
-        with pytest.raises(DamperError, match="carries a memory from step to step"):
+        with pytest.raises(DamperError, match=message):
             damper.evaluate(model, episodes=1)
+    else:  # the advice holds
+        assert damper.evaluate(model, episodes=1).env == "Pendulum-v1"
+
+
+def test_a_zip_of_discrete_actions_gets_no_advice_that_is_refused(tmp_path: Path) -> None:
+    model = stable_baselines3.DQN("MlpPolicy", "CartPole-v1", buffer_size=10, device="cpu")
+    model.save(tmp_path / "model")
+    for trust in (False, True):
+        with pytest.raises(DamperError, match=r"has discrete actions: only policies of a Box"):
+            damper.evaluate(tmp_path / "model.zip", episodes=1, trust=trust)
 
 
 class Silent(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -201,7 +217,7 @@ def test_rsl_rl_policies_hold_their_normaliser(tmp_path: Path) -> None:
         and contract["training"]["settings"]["eta"] == 0.0
     )
     assert contract["action"]["low"] == [None]
-    assert np.array_equal(open_source(actor).act(vector), expected)
+    assert np.array_equal(open_policy(actor).act(vector), expected)
     cfg = config()
     cfg["actor"]["activation"] = "sigmoid"
     with pytest.raises(

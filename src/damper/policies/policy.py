@@ -1,10 +1,10 @@
-"""A trained actor as one small file: weights in safetensors, and all that is needed to use them in its header."""
+"""A trained actor as one small file: weights in safetensors, how to use them in the header."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,29 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from damper.agents import sac
-from damper.engine.data.normalisation import Normaliser
-from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
-from damper.engine.envs.pool import Spec, unscale_action
+from damper.engine.envs.env_spec_json import env_spec_from_id
+from damper.engine.envs.pool import unscale_action
 from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
 from damper.engine.networks.stacked import StackedActor
 from damper.errors import DamperError
 from damper.files import write_tensors
+from damper.policies.normaliser import Normaliser
 
 DETERMINISTIC = ("td3", "ddpg")  # backbones whose policies have no distribution
+# Files that users have beside their policies, and give in their place.
+LOGS = (".csv", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
 class PolicyInfo:
     """The header of a policy file.
 
-    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None in files of
-    earlier versions, which have only the id ``env``. ``squash`` says how the actor's output becomes
-    an action: by tanh and scaling to the action's range (TD3, SAC), or clipped to the range (PPO's
-    Gaussian). ``normaliser`` has the fields of ``Normaliser`` if the actor sees normalised
-    observations. ``backend`` stepped the training environments; None if unknown, as in earlier
-    files.
+    ``env_spec`` is Gymnasium's ``EnvSpec`` of the training environment as JSON; None where only
+    the id ``env`` is known. ``squash`` says how the actor's output becomes an action: by tanh and
+    scaling to the action's range (TD3, SAC), or clipped to the range (PPO's Gaussian).
+    ``normaliser`` has the fields of ``Normaliser`` if the actor sees normalised observations.
+    ``backend`` stepped the training environments; None if unknown.
     """
 
     env: str
@@ -95,14 +96,12 @@ class Predictor(ABC):
         size, env, backbone = self._about()
         inputs = check_obs(obs, size, env)
         flat = inputs.reshape(-1, inputs.shape[-1])
-        actions = (
-            self._act(flat) if deterministic or backbone in DETERMINISTIC else self._draw(flat)
-        )
+        certain = deterministic or backbone in DETERMINISTIC
+        actions = self._act(flat) if certain else self._draw(flat)
         if actions is None:
             raise DamperError(
                 f"deterministic must be True for this policy of {backbone}, which holds only the "
-                "deterministic action "
-                "and no distribution to sample from."
+                "deterministic action and no distribution to sample from."
             )
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
 
@@ -112,11 +111,8 @@ def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
     try:
         inputs = np.asarray(obs)
         kind = f"{type(obs).__name__} of {inputs.dtype.name}"
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # rows of different lengths; a tensor on a GPU or with a gradient
+    except (TypeError, ValueError, RuntimeError):
+        # Rows of different lengths; a tensor on a GPU or with a gradient.
         inputs, kind = np.empty(0, object), type(obs).__name__
     if inputs.dtype.kind not in "biuf":
         raise DamperError(
@@ -152,10 +148,8 @@ class Policy(Predictor):
         """Environment, sizes and agent in one line."""
         info, (observations, actions) = self.info, self.sizes
         agent = f"{info.backbone} {info.method}" + (f", seed {info.seed}" if info.seed >= 0 else "")
-        return (
-            f"<Policy of {info.env}: {observations} in, {actions} out; {agent}, {info.steps:,} "
-            "steps>"
-        )
+        sizes = f"{observations} in, {actions} out"
+        return f"<Policy of {info.env}: {sizes}; {agent}, {info.steps:,} steps>"
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -175,7 +169,7 @@ class Policy(Predictor):
         return StackedActor(self.weights, self.info.activation)
 
     def __call__(self, obs: ArrayLike) -> NDArray[np.float32]:
-        """Actions ``[..., A]`` for observations ``[..., d]``: ``low + (μ(s) + 1)/2 · (high − low)``, or clipped."""
+        """Actions ``low + (μ(s) + 1)/2 · (high − low)``, or clipped, for any leading shape."""
         return self.predict(obs)[0]
 
     def _about(self) -> tuple[int, str, str]:
@@ -186,11 +180,8 @@ class Policy(Predictor):
         inputs, actor = self._inputs(obs), self.actor
         if self.info.squash:
             return self._unscaled(actor(inputs))
-        return (
-            linear(actor.features(inputs), self.weights["mu"])[0]
-            .clamp(self._low, self._high)
-            .numpy()
-        )
+        mean = linear(actor.features(inputs), self.weights["mu"])[0]
+        return mean.clamp(self._low, self._high).numpy()
 
     @torch.no_grad()
     def _draw(self, obs: NDArray[Any]) -> NDArray[np.float32] | None:
@@ -212,18 +203,11 @@ class Policy(Predictor):
 
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
-        # Fields unknown to earlier versions are left out at their defaults. One entry, since the
-        # order of several varies.
-        usual = {"squash": True, "normaliser": None, "backend": None}
-        info = {
-            name: value
-            for name, value in asdict(self.info).items()
-            if name not in usual or value != usual[name]
-        }
+        # One entry, because safetensors does not keep the order of several.
         write_tensors(
             Path(path),
             {"actor": self.flat_params},
-            {"damper_policy": json.dumps(info, sort_keys=True)},
+            {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)},
         )
 
     @classmethod
@@ -238,25 +222,25 @@ class Policy(Predictor):
                 header = (file.metadata() or {})["damper_policy"]
                 return cls(PolicyInfo(**json.loads(header)), file.get_tensor("actor"))
         except SafetensorError as error:
-            raise DamperError(
-                f"{path} is damaged or not a safetensors file ({error}): give a file from a run's "
-                "policies/, a "
-                "Stable-Baselines3 .zip or an .onnx file."
-            ) from error
+            raise _not_a_policy(Path(path), error) from error
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamperError(
                 f"{path} is a safetensors file, but not a damper policy of this version: give a "
-                "file from a run's "
-                "policies/."
+                "file from a run's policies/."
             ) from error
 
+    def with_normaliser(self, normaliser: Normaliser) -> Policy:
+        """The same weights behind statistics of the observations."""
+        return Policy(replace(self.info, normaliser=normaliser.to_dict()), self.flat_params)
 
-def policy_header(spec: Spec, layout: Layout) -> dict[str, Any]:
-    """The fields of a policy's header that follow from the environment and the network."""
-    return {
-        "env": spec.id,
-        "env_spec": to_json(spec.env_spec),
-        "low": [float(x) for x in spec.low],
-        "high": [float(x) for x in spec.high],
-        "layers": [list(layer) for layer in layout.layers],
-    }
+
+def _not_a_policy(path: Path, error: SafetensorError) -> DamperError:
+    fix = "give a file from a run's policies/, a Stable-Baselines3 .zip or an .onnx file"
+    reason = f"is damaged or not a safetensors file ({error})"
+    if path.suffix.lower() in LOGS:
+        reason = f"must hold a policy, but a {path.suffix} file holds none"
+        fix += "; a log of actions is measured by damper.metrics.summary(actions, low, high)"
+    if path.suffix in (".pt", ".pth"):
+        reason = f"must hold a whole policy, but a {path.suffix} file of torch holds weights alone"
+        fix = "load them into their rsl_rl runner or model, and give that to damper.evaluate"
+    return DamperError(f"{path} {reason}: {fix}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file
 import damper
 from damper.cli.evaluate import table
 from damper.compare import Comparison
-from damper.evaluation.evaluate import evaluation_seeds
+from damper.policies.episodes import evaluation_seeds, selection_seeds
 from damper.protocols import EVALUATION_SEEDS
 from tests import tiny
 from tests.engine.diary import Diary
@@ -26,7 +27,7 @@ def run(tmp_path_factory):
 
 
 def gymnasium_episode(policy, seed, env=None):
-    """One deterministic episode with nothing but Gymnasium and a policy: return, actions, whether it fell."""
+    """One deterministic episode by Gymnasium alone: return, actions, whether it fell."""
     env = env or gymnasium.make("Pendulum-v1")
     obs, _ = env.reset(seed=seed)
     total, actions, terminated, truncated = 0.0, [], False, False
@@ -62,7 +63,7 @@ def test_a_swept_setting_is_no_measure(run, tmp_path):
 
 
 def test_an_episode_is_over_when_it_ends_though_others_go_on():
-    """Episodes of 1 to 8 steps: those that ran out of time are reset, and fall while longer ones still run."""
+    """Episodes of 1 to 8 steps: those out of time are reset, and fall while others run."""
 
     def policy(obs):
         return np.sin(obs[..., 1:3].sum(-1, keepdims=True)).astype(np.float32)
@@ -91,6 +92,18 @@ def test_a_diverged_policy_is_evaluated_to_the_end_and_changes_no_other(run, tmp
     for episode in found[1]:  # torque 0, the middle of the range
         total, actions, _ = gymnasium_episode(lambda obs: np.zeros(1, np.float32), episode.seed)
         assert episode.total == pytest.approx(total) and np.array_equal(episode.executed, actions)
+
+
+def test_a_diverged_policy_of_ppo_is_evaluated_to_the_end(run, tmp_path):
+    policy = run.policy(1)
+    info = replace(policy.info, backbone="ppo", squash=False)
+    damper.Policy(info, torch.full_like(policy.flat_params, torch.nan)).save(tmp_path / "ppo")
+    (episode,) = damper.evaluate(tmp_path / "ppo", episodes=1).episodes[0]
+    assert episode.length == 200 and not episode.executed.any(), "0, as its cut has no middle"
+
+
+def test_evaluation_during_training_has_seeds_of_its_own():
+    assert not {*selection_seeds(1000)} & {*evaluation_seeds(1000)}
 
 
 def test_default_seeds_are_the_protocols_ten():
@@ -147,7 +160,8 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
     own = damper.train(shortened, out=tmp_path / "run", **small)
     with pytest.raises(
         damper.DamperError,
-        match=r"env must be given, .*: pass the function that made it, as in damper.evaluate\(run, env=",
+        match=r"env must be given, .*: pass the function that made it, as in "
+        r"damper.evaluate\(run, env=",
     ):
         damper.evaluate(
             own, episodes=1
@@ -156,7 +170,7 @@ def test_an_environment_from_a_callable_must_be_given_again(tmp_path):
 
 
 def test_an_episode_without_an_end_is_told(monkeypatch, caplog):
-    monkeypatch.setattr("damper.engine.envs.run_episodes.WARN_AFTER_STEPS", 50)
+    monkeypatch.setattr("damper.policies.episodes.WARN_AFTER_STEPS", 50)
 
     def still(obs):
         return np.zeros((len(obs), 1))
@@ -190,7 +204,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
     from damper.export import export
 
     pytest.importorskip("onnxruntime")
-    export(run, tmp_path / "p.onnx", episodes=0)
+    export(run, tmp_path / "p.onnx", agent=0, episodes=0)
     for source in (run, run.policy(), tmp_path / "p.onnx"):
         damper.evaluate(source, episodes=1)
         assert not caplog.text
@@ -232,7 +246,7 @@ def test_another_action_range_is_told(run, caplog, tmp_path):
             "path must be a file or folder, but a Run was given: it is already loaded",
         ),
         (lambda run: damper.evaluate("nowhere"), "nowhere does not exist"),
-        (lambda run: damper.evaluate(3), "run_or_policy must be"),
+        (lambda run: damper.evaluate(3), "source must be a run"),
         (
             lambda run: damper.evaluate(torch.nn.Linear(3, 1), "Pendulum-v1"),
             "Linear is a module .*: wrap it",
@@ -266,7 +280,7 @@ def test_other_shapes_are_refused_everywhere(run, env, has, tmp_path):
     sb3 = pytest.importorskip("damper.sb3")
     model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [8]}, buffer_size=100)
     model.save(tmp_path / "model.zip")
-    export(run, tmp_path / "p.onnx", episodes=0)
+    export(run, tmp_path / "p.onnx", agent=0, episodes=0)
     for source in (
         run,
         run.path,
@@ -299,7 +313,7 @@ def test_evaluate_takes_what_the_command_takes(run, tmp_path):
     model = sb3.TD3("MlpPolicy", "Pendulum-v1", policy_kwargs=kwargs, buffer_size=100, seed=7)
     sb3.to_sb3(run.policy(0), model)
     model.save(tmp_path / "model.zip")
-    export(run, tmp_path / "p.onnx", episodes=0)
+    export(run, tmp_path / "p.onnx", agent=0, episodes=0)
     expected = damper.evaluate(damper.Run(str(run.path)), episodes=1).episodes[0][0]
     for source in (
         str(run.path),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import damper
-from damper.filters import LowPass, SlewRate, parse_filter
+from damper.policies.filters import LowPass, SlewRate, parse_filter
 
 ONE, SPAN = np.array([1.0]), np.array([4.0])
 

@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 from damper import metrics
 from damper.engine.envs import EnvLike, Spec, make_pool
 from damper.errors import DamperError
-from damper.filters import Filter
+from damper.policies.filters import Filter
 from damper.protocols import EVALUATION_SEEDS
 
 WARN_AFTER_STEPS = 10_000  # a longer episode may have no end at all
-GIVE_UP_AFTER_STEPS = (
-    100_000  # a longer one is assumed to have none, unless the environment has a longer limit
-)
+# A longer one is assumed to have none, unless the environment has a longer limit.
+GIVE_UP_AFTER_STEPS = 100_000
+FIRST_EXTRA_SEED, FIRST_SELECTION_SEED = 1_000_000, 2_000_000
 TIME_LIMIT_FIX = "add gymnasium.wrappers.TimeLimit, or register it with max_episode_steps"
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """One evaluated episode: its return, the policy's raw actions and the executed ones, ``[length, A]``."""
+    """One evaluated episode; actions as the policy gave them and as executed, ``[length, A]``."""
 
     seed: int
     total: float
@@ -45,7 +45,7 @@ class Episode:
         return len(self.executed)
 
     def record(self) -> dict[str, Any]:
-        """The episode's numbers, with smoothness of the executed actions and, if a filter ran, of the raw ones."""
+        """The episode's numbers; with a filter also the measures of the policy's raw actions."""
         record = {
             "seed": self.seed,
             "return": self.total,
@@ -66,8 +66,16 @@ def evaluation_seeds(episodes: int) -> tuple[int, ...]:
             f"episodes must be at least 1, a whole number, but {episodes!r} was given."
         )
     episodes = operator.index(episodes)
-    extra = range(1_000_000, 1_000_000 + max(0, episodes - len(EVALUATION_SEEDS)))
+    extra = range(FIRST_EXTRA_SEED, FIRST_EXTRA_SEED + max(0, episodes - len(EVALUATION_SEEDS)))
     return (*EVALUATION_SEEDS[:episodes], *extra)
+
+
+def selection_seeds(episodes: int) -> tuple[int, ...]:
+    """Seeds of evaluations during training, which ``damper.evaluate`` does not use.
+
+    A policy must not be judged on the episodes by which it was selected.
+    """
+    return tuple(range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + episodes))
 
 
 def run_episodes(
@@ -80,10 +88,10 @@ def run_episodes(
     sizes: tuple[int, int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[list[Episode], Spec]:
-    """Run one episode per seed; ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units.
+    """Run one episode per seed.
 
-    ``sizes`` are the policy's d and A if they are known; an environment with other sizes is
-    refused.
+    ``act`` maps observations ``[N, d]`` to actions ``[N, A]`` in the environment's units. ``sizes``
+    are d and A if they are known; an environment with other sizes is refused.
     """
     pool = make_pool(env, seeds, backend, threads, **(env_kwargs or {}))
     spec, count = pool.spec, len(seeds)
@@ -113,8 +121,8 @@ def check_fit(spec: Spec, sizes: tuple[int, int] | None) -> None:
     if sizes is not None and sizes != (spec.obs_dim, spec.act_dim):
         raise DamperError(
             f"env must have the policy's {sizes[0]} observations and {sizes[1]} actions, but "
-            f"{spec.id!r} has "
-            f"{spec.obs_dim} and {spec.act_dim}: name the environment it was trained for."
+            f"{spec.id!r} has {spec.obs_dim} and {spec.act_dim}: name the environment it was "
+            "trained for."
         )
 
 
@@ -122,22 +130,16 @@ def _as_array(actions: Any) -> NDArray[Any]:
     """The policy's output as an array; the user's callable may return anything."""
     try:
         array = np.asarray(actions)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # parts of different shapes; a tensor on a GPU or with a gradient
+    except (TypeError, ValueError, RuntimeError):
+        # Parts of different shapes; a tensor on a GPU or with a gradient.
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
-        hint = (
-            "predict(obs)[0]"
-            if isinstance(actions, tuple)
-            else "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
-        )
+        hint = "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
+        if isinstance(actions, tuple):
+            hint = "predict(obs)[0]"
         raise DamperError(
             "the policy must return its actions as one array [N, A], but returned a "
-            f"{type(actions).__name__}: wrap "
-            f"it, as in lambda obs: {hint}."
+            f"{type(actions).__name__}: wrap it, as in lambda obs: {hint}."
         )
     return array
 
@@ -159,16 +161,14 @@ def _run(act: Act, pool: Any, count: int, filter: Filter | None) -> tuple[Any, .
         if len(executed) == give_up_after:
             raise DamperError(
                 f"env={spec.id!r} must have episodes that end, but {running.sum()} of {count} had "
-                "not ended after "
-                f"{give_up_after:,} steps: {TIME_LIMIT_FIX}."
+                f"not ended after {give_up_after:,} steps: {TIME_LIMIT_FIX}."
             )
         actions = _as_array(act(obs))
         if actions.shape != (count, spec.act_dim):
             raise DamperError(
                 f"the policy must give {spec.act_dim} actions for each observation of {spec.id}, "
-                "shape "
-                f"{(count, spec.act_dim)}, but gave shape {actions.shape}: choose the environment "
-                "it was trained for."
+                f"shape {(count, spec.act_dim)}, but gave shape {actions.shape}: choose the "
+                "environment it was trained for."
             )
         clipped = np.clip(actions, low, high).astype(np.float32)
         sent = clipped
