@@ -1,9 +1,10 @@
-"""PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
+r"""PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
 
-    python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --out records/ppo python
-    examples/sb3_ppo.py --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16 --out
-    records/ppo python examples/sb3_ppo.py --env Pendulum-v1 --steps 200000 --batch-size 1024 --out
-    records/ppo
+    python examples/sb3_ppo.py --env Pendulum-v1 --steps 100000 --out records/ppo
+    python examples/sb3_ppo.py --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16 \
+        --out records/ppo
+    python examples/sb3_ppo.py --env Pendulum-v1 --steps 200000 --batch-size 1024 \
+        --out records/ppo
 
 Runs that have their record are not trained again, so an interrupted call goes on where it was. All
 on the CPU: networks this small are no faster on a GPU, and with --jobs every run has a process and

@@ -50,13 +50,10 @@ class Agent:
         self.critic_optimiser.step()
         if delayed:
             return
-        actor_loss = -self.critics[0](torch.cat([obs, self.actor(obs)], 1)).mean()
+        actor = self.actor
+        actor_loss = -self.critics[0](torch.cat([obs, actor(obs)], 1)).mean()
         self.actor_optimiser.zero_grad()
-        damper.backward(
-            actor_loss,
-            damper.temporal_loss(self.actor, obs, next_obs, done == 0),
-            self.actor.parameters(),
-        )
+        damper.backward(actor_loss, damper.temporal_loss(actor, obs, next_obs, done == 0), actor)
         self.actor_optimiser.step()
         for target, online in zip(
             self.targets.parameters(), [*self.actor.parameters(), *self.critics.parameters()]

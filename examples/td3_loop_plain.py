@@ -50,7 +50,8 @@ class Agent:
         self.critic_optimiser.step()
         if delayed:
             return
-        actor_loss = -self.critics[0](torch.cat([obs, self.actor(obs)], 1)).mean()
+        actor = self.actor
+        actor_loss = -self.critics[0](torch.cat([obs, actor(obs)], 1)).mean()
         self.actor_optimiser.zero_grad()
         actor_loss.backward()
         self.actor_optimiser.step()

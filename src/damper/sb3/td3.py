@@ -87,8 +87,9 @@ class TD3(TD3Base):
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
-        >>> from damper.sb3 import TD3 >>> model = TD3("MlpPolicy", "Pendulum-v1", eta=1.0,
-        learning_starts=50, buffer_size=1000).learn(60)
+        >>> from damper.sb3 import TD3
+        >>> model = TD3("MlpPolicy", "Pendulum-v1", learning_starts=50, buffer_size=1000)
+        >>> model = model.learn(60)
     """
 
     def __init__(

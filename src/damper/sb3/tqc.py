@@ -43,8 +43,9 @@ class TQC(SACMixin, sb3_contrib.TQC):
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
     Example:
-        >>> from damper.sb3 import TQC >>> model = TQC("MlpPolicy", "Pendulum-v1", eta=1.0,
-        learning_starts=50, buffer_size=1000).learn(60)
+        >>> from damper.sb3 import TQC
+        >>> model = TQC("MlpPolicy", "Pendulum-v1", learning_starts=50, buffer_size=1000)
+        >>> model = model.learn(60)
     """
 
     def __init__(

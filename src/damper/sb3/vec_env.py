@@ -29,9 +29,10 @@ class EnvPoolVecEnv(VecEnv):
         **env_kwargs: EnvPool's settings of that environment.
 
     Example:
-        >>> from stable_baselines3.common.vec_env import VecMonitor >>> from damper.sb3 import PPO
-        >>> model = PPO("MlpPolicy", VecMonitor(EnvPoolVecEnv("Pendulum-v1", 2)),
-        n_steps=32).learn(64)
+        >>> from stable_baselines3.common.vec_env import VecMonitor
+        >>> from damper.sb3 import PPO
+        >>> env = VecMonitor(EnvPoolVecEnv("Pendulum-v1", 2))
+        >>> model = PPO("MlpPolicy", env, n_steps=32).learn(64)
     """
 
     def __init__(
