@@ -24,13 +24,15 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # from below.
 ROOMS = [
     {"activations", "errors", "tasks", "terminal", "version"},
-    {"_checks"},
+    {"action_log"},
+    {"_checks", "schedules"},
     {"rules"},
     {"interface"},
     {"losses"},
     {"theory", "metrics", "_backward"},
+    {"inspection"},
     {"methods", "protocols"},
-    {"presets", "method_args", "schedules", "filters"},
+    {"presets", "method_args", "filters"},
     {"agents"},
     {"engine"},
     {"sb3", "rsl_rl"},
@@ -38,7 +40,7 @@ ROOMS = [
     {"evaluation"},
     {"experiments"},
     {"report"},
-    {"bench"},
+    {"bench", "plots"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -83,7 +83,7 @@ def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
 def facts(source: Any, actor: Any) -> dict[str, Any]:
     """Facts about the actor's training; rsl_rl's own PPO does not know what trained its weights."""
     algorithm = getattr(source, "alg", source)
-    unknown = {"method": None, "settings": {}}
+    unknown: dict[str, Any] = {"method": None, "settings": {}}
     record = algorithm.training_record() if hasattr(algorithm, "training_record") else unknown
     return {
         "backbone": "ppo",

@@ -15,7 +15,6 @@ from tensordict import TensorDict
 from torch import Tensor, distributed, nn
 
 from damper._backward import backward_auxiliary
-from damper._checks import check_range
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.losses.temporal_ramp import temporal_ramp
@@ -62,9 +61,6 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
             callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
-        pair_fraction: the share of each minibatch's pairs that the auxiliary loss looks at, in
-            [0.01, 1]: less makes an update cheaper and the auxiliary gradient noisier. Recurrent
-            minibatches are looked at as a whole, which costs little.
         iterations: the number of iterations over which schedules run; by default
             ``max_iterations`` of the runner's configuration.
         **arguments: the rest of rsl_rl's, and the method's own settings.
@@ -91,7 +87,6 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         eta: float | str | Callable[[float], float] = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
-        pair_fraction: float = 1.0,
         iterations: int | None = None,
         **arguments: Any,
     ) -> None:
@@ -105,7 +100,6 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         self.method = default_eta(choose(method, rule, auxiliary), ETA)
         check_names(self.method, given, rsl_rl_arguments, "rsl_rl's PPO")
         self._parsed_settings = parse_settings(self.method, given)
-        self._pair_fraction = pair_fraction
         self._iterations = iterations
         self._scheduled = {
             name: value
@@ -113,7 +107,6 @@ class PPO(RslRlPPO):  # type: ignore[misc]
             if isinstance(value, Schedule)
         }
         _check(self.method, actor, storage)
-        check_range("pair_fraction", pair_fraction, 0.01, 1.0)
         self._check_iterations()
         self.method_settings = {
             name: _plain(value)
@@ -179,8 +172,6 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         """Combine the auxiliary gradient with ``.grad``; without a pair it stays as it is."""
         method, rows = self.method, pairs.kept(self.method.previous_obs)
         assert method.actor is not None
-        if pairs.shuffled:
-            rows = rows[: math.ceil(self._pair_fraction * len(rows))]
         steps = [rows, pairs.after(rows)]
         if method.previous_obs:
             steps.append(pairs.before(rows))

@@ -40,11 +40,6 @@ class Pairs:
         self._starts = torch.cat([none, ended[:-1]]).flatten()
         self._obs = storage.observations.flatten(0, 1)
 
-    @property
-    def shuffled(self) -> bool:
-        """Whether the minibatch's rows are in random order, not trajectories."""
-        return self.batch.masks is None
-
     def kept(self, previous: bool) -> Tensor:
         """Rows with a successor; with ``previous`` also a predecessor, or an episode's first."""
         kept = self._leads[self.rows]

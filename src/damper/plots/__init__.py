@@ -1,0 +1,1 @@
+"""Drawings of traces and training curves, and videos; each needs matplotlib."""
