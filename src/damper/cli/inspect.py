@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from damper.action_log import read_log
 from damper.cli.options.inspect import Inspect
 from damper.engine.run.files import check_folder, write_json
 from damper.errors import DamperError, MissingExtraError
-from damper.inspection import SHORTEST_LOG, ActionReport, Inspection, inspect_log
+from damper.inspection import ActionReport, Inspection, inspect_log, read_log
+from damper.inspection.measures import SHORTEST_LOG
 from damper.plots.inspection import draw_inspection
 from damper.terminal import joined, quoted, say, show
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from damper.action_log import Log
-from damper.inspection import Inspection
+from damper.inspection import Inspection, Log
 from damper.metrics import spectrum
 from damper.report.figures.style import FAINT, look, saved_figure
 

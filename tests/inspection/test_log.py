@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from damper.action_log import read_log
 from damper.errors import DamperError
+from damper.inspection import read_log
 
 
 def write(path: Path, text: str) -> Path:

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from damper.action_log import Log
 from damper.errors import DamperError
+from damper.inspection.log import Log
 from damper.metrics import dominant_frequency, mean_change, power_above, saturation, smoothness
 
 Array = NDArray[np.float64]

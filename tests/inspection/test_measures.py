@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from damper.action_log import Log
 from damper.errors import DamperError
-from damper.inspection import Inspection, coherence, inspect_log
+from damper.inspection import Inspection, Log, inspect_log
+from damper.inspection.measures import coherence
 
 DT = 0.02
 TIME = np.arange(1000) * DT
