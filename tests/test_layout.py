@@ -94,7 +94,7 @@ MOST_FILES = 12  # in a folder: with more, a reader no longer finds the way from
 MAY_HOLD_MORE = {
     "src/damper": 20,  # modules that users import by name, and what every room needs
     "tests": 21,  # the tests of those modules
-    "docs": 24,  # a page keeps its address; mkdocs.yml sorts the menu
+    "docs": 26,  # a page keeps its address; mkdocs.yml sorts the menu
     "tests/sb3": 14,  # one class, one file
     **dict.fromkeys(
         ("src/damper/rules", "tests/rules", "docs/rules"), len(RULES) + MOST_FILES
