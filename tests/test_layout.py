@@ -95,6 +95,7 @@ MAY_HOLD_MORE = {
     "src/damper": 20,  # modules that users import by name, and what every room needs
     "tests": 21,  # the tests of those modules
     "docs": 26,  # a page keeps its address; mkdocs.yml sorts the menu
+    "examples": 14,
     "tests/sb3": 14,  # one class, one file
     **dict.fromkeys(
         ("src/damper/rules", "tests/rules", "docs/rules"), len(RULES) + MOST_FILES

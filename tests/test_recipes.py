@@ -111,3 +111,49 @@ def test_recipes_take_the_library_s_batch(
     assert torch.equal(kept_masks[-1].bool().flatten(), names["done"].flatten() == 0)
     assert not bool(names["report"].guard)
     assert 0.0 < float(names["done"].float().mean()) < 1.0
+
+
+def test_differences_of_consecutive_actions_are_lost_in_bfloat16() -> None:
+    torch.manual_seed(0)
+    actor = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.SiLU(), torch.nn.Linear(16, 2))
+    obs = torch.randn(4096, 3)
+    next_obs = obs + 0.003 * torch.randn(4096, 3)
+    exact = damper.temporal_loss(actor.double(), obs.double(), next_obs.double())
+    actor.float()
+    in_float32 = damper.temporal_loss(actor, obs, next_obs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        in_bfloat16 = damper.temporal_loss(actor, obs, next_obs)
+    assert in_float32.item() == pytest.approx(exact.item(), rel=1e-4)
+    assert in_bfloat16.item() > 2 * exact.item()  # mostly rounding errors
+
+
+def test_scaled_losses_give_the_gradients_of_unscaled_ones() -> None:
+    torch.manual_seed(0)
+    actor, obs = torch.nn.Linear(3, 2), torch.randn(64, 3)
+    optimizer = torch.optim.SGD(actor.parameters(), lr=1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    gradients = []
+    for scale in (lambda loss: loss, scaler.scale):
+        losses = [actor(obs).square().mean(), damper.temporal_loss(actor, obs, obs + 0.1)]
+        damper.backward(*map(scale, losses), actor.parameters(), eta=0.5)
+        if gradients:
+            scaler.unscale_(optimizer)
+        gradients.append(torch.cat([p.grad.flatten() for p in actor.parameters()]))
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_compiled_losses_train_as_eager_ones() -> None:
+    from tests.test_examples import load
+
+    main = load("fast_td3_style").main
+    eager, compiled = main(20), main(20, compile=True)
+    assert compiled["mean_change"] == pytest.approx(eager["mean_change"], rel=0.05)
+
+
+def test_smoothing_shows_in_a_loop_with_many_environments() -> None:
+    from tests.test_examples import load
+
+    main = load("fast_td3_style").main
+    least, most = (main(120, eta=eta)["mean_change"] for eta in (0.0, 1.0))
+    assert most < 0.5 * least
