@@ -25,7 +25,7 @@ RINGS = [
     {"_checks", "activations", "errors", "schedules", "tasks", "terminal", "version"},
     # Two gradients in, one out; numbers about actions. No environment, no file.
     {"rules", "losses", "interface", "methods", "method_args", "metrics", "presets", "protocols"}
-    | {"theory", "_backward", "intervals", "settings", "tables"},
+    | {"theory", "_backward", "inspection", "intervals", "jax", "settings", "tables"},
     # What is written and read.
     {"files", "provenance", "seed_groups"},
     # What trains, acts, is evaluated and exported.

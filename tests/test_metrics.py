@@ -273,3 +273,37 @@ class TestArguments:
         with pytest.raises(ValueError, match=message) as caught:
             call()
         assert "\n" not in str(caught.value)
+
+
+class TestPhysicalUnits:
+    TIME = np.arange(500) * 0.02
+
+    def test_a_sine_of_three_hertz(self) -> None:
+        sine = np.sin(2 * np.pi * 3 * self.TIME)
+        assert metrics.dominant_frequency(sine, 0.02) == pytest.approx(3.0)
+        assert metrics.dominant_frequency(sine) == pytest.approx(0.06)
+        assert metrics.power_above(sine, 2.0, 0.02) > 0.999
+        assert metrics.power_above(sine, 4.0, 0.02) < 1e-6
+        assert metrics.mean_rate(sine, 0.02) == pytest.approx(12.0, rel=0.01)
+        assert metrics.mean_rate(sine, 0.02, -1, 1) == pytest.approx(6.0, rel=0.01)
+
+    def test_dimensions_are_measured_one_by_one(self) -> None:
+        pair = np.column_stack([3 + np.sin(2 * np.pi * f * self.TIME) for f in (1, 10)])
+        pair = np.column_stack([pair, np.full(500, 0.1)])
+        frequencies = metrics.dominant_frequency(pair, 0.02)
+        assert np.allclose(frequencies, [1, 10, np.nan], equal_nan=True)
+        assert np.allclose(metrics.power_above(pair, 5.0, 0.02), [0, 1, 0], atol=1e-6)
+        assert metrics.dominant_frequency(pair[:, :2].sum(1), 0.02, above=5.0) == 10.0
+
+    def test_a_drift_is_slow(self) -> None:
+        drift = np.linspace(-1, 1, 500)
+        assert metrics.power_above(drift, 1.0, 0.02) < 1e-4
+
+    def test_white_noise_is_spread_evenly(self) -> None:
+        noise = np.random.default_rng(0).standard_normal(5000)
+        assert metrics.power_above(noise, 0.1) == pytest.approx(0.8, abs=0.03)
+
+    @pytest.mark.parametrize("measure", [metrics.mean_rate, metrics.dominant_frequency])
+    def test_the_period_is_positive(self, measure: Callable[..., float]) -> None:
+        with pytest.raises(ValueError, match="period must be a positive number of seconds"):
+            measure([0.0, 1.0], period=-0.02)

@@ -24,7 +24,7 @@ if (
     from damper.policies.policy import Policy
     from damper.rules import RULES, GradientReport, combine
 
-_MODULES = ("interface", "metrics", "rules", "theory")
+_MODULES = ("interface", "jax", "metrics", "rules", "theory")
 _HOMES = {
     "backward": "_backward",
     "Training": "engine.loop.callbacks",

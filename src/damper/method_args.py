@@ -11,6 +11,7 @@ import torch
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, components, compose, find_method, setting_hint
 from damper.rules import Rule, combine_reported
+from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 
 def choose(
@@ -90,6 +91,26 @@ def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
         # MetaBalance's sizes fit the actor, not this pair.
         fitting = {name: value for name, value in settings.items() if name != "sizes"}
         combine_reported(method.rule, pair[0], pair[1], None, **fitting)
+
+
+def parse_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Given settings with schedules in place of texts and functions, checked over the whole run."""
+    parsed = {name: as_schedule(name, value) for name, value in given.items()}
+    defaults = method.settings()
+    for name, value in parsed.items():
+        if isinstance(defaults[name], int | float) and not isinstance(defaults[name], bool):
+            check_number(name, value)
+    scheduled = any(isinstance(value, Schedule) for value in parsed.values())
+    for progress_remaining in POINTS[::-10] if scheduled else POINTS[:1]:
+        check_rule(method, settings_at(method, parsed, progress_remaining)["rule"])
+    return parsed
+
+
+def settings_at(
+    method: Method, parsed: Mapping[str, Any], progress_remaining: float
+) -> dict[str, dict[str, Any]]:
+    """Settings by the method's parts ("actor", "critic", "rule"), schedules by their value now."""
+    return method.route({name: value_at(v, progress_remaining) for name, v in parsed.items()})
 
 
 def noise_generator(device: torch.device | str, seed: int | None = None) -> torch.Generator:

@@ -58,6 +58,12 @@ def mean_change(actions: Actions, low: Bound = None, high: Bound = None) -> floa
     return float(changes.mean()) if len(changes) else 0.0
 
 
+def mean_rate(actions: Actions, period: float, low: Bound = None, high: Bound = None) -> float:
+    r"""``mean_change`` per second, ``period`` being the seconds per action: for any control rate."""
+    _check_period(period)
+    return mean_change(actions, low, high) / period
+
+
 def max_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
     r"""``max |a_t − a_{t−1}| / (high − low)`` over steps and dimensions: the worst jump an actuator sees."""
     return float(_changes(actions, low, high).max(initial=0.0))
@@ -122,15 +128,35 @@ def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Arra
     A sine of amplitude A whose period divides T shows as A. Frequencies are in cycles per step, up
     to ½; with the control ``period`` in seconds, in Hz.
     """
-    if period is not None and not 0 < period < np.inf:
-        raise DamperError(
-            f"period must be a positive number of seconds per action, but {period:g} was given."
-        )
     a = _actions(actions)
     T = len(a)
     amplitude = _one_sided(T)[:, None] * np.abs(np.fft.rfft(a, axis=0)) / T
-    frequencies = np.arange(T // 2 + 1) / (T * (1.0 if period is None else period))
-    return frequencies, amplitude if np.ndim(actions) == 2 else amplitude[:, 0]
+    return _frequencies(T, period), amplitude if np.ndim(actions) == 2 else amplitude[:, 0]
+
+
+def dominant_frequency(
+    actions: Actions, period: float | None = None, above: float = 0.0
+) -> Array | float:
+    r"""Frequency of the strongest component above ``above``; one per dimension for ``[T, A]``.
+
+    The mean is no motion and does not count. In cycles per step, or with the ``period`` in Hz; NaN
+    where nothing moves.
+    """
+    frequencies, power = _motion_power(actions, period)
+    power = np.where(frequencies[:, None] > above, power, 0.0)
+    strongest = np.where(power.any(0), frequencies[power.argmax(0)], np.nan)
+    return strongest if np.ndim(actions) == 2 else float(strongest[0])
+
+
+def power_above(actions: Actions, frequency: float, period: float | None = None) -> Array | float:
+    r"""Share of the motion's power above a frequency, in [0, 1]; one per dimension for ``[T, A]``.
+
+    ``frequency`` is in cycles per step, or with the ``period`` in Hz. 0 where nothing moves.
+    """
+    frequencies, power = _motion_power(actions, period)
+    total = power.sum(0)
+    share = power[frequencies > frequency].sum(0) / np.where(total > 0, total, 1.0)
+    return share if np.ndim(actions) == 2 else float(share[0])
 
 
 def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
@@ -211,6 +237,37 @@ def _bound(name: str, values: Bound, A: int) -> Array:
             f"{bound.shape}."
         )
     return np.broadcast_to(bound, (A,))
+
+
+def _check_period(period: float) -> None:
+    if not 0 < period < np.inf:
+        raise DamperError(
+            f"period must be a positive number of seconds per action, but {period:g} was given."
+        )
+
+
+def _frequencies(T: int, period: float | None) -> Array:
+    """Frequencies of the T // 2 + 1 bins of the one-sided spectrum."""
+    if period is not None:
+        _check_period(period)
+    return np.arange(T // 2 + 1) / (T * (1.0 if period is None else period))
+
+
+def _motion_power(actions: Actions, period: float | None) -> tuple[Array, Array]:
+    """Frequencies ``[F]``, and the power of the actions without their mean, ``[F, A]``.
+
+    A Hann window keeps the jump from the last action back to the first, and a slow drift, from
+    leaking into high frequencies.
+    """
+    a = _actions(actions)
+    T = len(a)
+    window = np.sin(np.pi * (np.arange(T) + 0.5) / T)[:, None] ** 2
+    motion = a - a.mean(0)
+    motion[:, np.ptp(a, axis=0) == 0] = 0.0  # rounding errors of the mean are no motion
+    weighted = window * motion
+    # Without their mean too: the constant component is no motion, wherever the window put it.
+    power = np.abs(np.fft.rfft(weighted - weighted.mean(0), axis=0)) ** 2
+    return _frequencies(T, period), _one_sided(T)[:, None] * power
 
 
 def _changes(actions: Actions, low: Bound, high: Bound) -> Array:

@@ -1,4 +1,4 @@
-"""Pendulums that swing together on one device, as rsl_rl's environments do, and a runner's configuration for them."""
+"""Pendulums that swing together, as rsl_rl's environments do, and a runner's configuration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tensordict import TensorDict
 
 
 class Pendulums(VecEnv):
-    """``num_envs`` pendulums; an episode ends when one turns too fast (a termination) or after ``length`` steps.
+    """``num_envs`` pendulums.
 
+    An episode ends when one turns too fast (a termination) or after ``length`` steps.
     Beside what a policy needs stands a group "tag" (episode, step), which no policy sees.
     """
 
@@ -82,15 +83,15 @@ def config(**algorithm: Any) -> dict[str, Any]:
 
 
 def train(
-    iterations: int = 20,
+    count: int = 20,
     env: Pendulums | None = None,
     cfg: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Any:
-    """A runner after so many iterations from one seed."""
+    """A runner after ``count`` iterations from one seed."""
     torch.manual_seed(3)
     runner = OnPolicyRunner(env or Pendulums(), cfg or config(**settings), device="cpu")
-    runner.learn(iterations)
+    runner.learn(count)
     return runner
 
 

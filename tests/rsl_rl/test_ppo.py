@@ -8,6 +8,7 @@ import pytest
 import torch
 
 pytest.importorskip("rsl_rl")
+from rsl_rl import algorithms
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import distributed, multiprocessing
@@ -17,7 +18,6 @@ from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.rsl_rl import PPO, ppo
-from damper.rules import state_tensors
 from tests.rsl_rl.pendulums import Pendulums, config, train, weights
 
 SILENT = Method(
@@ -70,7 +70,7 @@ def test_plain_and_silenced_equal_rsl_rl_bit_for_bit(settings: dict[str, Any]) -
 
 
 def test_no_false_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The group "tag" holds (episode, step), so that every pair tells whether an environment made it."""
+    """The group "tag" holds (episode, step): pairs tell whether an environment made them."""
     seen: list[Any] = []
 
     def watch(policy: Any, batch: Any, noise: Any) -> torch.Tensor:
@@ -143,7 +143,7 @@ def test_methods_on_the_actor_train_and_are_logged(
     assert weights(runner).isfinite().all()
     assert {
         "surrogate",
-        "auxiliary",
+        "auxiliary_loss",
         "conflict",
         "cosine",
         "norm_ratio",
@@ -160,7 +160,11 @@ def test_methods_on_the_actor_train_and_are_logged(
         ),
         ({"method": "l2c2"}, "use its actor loss alone, as in auxiliary='l2c2'"),
         ({"method": "asap"}, "needs a second head"),
-        ({"method": "temporal-ramp"}, "needs the number of steps of the whole run"),
+        ({"method": "temporal-ramp"}, "iterations must be given for method 'temporal-ramp'"),
+        ({"eta": "linear:0:1"}, "iterations must be given for a schedule of eta"),
+        ({"eta": "linear:0:2", "iterations": 10}, r"eta must be in \[0, 1\]"),
+        ({"eta": "lin:0:1", "iterations": 10}, "eta must be a number, or a schedule such as"),
+        ({"iterations": 0}, "iterations must be at least 1"),
         ({"eta": 1.5}, r"eta must be in \[0, 1\]"),
         (
             {"clip_parm": 0.1},
@@ -173,49 +177,9 @@ def test_mistakes_get_one_sentence(settings: dict[str, Any], sentence: str) -> N
         train(1, **settings)
 
 
-def test_recurrent_actors_are_refused_unless_plain() -> None:
-    for method in ("damper", "plain"):
-        cfg = config(method=method)
-        for model in ("actor", "critic"):
-            cfg[model] |= {
-                "class_name": "RNNModel",
-                "rnn_type": "lstm",
-                "rnn_hidden_dim": 8,
-                "rnn_num_layers": 1,
-            }
-        if method == "plain":
-            train(1, cfg=cfg)
-            continue
-        with pytest.raises(DamperError, match="a recurrent actor's action depends on a memory"):
-            train(1, cfg=cfg)
-
-
 def test_too_short_rollouts_are_refused() -> None:
     with pytest.raises(DamperError, match="num_steps_per_env must be at least 2"):
         train(1, cfg={**config(), "num_steps_per_env": 1})
-
-
-@pytest.mark.parametrize("method", ["damper", "bloop", "metabalance"])
-def test_checkpoints_go_on_and_pass_between_the_classes(method: str, tmp_path: Any) -> None:
-    runner = train(2, method=method)
-    runner.logger.save_model = lambda *_: None
-    runner.save(str(tmp_path / "model.pt"))
-    saved = torch.load(tmp_path / "model.pt", weights_only=True)["damper"]
-    assert saved["method"] == method and saved["settings"] == runner.alg.method_settings
-    again = train(1, method=method)
-    again.load(str(tmp_path / "model.pt"))
-    assert torch.equal(weights(again), weights(runner))
-    states = [state_tensors(alg._rule_state) for alg in (again.alg, runner.alg)]
-    assert all(torch.equal(mine, other) for mine, other in zip(*states, strict=True))
-    assert (
-        len(saved["memory"])
-        == len(states[0])
-        == {"damper": 0, "bloop": 1, "metabalance": 2}[method]
-    )
-    again.learn(1)
-    theirs = train(1, **PLAIN)
-    theirs.load(str(tmp_path / "model.pt"))
-    assert torch.equal(weights(theirs), weights(runner))
 
 
 def test_minibatches_without_a_pair_train_as_rsl_rl_does() -> None:
@@ -224,7 +188,7 @@ def test_minibatches_without_a_pair_train_as_rsl_rl_does() -> None:
 
 
 def one_of_two_processes(rank: int, folder: str) -> None:
-    """Two processes with half of the environments each; all of one's episodes are a single step long."""
+    """Two processes with half of the environments each; one's episodes are a single step long."""
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
     )
@@ -268,6 +232,71 @@ def test_the_critic_learns_while_the_actor_is_frozen(method: str) -> None:
     runner.learn(1)
     actor, critic = ([*model.parameters()] for model in (runner.alg.actor, runner.alg.critic))
     assert all(map(torch.equal, actor, before[0])) and not any(map(torch.equal, critic, before[1]))
+
+
+def test_schedules_run_over_the_iterations(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    logged: list[float] = []
+    update = PPO.update
+
+    def recorded(self: Any) -> dict[str, float]:
+        losses = update(self)
+        logged.append(losses["eta"])
+        return losses
+
+    monkeypatch.setattr(PPO, "update", recorded)
+    settings = config(eta="linear:0.8:0")
+    runner = train(3, cfg={**settings, "max_iterations": 4})
+    assert logged == pytest.approx([0.8, 0.6, 0.4])
+    assert runner.alg._settings["rule"]["eta"] == logged[-1]
+    runner.logger.save_model = lambda *_: None
+    runner.save(str(tmp_path / "model.pt"))
+    saved = torch.load(tmp_path / "model.pt", weights_only=True)["damper"]
+    assert saved["trained_with"][0]["settings"]["eta"] == "linear:0.8:0"
+    resumed = train(0, cfg={**config(eta="linear:0.8:0"), "max_iterations": 4})
+    resumed.load(str(tmp_path / "model.pt"))
+    resumed.learn(2)
+    assert logged[3:] == pytest.approx([0.2, 0.0])
+    # The algorithm's own number has priority over the runner's.
+    train(2, cfg={**config(eta="linear:0.8:0", iterations=2), "max_iterations": 4})
+    assert logged[5:] == pytest.approx([0.8, 0.4])
+
+
+def test_a_weight_that_grows_with_the_iterations_trains() -> None:
+    runner = train(2, method="temporal-ramp", iterations=2)
+    assert runner.alg.trained_with[0]["method"] == "temporal-ramp"
+    assert not torch.equal(weights(runner), weights(train(2, method="plain")))
+
+
+def test_it_can_take_the_place_of_rsl_rl_s_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithms, "PPO", PPO)
+    runner = train(1, class_name="PPO", eta=0.5)
+    assert type(runner.alg) is PPO and runner.alg.method_settings["eta"] == 0.5
+
+
+def with_images(**algorithm: Any) -> dict[str, Any]:
+    cfg = config(**algorithm)
+    cfg["obs_groups"] = {"actor": ["policy", "camera"], "critic": ["policy", "camera"]}
+    convolutions = {"output_channels": [4], "kernel_size": 3, "stride": 2}
+    for model in ("actor", "critic"):
+        cfg[model] |= {"class_name": "CNNModel", "cnn_cfg": convolutions}
+    return cfg
+
+
+class PendulumsWithCamera(Pendulums):
+    """Pendulums with an image whose brightness tells the speed."""
+
+    def get_observations(self) -> TensorDict:
+        obs = super().get_observations()
+        obs["camera"] = obs["speed"].reshape(-1, 1, 1, 1).expand(-1, 1, 8, 8)
+        return obs
+
+
+def test_convolutions_train_and_cannot_be_perturbed() -> None:
+    runner = train(1, PendulumsWithCamera(), with_images(eta=0.5))
+    assert weights(runner).isfinite().all()
+    for settings in ({"method": "caps"}, {"auxiliary": "l2c2"}):
+        with pytest.raises(DamperError, match="must be vectors, but group 'camera' is not"):
+            train(0, PendulumsWithCamera(), with_images(**settings))
 
 
 def test_learners_of_one_process_draw_their_own_noise() -> None:

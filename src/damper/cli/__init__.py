@@ -24,6 +24,7 @@ COMMANDS = {
     "records, pictures.",
     "compare": "Train several methods on one task under the same conditions; show table and "
     "pictures.",
+    "inspect": "Measure a recorded log of actions: is it the policy, or delay and gains?",
     "export": "Write a policy to a file that runs anywhere: ONNX or PyTorch.",
 }
 

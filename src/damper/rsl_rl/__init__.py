@@ -1,4 +1,4 @@
-"""rsl_rl's PPO with a smooth mean action: ``class_name: "damper.rsl_rl:PPO"`` in the algorithm's configuration."""
+"""rsl_rl's PPO with a smooth mean action: ``class_name: "damper.rsl_rl:PPO"``."""
 
 from __future__ import annotations
 

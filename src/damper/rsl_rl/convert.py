@@ -92,17 +92,13 @@ def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
 
 
 def facts(source: Any, actor: Any) -> dict[str, Any]:
-    """Facts about the actor's training."""
+    """Facts about the actor's training; rsl_rl's own PPO does not know what trained its weights."""
     algorithm = getattr(source, "alg", source)
-    method = getattr(algorithm, "method", None)
-    facts = {
-        "backbone": "ppo",
-        "method": method.name if method else "plain",
-        "obs_groups": list(actor.obs_groups),
-    }
-    settings = dict(getattr(algorithm, "method_settings", {}))
+    unknown: dict[str, Any] = {"method": None, "settings": {}}
+    record = algorithm.training_record() if hasattr(algorithm, "training_record") else unknown
     return {
-        **facts,
-        "settings": settings,
+        "backbone": "ppo",
+        **record,
+        "obs_groups": list(actor.obs_groups),
         "iterations": getattr(source, "current_learning_iteration", None),
     }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
-from rsl_rl import algorithms
+from rsl_rl.algorithms import PPO as RslRlPPO  # noqa: N811 (an acronym, not a constant)
 from tensordict import TensorDict
 from torch import Tensor, distributed, nn
 
@@ -18,12 +21,14 @@ from damper.losses.temporal_ramp import temporal_ramp
 from damper.method_args import (
     check_names,
     check_no_critic_loss,
-    check_rule,
     choose,
     default_eta,
     noise_generator,
+    parse_settings,
+    settings_at,
 )
 from damper.methods import Method
+from damper.rsl_rl.policy import RslRlPolicy
 from damper.rsl_rl.storage import Pairs, indexed
 from damper.rules import (
     GradientReport,
@@ -33,12 +38,13 @@ from damper.rules import (
     rebuild_state,
     state_tensors,
 )
+from damper.schedules import Schedule
 
 ETA = 0.0  # at 1, which is right for TD3 and SAC, PPO may learn nothing: docs/ppo.md
 
 
-class PPO(algorithms.PPO):  # type: ignore[misc]
-    """``rsl_rl.algorithms.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is rsl_rl's, bit for bit.
+class PPO(RslRlPPO):  # type: ignore[misc]
+    """``rsl_rl.algorithms.PPO`` whose mean action becomes smooth; "plain" is rsl_rl's, bit for bit.
 
     rsl_rl's whole loss is the primary one. The auxiliary one looks at the mean action at
     consecutive observations of an environment. They are combined on the actor's parameters; then
@@ -50,11 +56,18 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         storage: likewise.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
         eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing, at which PPO may learn
-            nothing.
+            nothing. Or a schedule over the iterations, such as "linear:0:0.5"; so may the method's
+            other numbers.
         rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
             callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
+        iterations: the number of iterations over which schedules run; by default
+            ``max_iterations`` of the runner's configuration.
         **arguments: the rest of rsl_rl's, and the method's own settings.
+
+    Attributes:
+        trained_with: what the actor's weights were trained with, one entry per stretch of
+            training: ``method``, ``settings`` and ``iterations``. Checkpoints hold it.
 
     Example:
         In the runner's configuration:
@@ -71,38 +84,66 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         storage: Any,
         *positional: Any,
         method: str | Method = "damper",
-        eta: float = ETA,
+        eta: float | str | Callable[[float], float] = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
+        iterations: int | None = None,
         **arguments: Any,
     ) -> None:
         """Settings are checked before anything is built."""
-        theirs = inspect.signature(algorithms.PPO.__init__).parameters
-        given = {name: arguments.pop(name) for name in list(arguments) if name not in theirs}
-        given = given if eta == ETA else {**given, "eta": eta}
+        rsl_rl_arguments = inspect.signature(RslRlPPO.__init__).parameters
+        given = {
+            name: arguments.pop(name) for name in list(arguments) if name not in rsl_rl_arguments
+        }
+        if not (isinstance(eta, Real) and eta == ETA):
+            given["eta"] = eta
         self.method = default_eta(choose(method, rule, auxiliary), ETA)
-        check_names(self.method, given, theirs, "rsl_rl's PPO")
-        self._settings = self.method.route(given)
-        check_rule(self.method, self._settings["rule"])
-        self.method_settings = self.method.settings(given)
+        check_names(self.method, given, rsl_rl_arguments, "rsl_rl's PPO")
+        self._parsed_settings = parse_settings(self.method, given)
+        self._iterations = iterations
+        self._scheduled = {
+            name: value
+            for name, value in self._parsed_settings.items()
+            if isinstance(value, Schedule)
+        }
         _check(self.method, actor, storage)
+        self._check_iterations()
+        self.method_settings = {
+            name: _plain(value)
+            for name, value in self.method.settings(self._parsed_settings).items()
+        }
         super().__init__(actor, critic, storage, *positional, **arguments)
+        self._iterations_done = 0
+        self.trained_with: list[dict[str, Any]] = []
         self._rule_state: Any = None
         self._generator = noise_generator(self.device)
 
+    @staticmethod
+    def construct_algorithm(obs: TensorDict, env: Any, cfg: dict[str, Any], device: str) -> Any:
+        """rsl_rl's; schedules run over the configuration's ``max_iterations`` unless told."""
+        settings = {"iterations": cfg.get("max_iterations"), **cfg["algorithm"]}
+        extended = {**cfg, "algorithm": settings}
+        algorithm = RslRlPPO.construct_algorithm(obs, env, extended, device)
+        cfg["obs_groups"] = extended["obs_groups"]  # rsl_rl fills in missing groups here
+        return algorithm
+
     def update(self) -> dict[str, float]:
-        """rsl_rl's update; before each optimizer step the auxiliary gradient is combined with that of rsl_rl's loss."""
+        """rsl_rl's; before each optimizer step the auxiliary gradient is combined with its own."""
+        progress_remaining = self._progress_remaining()
+        self._settings = settings_at(self.method, self._parsed_settings, progress_remaining)
+        scheduled = {name: value(progress_remaining) for name, value in self._scheduled.items()}
+        self._count_iteration()
         frozen = not any(parameter.requires_grad for parameter in self.actor.parameters())
         if not self.method.actor or frozen:
-            return super().update()
-        most: float = self.max_grad_norm
-        seen = _Means()
+            return {**super().update(), **scheduled}
+        max_grad_norm: float = self.max_grad_norm
+        means = _Means()
         with indexed(self.storage) as pairs:
 
             def combine_and_clip(*_: Any) -> None:
-                self._add_auxiliary(pairs, seen)
-                nn.utils.clip_grad_norm_(self.actor.parameters(), most)
-                nn.utils.clip_grad_norm_(self.critic.parameters(), most)
+                self._add_auxiliary(pairs, means, 1.0 - progress_remaining)
+                nn.utils.clip_grad_norm_(self.actor.parameters(), max_grad_norm)
+                nn.utils.clip_grad_norm_(self.critic.parameters(), max_grad_norm)
 
             # rsl_rl clips before the step's hook runs: an infinite bound turns that off, and the
             # hook clips instead.
@@ -112,45 +153,65 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
                 losses = super().update()
             finally:
                 hook.remove()
-                self.max_grad_norm = most
-        return {**losses, **seen.read()}
+                self.max_grad_norm = max_grad_norm
+        return {**losses, **means.read(), **scheduled}
 
-    def _add_auxiliary(self, pairs: Pairs, seen: _Means) -> None:
-        """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
+    def _progress_remaining(self) -> float:
+        done = self._iterations_done / self._iterations if self._iterations else 0.0
+        return max(0.0, 1.0 - done)
+
+    def _count_iteration(self) -> None:
+        now = {"method": self.method.name, "settings": self.method_settings}
+        last = self.trained_with[-1] if self.trained_with else {}
+        if (last.get("method"), last.get("settings")) != (*now.values(),):
+            self.trained_with.append({**now, "iterations": 0})
+        self.trained_with[-1]["iterations"] += 1
+        self._iterations_done += 1
+
+    def _add_auxiliary(self, pairs: Pairs, means: _Means, progress: float) -> None:
+        """Combine the auxiliary gradient with ``.grad``; without a pair it stays as it is."""
         method, rows = self.method, pairs.kept(self.method.previous_obs)
         assert method.actor is not None
-        alone = len(rows) == 0
-        if alone and not self.is_multi_gpu:
-            return
-        # Other processes may have pairs and wait for this one: pair an observation with itself, for
-        # a zero gradient.
-        rows = pairs.rows[:1] if alone else rows
-        obs, after = pairs.obs(rows), pairs.obs(rows) if alone else pairs.after(rows)
-        before = (obs if alone else pairs.before(rows)) if method.previous_obs else None
-        policy, flat = (
-            _Actor(self.actor),
-            any(noise.like == "obs" for noise in method.noise.values()),
-        )
-        if flat:
-            obs, after, before = (policy.vector(one) for one in (obs, after, before))
+        steps = [rows, pairs.after(rows)]
+        if method.previous_obs:
+            steps.append(pairs.before(rows))
+        if len(rows) == 0:
+            if not self.is_multi_gpu:
+                return
+            # Other processes may have pairs and wait for this one: pair an observation with
+            # itself, for a zero gradient.
+            rows = pairs.rows[:1]
+            steps = [rows] * len(steps)
+        policy = RslRlPolicy(self.actor)
+        perturbed = any(noise.like == "obs" for noise in method.noise.values())
+        obs, after, *before = policy.see(pairs, steps, as_vectors=perturbed)
         reward = self.storage.rewards.flatten()[rows]
-        action = self.storage.actions.flatten(0, 1)[rows]
-        batch = Batch(obs, action, reward, after, torch.zeros_like(reward), before)
+        batch = Batch(
+            obs,
+            self.storage.actions.flatten(0, 1)[rows],
+            reward,
+            after,
+            torch.zeros_like(reward),
+            previous_obs=before[0] if before else None,
+            progress=progress,
+        )
         noise = {name: kind.draw(batch, self._generator) for name, kind in method.noise.items()}
         auxiliary = method.actor(policy, batch, noise, **self._settings["actor"])
         # Without a rule the loss is added, which is scalarization with weight 1.
-        rule, settings = (
-            (method.rule, self._settings["rule"])
-            if method.rule
-            else ("scalarization", {"weight": 1.0})
-        )
-        group = distributed.group.WORLD if self.is_multi_gpu else None
-        own, shared = self._actor_parameters()
+        rule: str | Rule = method.rule or "scalarization"
+        settings = self._settings["rule"] if method.rule else {"weight": 1.0}
+        separate, shared = self._actor_parameters()
         report = backward_auxiliary(
-            auxiliary, own, rule, self._rule_state, shared=shared, process_group=group, **settings
+            auxiliary,
+            separate,
+            rule,
+            self._rule_state,
+            shared=shared,
+            process_group=distributed.group.WORLD if self.is_multi_gpu else None,
+            **settings,
         )
         self._rule_state = report.state
-        seen.add(auxiliary, report)
+        means.add(auxiliary, report)
 
     def _actor_parameters(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         """The parameters of the actor alone, and those that it shares with the critic."""
@@ -158,93 +219,122 @@ class PPO(algorithms.PPO):  # type: ignore[misc]
         return [p for p in acting if p not in valued], [p for p in acting if p in valued]
 
     def save(self) -> dict[str, Any]:
-        """rsl_rl's checkpoint, with the method, its settings and its rule's memory."""
-        facts = {"method": self.method.name, "settings": self.method_settings}
-        return {
-            **super().save(),
-            "damper": {**facts, "memory": list(state_tensors(self._rule_state))},
-        }
+        """rsl_rl's checkpoint, with what trained the weights, and the rule's memory."""
+        trained_with = [dict(entry) for entry in self.trained_with]
+        memory = list(state_tensors(self._rule_state))
+        return {**super().save(), "damper": {"trained_with": trained_with, "memory": memory}}
 
     def load(
         self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool
     ) -> bool:
-        """Load a checkpoint, also one of rsl_rl's own PPO."""
-        found: bool = super().load(loaded_dict, load_cfg, strict)
-        saved, rule = loaded_dict.get("damper", {}), self.method.rule
-        if (
-            saved.get("memory")
-            and saved["method"] == self.method.name
-            and rule
-            and has_memory(rule)
-        ):
-            tensors = [tensor.to(self.device) for tensor in saved["memory"]]
-            zeros = torch.zeros(
-                sum(p.numel() for p in self._actor_parameters()[0]), device=self.device
+        """Load a checkpoint, also rsl_rl's own; warn if another method or setting trained it."""
+        restores_iteration: bool = super().load(loaded_dict, load_cfg, strict)
+        if load_cfg is not None and not load_cfg.get("actor"):
+            return restores_iteration
+        saved = loaded_dict.get("damper")
+        if saved is None:
+            done = loaded_dict.get("iter", 0)
+            saved = {"trained_with": [{"method": "plain", "settings": {}, "iterations": done}]}
+        self.trained_with = [dict(entry) for entry in saved["trained_with"]]
+        if restores_iteration:
+            self._iterations_done = sum(entry["iterations"] for entry in self.trained_with)
+        if not self.trained_with:
+            return restores_iteration
+        last = self.trained_with[-1]
+        if (last["method"], last["settings"]) != (self.method.name, self.method_settings):
+            warnings.warn(
+                f"the checkpoint was trained with {_in_words(last['method'], last['settings'])}; "
+                f"training goes on with {_in_words(self.method.name, self.method_settings)}.",
+                stacklevel=2,
             )
-            kind = type(initial_state(rule, zeros, **self._settings["rule"]))
-            self._rule_state = rebuild_state(kind, tensors)
-        return found
+        if last["method"] == self.method.name:
+            self._restore_memory(saved.get("memory"))
+        return restores_iteration
+
+    def _restore_memory(self, memory: list[Tensor] | None) -> None:
+        rule = self.method.rule
+        if not memory or not rule or not has_memory(rule):
+            return
+        tensors = [tensor.to(self.device) for tensor in memory]
+        count = sum(p.numel() for p in self._actor_parameters()[0])
+        settings = settings_at(self.method, self._parsed_settings, 1.0)["rule"]
+        fresh = initial_state(rule, torch.zeros(count, device=self.device), **settings)
+        self._rule_state = rebuild_state(type(fresh), tensors)
+
+    def training_record(self) -> dict[str, Any]:
+        """What last trained the weights, and all of ``trained_with`` if that changed on the way."""
+        untrained = {"method": self.method.name, "settings": self.method_settings}
+        last = self.trained_with[-1] if self.trained_with else untrained
+        record = {"method": last["method"], "settings": last["settings"]}
+        if len(self.trained_with) > 1:
+            record["trained_with"] = self.trained_with
+        return record
+
+    def _check_iterations(self) -> None:
+        """Raise where progress is needed but the number of iterations is not known."""
+        if self._iterations is not None and self._iterations < 1:
+            raise DamperError(f"iterations must be at least 1, but {self._iterations} was given.")
+        ramps = self.method.actor is temporal_ramp
+        if self._iterations is None and (self._scheduled or ramps):
+            what = (
+                f"method {self.method.name!r}"
+                if ramps
+                else f"a schedule of {next(iter(self._scheduled))}"
+            )
+            raise DamperError(
+                f"iterations must be given for {what}, because rsl_rl does not tell its algorithm "
+                "how long it trains: add it to the algorithm's configuration, or max_iterations "
+                "to the runner's."
+            )
+
+
+def _plain(value: Any) -> Any:
+    """A setting as checkpoints hold it, which are read without unpickling: a schedule as text."""
+    if isinstance(value, Schedule):
+        return str(value)
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def _in_words(method: str, settings: dict[str, Any]) -> str:
+    values = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    return f"method {method!r}" + (f" ({values})" if values else "")
 
 
 def _check(method: Method, actor: Any, storage: Any) -> None:
     """Raise for a method that rsl_rl's PPO cannot train with."""
     if not method.losses:
         return
-    if actor.is_recurrent:
-        raise DamperError(
-            f"method {method.name!r} compares two observations, but a recurrent actor's action "
-            "depends on a memory "
-            "that they do not contain: use an MLPModel as the actor, or method='plain'."
-        )
     check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
-    if method.prediction or method.actor is temporal_ramp:
-        lacks = (
-            "a second head on the actor"
-            if method.prediction
-            else "the number of steps of the whole run"
-        )
+    if method.prediction:
         raise DamperError(
-            f"method {method.name!r} needs {lacks}, which rsl_rl's PPO does not have: choose "
-            "another."
+            f"method {method.name!r} needs a second head on the actor, which rsl_rl's PPO does not "
+            "have: choose another."
         )
     if any(noise.like == "obs" for noise in method.noise.values()):
-        for group in actor.obs_groups:
-            if storage.observations[group].ndim != 3:
-                raise DamperError(
-                    f"method {method.name!r} perturbs observations, so they must be vectors, but "
-                    f"group {group!r} is "
-                    "not: choose a method that does not perturb them, such as 'damper'."
-                )
+        _check_perturbed(method, actor, storage)
     if storage.num_transitions_per_env < 2:
         raise DamperError(
             f"num_steps_per_env must be at least 2 for method {method.name!r}, which compares "
-            "consecutive observations "
-            f"of a rollout, but is {storage.num_transitions_per_env}."
+            "consecutive observations of a rollout, but is "
+            f"{storage.num_transitions_per_env}."
         )
 
 
-class _Actor:
-    """rsl_rl's actor as the losses see it: mean actions in its own units, for groups or one concatenated vector."""
-
-    stochastic = False  # losses compare mean actions, so that the distribution that rsl_rl logs stays as it is
-
-    def __init__(self, actor: Any) -> None:
-        self.actor = actor
-
-    def __call__(self, obs: Any) -> Tensor:
-        if isinstance(obs, Tensor):
-            obs = TensorDict(
-                dict(zip(self.actor.obs_groups, obs.split(self._sizes, -1), strict=True)), len(obs)
+def _check_perturbed(method: Method, actor: Any, storage: Any) -> None:
+    """Raise for an actor whose observations cannot be perturbed."""
+    fix = "choose a method that does not perturb them, such as 'damper'."
+    if actor.is_recurrent:
+        raise DamperError(
+            f"method {method.name!r} perturbs single observations, but a recurrent actor's action "
+            f"also depends on those before: {fix}"
+        )
+    # rsl_rl's CNNModel keeps its images in a list of their own.
+    for group in [*actor.obs_groups, *getattr(actor, "obs_groups_2d", [])]:
+        if storage.observations[group].ndim != 3:
+            raise DamperError(
+                f"method {method.name!r} perturbs observations, so they must be vectors, but "
+                f"group {group!r} is not: {fix}"
             )
-        return self.actor(obs)
-
-    def vector(self, obs: Any) -> Any:
-        """The actor's observation groups concatenated to one vector."""
-        if obs is None:
-            return None
-        parts = [obs[group] for group in self.actor.obs_groups]
-        self._sizes = [part.shape[-1] for part in parts]
-        return torch.cat(parts, -1)
 
 
 class _Means:
@@ -255,15 +345,12 @@ class _Means:
         self.names: list[str] = []
 
     def add(self, loss: Tensor, report: GradientReport) -> None:
-        logs = {"auxiliary": loss, **report.logged()}
+        logs = {"auxiliary_loss": loss, **report.logged()}
         self.names = list(logs)
-        self.rows.append(
-            torch.stack([value.detach().reshape(()).to(loss.dtype) for value in logs.values()])
-        )
+        values = [value.detach().reshape(()).to(loss.dtype) for value in logs.values()]
+        self.rows.append(torch.stack(values))
 
     def read(self) -> dict[str, float]:
-        return (
-            dict(zip(self.names, torch.stack(self.rows).mean(0).tolist(), strict=True))
-            if self.rows
-            else {}
-        )
+        if not self.rows:
+            return {}
+        return dict(zip(self.names, torch.stack(self.rows).mean(0).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's TD3, SAC, PPO, DDPG and TQC with one more argument: ``from damper.sb3 import PPO``."""
+"""Stable-Baselines3's and sb3-contrib's classes with one more argument."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from damper.sb3.td3 import TD3
 from damper.sb3.vec_env import EnvPoolVecEnv
 
 if TYPE_CHECKING:
+    from damper.sb3.recurrent_ppo import RecurrentPPO
     from damper.sb3.tqc import TQC
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "EnvPoolVecEnv",
     "IndexedReplayBuffer",
     "IndexedRolloutBuffer",
+    "RecurrentPPO",
     "from_sb3",
     "to_sb3",
 ]
@@ -45,22 +47,21 @@ class _MissingNameError(DamperError, ImportError):
 
 
 def __getattr__(name: str) -> Any:
-    """Import TQC, which needs sb3-contrib, when it is used; any other name raises one sentence."""
-    if name == "TQC":
-        return importlib.import_module("damper.sb3.tqc").TQC
+    """Import what needs sb3-contrib when it is used; any other name raises one sentence."""
+    if name in _CONTRIB:
+        return getattr(importlib.import_module(_CONTRIB[name]), name)
     if name == "RemembersRows":  # its name in earlier versions
         return IndexedReplayBuffer
     # Python also looks up submodules and special names here.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise _MissingNameError(
-        f"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}{_REASONS.get(name, '')}: "
+        f"damper.sb3 has TD3, SAC, PPO, DDPG, TQC and RecurrentPPO, but no {name}{_REASONS.get(name, '')}: "
         "import it from "
         "stable_baselines3 or sb3_contrib, or train with one of these."
     )
 
 
 _DISCRETE = ", whose actions are discrete and have no mean"
-_REASONS = dict.fromkeys(("DQN", "QRDQN", "MaskablePPO"), _DISCRETE) | {
-    "RecurrentPPO": ", whose policy has a memory that two observations do not contain",
-}
+_REASONS = dict.fromkeys(("DQN", "QRDQN", "MaskablePPO"), _DISCRETE)
+_CONTRIB = {"TQC": "damper.sb3.tqc", "RecurrentPPO": "damper.sb3.recurrent_ppo"}

@@ -1,0 +1,210 @@
+"""The rule for JAX: an optax transformation that combines two gradients before the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from damper.errors import DamperError, MissingExtraError, did_you_mean
+
+try:
+    import jax
+    import optax
+    from jax import numpy as jnp
+except ImportError as error:
+    raise MissingExtraError(
+        'damper.jax needs JAX and optax: pip install "damper-rl[jax]".'
+    ) from error
+
+TINY = float(jnp.finfo(jnp.float32).tiny)  # a norm below this carries no direction worth keeping
+
+
+class PairStats(NamedTuple):
+    """Norms and cosine of the two gradients; 0 where a norm cannot be used.
+
+    A norm cannot be used if it is 0, below float32's smallest normal number or not finite.
+    """
+
+    n_R: jax.Array
+    n_T: jax.Array
+    c: jax.Array
+
+
+class Report(NamedTuple):
+    """Diagnostics of one combination, as in ``damper.GradientReport``."""
+
+    cosine: jax.Array
+    norm_ratio: jax.Array
+    conflict: jax.Array
+    weight: jax.Array
+    guard: jax.Array
+
+
+class AuxiliaryState(NamedTuple):
+    """State of ``add_auxiliary``: the number of updates, and what the last one did."""
+
+    count: jax.Array
+    report: Report
+
+
+class _Unit(NamedTuple):
+    """A gradient as ``g = m x`` with ``k = ‖x‖``, m such that squares of x do not overflow."""
+
+    x: Any
+    k: jax.Array
+    m: jax.Array
+
+
+def damper(stats: PairStats, eta: Any) -> tuple[jax.Array, jax.Array]:
+    """The lengths that DAMPER adds along the two directions: see ``damper.rules.damper``."""
+    usable = (stats.n_R > 0) & (stats.n_T > 0)
+    log_q = jnp.log(jnp.where(usable, stats.n_T, 1.0)) - jnp.log(jnp.where(usable, stats.n_R, 1.0))
+    s = jnp.where(usable, stats.n_R * jnp.exp((1.0 - eta) * jnp.minimum(log_q, 0.0)), 0.0)
+    return -s * jnp.minimum(stats.c, 0.0), s
+
+
+# A rule is ``(stats, **settings) -> (r, s)``, for ``g_R + r û_R + s û_T``.
+RULES: dict[str, Callable[..., tuple[jax.Array, jax.Array]]] = {"damper": damper}
+
+
+def combine(primary: Any, auxiliary: Any, eta: Any = 1.0, rule: str = "damper") -> Any:
+    """The combined gradient of two pytrees of one structure, ``damper.combine`` for JAX.
+
+    Args:
+        primary: the gradient of the actor's own loss.
+        auxiliary: the temporal gradient.
+        eta: DAMPER's η in [0, 1], a number or a traced scalar.
+        rule: a name in ``damper.jax.RULES``.
+    """
+    return _combine(primary, auxiliary, _find(rule), {"eta": _checked(eta)})[0]
+
+
+def add_auxiliary(
+    eta: float | Callable[[Any], Any] = 1.0, rule: str = "damper"
+) -> optax.GradientTransformationExtraArgs:
+    """An optax transformation of the primary gradient, given the auxiliary one as ``auxiliary=``.
+
+    Chain it before the optimizer, and before clipping. The state's ``report`` says what the last
+    update did.
+
+    Args:
+        eta: DAMPER's η in [0, 1], or an optax schedule of it: a function of the number of updates.
+        rule: a name in ``damper.jax.RULES``.
+
+    Example:
+        >>> optimizer = optax.chain(add_auxiliary(eta=1.0), optax.adam(3e-4))
+        >>> updates, state = optimizer.update(g_R, state, params, auxiliary=g_T)
+    """
+    coefficients = _find(rule)
+    schedule = eta if callable(eta) else None
+    fixed = None if schedule else _checked(eta)
+
+    def init(params: Any) -> AuxiliaryState:
+        del params
+        zero = jnp.zeros(())
+        return AuxiliaryState(
+            jnp.zeros((), jnp.int32),
+            Report(zero, zero, jnp.zeros((), bool), zero, jnp.zeros((), bool)),
+        )
+
+    def update(
+        updates: Any,
+        state: AuxiliaryState,
+        params: Any = None,
+        *,
+        auxiliary: Any = None,
+        **extra: Any,
+    ) -> tuple[Any, AuxiliaryState]:
+        del params, extra
+        if auxiliary is None:
+            raise DamperError(
+                "auxiliary must be given to update, the gradient of the auxiliary loss: "
+                "optimizer.update(gradients, state, params, auxiliary=gradients_of_the_second)."
+            )
+        now = schedule(state.count) if schedule else fixed
+        combined, report = _combine(updates, auxiliary, coefficients, {"eta": now})
+        return combined, AuxiliaryState(state.count + 1, report)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def temporal_loss(
+    policy: Callable[[Any], jax.Array], obs: Any, next_obs: Any, mask: jax.Array | None = None
+) -> jax.Array:
+    """``mean ‖μ(s') − μ(s)‖²`` over the pairs that the mask keeps, as ``damper.temporal_loss``.
+
+    Args:
+        policy: μ, from observations ``[B, ...]`` to deterministic actions ``[B, A]``.
+        obs: observations.
+        next_obs: their true successors.
+        mask: True (or 1.0) for the pairs to keep, ``[B]`` or ``[B, 1]``; None keeps all.
+    """
+    squares = jnp.square(policy(next_obs) - policy(obs)).sum(-1)
+    if mask is None:
+        return squares.mean()
+    keep = jnp.reshape(mask, squares.shape).astype(squares.dtype)
+    return (squares * keep).sum() / jnp.maximum(keep.sum(), 1.0)
+
+
+def _combine(
+    primary: Any,
+    auxiliary: Any,
+    coefficients: Callable[..., tuple[jax.Array, jax.Array]],
+    settings: dict[str, Any],
+) -> tuple[Any, Report]:
+    if jax.tree.structure(primary) != jax.tree.structure(auxiliary):
+        raise DamperError(
+            "auxiliary must be a gradient with respect to the same parameters as the primary one, "
+            "but their pytrees differ: differentiate both losses by the same argument."
+        )
+    R, T = _unit(primary), _unit(auxiliary)
+    n_R, n_T = R.m * R.k, T.m * T.k
+    usable_R, usable_T = (n_R >= TINY) & jnp.isfinite(n_R), (n_T >= TINY) & jnp.isfinite(n_T)
+    cosine = jnp.clip(_dot(R.x, T.x) / (R.k * T.k), -1.0, 1.0)
+    stats = PairStats(
+        jnp.where(usable_R, n_R, 0.0),
+        jnp.where(usable_T, n_T, 0.0),
+        jnp.where(usable_R & usable_T, cosine, 0.0),
+    )
+    r, s = coefficients(stats, **settings)
+    along_R, along_T = r / jnp.where(R.k > 0, R.k, 1.0), s / jnp.where(T.k > 0, T.k, 1.0)
+
+    def add(g_R: jax.Array, x_R: jax.Array, x_T: jax.Array) -> jax.Array:
+        g = g_R.astype(x_R.dtype) + along_R * x_R + along_T * x_T
+        return jnp.where(usable_T & jnp.isfinite(n_R), g.astype(g_R.dtype), g_R)
+
+    over = jnp.where(usable_R, 1.0 / jnp.where(usable_R, n_R, 1.0), 0.0)
+    guard = ~(usable_R & usable_T)
+    report = Report(stats.c, stats.n_T * over, stats.c < 0, s * over, guard)
+    return jax.tree.map(add, primary, R.x, T.x), report
+
+
+def _unit(gradient: Any) -> _Unit:
+    # Half precision is computed in float32, and float64 (where JAX has it) in float64.
+    wide = jax.tree.map(lambda g: g.astype(jnp.promote_types(g.dtype, jnp.float32)), gradient)
+    largest = [jnp.max(jnp.abs(g), initial=0.0) for g in jax.tree.leaves(wide)]
+    m = jnp.max(jnp.stack(largest))
+    # A power of two scales exactly; within these bounds its reciprocal, by which XLA multiplies,
+    # is a normal number.
+    m = jnp.clip(jnp.exp2(jnp.floor(jnp.log2(m))), 2.0**-120, 2.0**120)
+    x = jax.tree.map(lambda g: g / m, wide)
+    return _Unit(x, jnp.sqrt(_dot(x, x)), m)
+
+
+def _dot(a: Any, b: Any) -> jax.Array:
+    products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
+    return jnp.sum(jnp.stack(jax.tree.leaves(products)))
+
+
+def _find(rule: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    if rule not in RULES:
+        hint = did_you_mean(rule, RULES, "the others are for PyTorch only.")
+        raise DamperError(f"rule must be one of {', '.join(RULES)}, but {rule!r} was given: {hint}")
+    return RULES[rule]
+
+
+def _checked(eta: Any) -> Any:
+    """η; raises for a number outside [0, 1], and lets traced values pass."""
+    if isinstance(eta, int | float) and not 0.0 <= eta <= 1.0:
+        raise DamperError(f"eta must be in [0, 1], but {eta} was given.")
+    return eta
