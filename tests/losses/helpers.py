@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
-from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import Method, find_method
 
@@ -99,9 +97,7 @@ def population(
     hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     shape = NetworkSizes(OBS, ACT, net_arch=(6, 5))
     return Population(
-        gradient_backend=AutogradBackend(
-            AgentNetworks(backbone, method, shape, Streams(seeds), dtype)
-        ),
+        AgentNetworks(backbone, method, shape, Streams(seeds), dtype),
         hparams=hparams,
         method_kwargs=method.route(settings),
     )
@@ -142,9 +138,8 @@ def train(agents: Population, seeds: tuple[int, ...] = SEEDS, updates: int = 20)
     streams = Streams(seeds)
     for k in range(updates):
         with_actor = not agents.backbone.HAS_ACTOR_TARGET or k % 2 == 1
-        make_update(agents, with_actor)(
-            stacked_batch(streams, k, agents.dtype), draws(agents, streams, k)
-        )
+        batch, noise = stacked_batch(streams, k, agents.dtype), draws(agents, streams, k)
+        agents.update_on(batch, noise, with_actor)
     return agents
 
 
@@ -171,7 +166,7 @@ def actor_loss(
     agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]
 ) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
-    policy = agents.networks.bound_actor(agents.networks.actor_layout.unflatten(row))
+    policy = agents.networks.actor(agents.networks.actor_layout.unflatten(row))
     return agents.method.actor(policy, batch, noise, **agents.method_kwargs["actor"])
 
 
@@ -179,7 +174,7 @@ def critic_loss(
     agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]
 ) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.networks.bound_critic(
+    critic = agents.networks.critic(
         agents.networks.critic_layout.unflatten(row.reshape(2 * agents.n_agents, -1))
     )
     return agents.method.critic(

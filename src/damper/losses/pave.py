@@ -97,5 +97,4 @@ def _pave(
 pave = Loss(
     _pave,
     noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")},
-    reads_action_gradients_only=True,
 )

@@ -164,7 +164,7 @@ def test_the_newest_actor_acts(
         small.settings(steps=60, learning_starts=10, action_noise=0.0, **rhythm), tmp_path / "run"
     )
     learner, learned, acted = trainer.learner, {}, {}
-    networks, actions, update = learner.population.networks, trainer.acting.actions, learner.update
+    networks, actions, update = learner.networks, trainer.acting.actions, learner.update
 
     def watched_actions() -> Any:
         chosen = actions()
@@ -185,7 +185,7 @@ def test_the_newest_actor_acts(
     assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))
     for step in range(11, 60):
         obs, action = acted[step]
-        actor = networks.bound_actor(networks.actor_layout.unflatten(learned[step]))
+        actor = networks.actor(networks.actor_layout.unflatten(learned[step]))
         torch.testing.assert_close(actor(obs.unsqueeze(1)).squeeze(1), action, rtol=0, atol=1e-6)
     assert (
         len({tuple(rows.flatten().tolist()) for rows in learned.values()}) >= 50 // policy_delay
@@ -203,7 +203,7 @@ def test_each_line_holds_the_means_since_the_one_before(
         backbone, "damper", steps=80, log_every=40, learning_starts=10, policy_delay=3, eta=0.5
     )
     trainer, losses, at = Trainer(made, tmp_path / "run"), [], []
-    population = trainer.learner.population
+    population = trainer.learner
     combined, step_critic = small.watch_rule(population), population.step_critic
 
     def watched(gradient: Tensor, logs: dict[str, Tensor], *given: bool) -> None:

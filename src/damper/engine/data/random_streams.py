@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-REPLAY_INDICES, WARM_UP_ACTIONS = (
-    "replay",
-    "random",
-)  # purposes that every backbone has; noise adds its own
+from damper.interface import Noise
+
+# Purposes that every backbone has; noise adds its own.
+REPLAY_INDICES, WARM_UP_ACTIONS = "replay", "random"
 
 
 def _signed(value: int) -> int:
@@ -71,9 +71,12 @@ class Streams:
 
     def bits(self, purpose: str, counter: Tensor | int, shape: Sequence[int]) -> Tensor:
         """64 random bits per element of ``[P, *shape]``: block number ``counter`` of the stream."""
+        key = self._keys.get(purpose)
+        if key is None:
+            key = self.key(purpose)
         count = math.prod(shape)
         index = torch.arange(count, device=self.device) + counter * count
-        return _mix(self.key(purpose)[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
+        return _mix(key[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
 
     def integers(
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], below: Tensor | int
@@ -89,6 +92,21 @@ class Streams:
             self._host_keys[purpose] = self.key(purpose).cpu().numpy()[:, None]
         index = np.arange(counter * count, (counter + 1) * count)
         return _shift(_mix(self._host_keys[purpose] + index * _GOLDEN), 1) % below
+
+    def noise(
+        self,
+        kinds: Mapping[str, Noise],
+        counter: Tensor | int,
+        rows: int,
+        shapes: Mapping[str | None, tuple[int, ...]],
+        dtype: torch.dtype,
+    ) -> dict[str, Tensor]:
+        """Draw number ``counter`` of every kind of noise, ``[P, rows, ·]`` by name (``NetworkSizes.noise_shapes``)."""
+        draws = {}
+        for name, noise in kinds.items():
+            draw = getattr(self, noise.kind)
+            draws[name] = draw(name, counter, (rows, *shapes[noise.like]), dtype)
+        return draws
 
     def uniform(
         self,

@@ -58,9 +58,7 @@ def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArra
     inputs = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype).unflatten(
         0, (learner.n_agents, -1)
     )
-    chosen = torch.nan_to_num(
-        learner.population.networks.actor()(learner.normalise(inputs))
-    ).flatten(0, 1)
+    chosen = torch.nan_to_num(learner.networks.actor()(learner.normalise(inputs))).flatten(0, 1)
     return unscale_action(
         chosen.to("cpu", torch.float32).numpy(), learner.spec.low, learner.spec.high
     )

@@ -49,7 +49,7 @@ def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor
 
 def actor_params(learner: Learner) -> tuple[Layout, Tensor]:
     """Layout and parameters ``[P, n]`` of the actors on the CPU, without padding and without the prediction head."""
-    trained = learner.population.networks.actor_layout
+    trained = learner.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
     return layout, layout.flatten(

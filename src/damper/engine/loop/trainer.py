@@ -273,7 +273,7 @@ class Trainer:
             "step": self.step,
             "updates": self.learner.updates,
             "seconds": self._seconds(),
-            "diagnostics": self.learner.population.diagnostics.names,
+            "diagnostics": self.learner.diagnostics.names,
         }
         facts["metrics_offset"] = self.log.sync()
         host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
@@ -346,7 +346,7 @@ class Trainer:
         ``saved_names`` are the names of the diagnostics in the checkpoint; older checkpoints do not
         have them.
         """
-        state, diagnostics = self.learner.state(), self.learner.population.diagnostics
+        state, diagnostics = self.learner.state(), self.learner.diagnostics
         sums = diagnostics.state()
 
         def fits(name: str) -> bool:
@@ -371,7 +371,7 @@ class Trainer:
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.n_agents)
-        line |= finite(self.learner.population.diagnostics.pop_means())
+        line |= finite(self.learner.diagnostics.pop_means())
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._frozen_at()
         if frozen := self.callbacks.frozen:

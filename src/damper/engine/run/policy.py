@@ -18,9 +18,8 @@ from damper.agents import sac
 from damper.engine.data.normalisation import Normaliser
 from damper.engine.envs.env_spec_json import env_spec_from_id, to_json
 from damper.engine.envs.pool import Spec, unscale_action
-from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
-from damper.engine.networks.stacked import StackedActor
+from damper.engine.networks.stacked import StackedActor, linear
 from damper.engine.run.files import write_tensors
 from damper.errors import DamperError
 

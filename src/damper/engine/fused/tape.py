@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from damper.engine.kernels import layer_ops
-from damper.engine.kernels.layer import BackwardRows, FusedHead
+from damper.engine.fused import layer_ops
+from damper.engine.fused.layer_ops import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
 MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without groups
@@ -47,25 +46,18 @@ class Tape:
         self.inputs: list[Tensor] = []
         self.activation_grads: list[Tensor | None] = [None]
         self.kernels = layer_ops.fused_head(flat_params, self.layers, activation)
+        options: dict[str, Any] = {"for_backward": for_backward, "stride": stride}
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
             f = None if i == last else activation
-            x, activation_grad = layer_ops.forward(
-                flat_params, layer, x, f, for_backward=for_backward, stride=stride
-            )
+            x, activation_grad = layer_ops.forward(flat_params, layer, x, f, **options)
             self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
             layer, head = self.layers[-2:]
             h, activation_grad, x = self.kernels.forward(
-                flat_params,
-                layer,
-                x,
-                activation,
-                for_backward=for_backward,
-                stride=stride,
-                head=head,
+                flat_params, layer, x, activation, head=head, **options
             )
             self.inputs.append(h)
             self.activation_grads += [activation_grad, None]
@@ -74,15 +66,8 @@ class Tape:
     @property
     def saved_activations(self) -> list[Tensor]:
         """The tensors for ``from_saved``: each layer's inputs and activation derivatives, and the output."""
-        return [
-            *self.inputs,
-            *(
-                activation_grad
-                for activation_grad in self.activation_grads
-                if activation_grad is not None
-            ),
-            self.output,
-        ]
+        derivatives = [f_prime for f_prime in self.activation_grads if f_prime is not None]
+        return [*self.inputs, *derivatives, self.output]
 
     @classmethod
     def from_saved(
@@ -90,12 +75,8 @@ class Tape:
     ) -> Tape:
         """Rebuild the tape in another function than the one that ran the networks, from its ``saved_activations``."""
         tape, count = cls.__new__(cls), len(layout.layer_slices)
-        tape.layers, tape.flat_params, tape.stride, tape.kernels = (
-            layout.layer_slices,
-            flat_params,
-            1,
-            None,
-        )
+        tape.layers, tape.flat_params, tape.stride = layout.layer_slices, flat_params, 1
+        tape.kernels = None
         *between, tape.output = saved_activations
         tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
@@ -124,12 +105,10 @@ class Tape:
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
-        rows = BackwardRows.whole(primary, groups)
+        rows = BackwardRows(primary, tuple(groups))
         # The gradient with respect to x is needed only if the parameters' gradients are not.
-        rows_by_layer = [
-            rows if grads is None else replace(rows, input_grad_rows=0),
-            *[rows] * (len(self.layers) - 1),
-        ]
+        first_rows = rows._replace(input_gradient=grads is None)
+        options: dict[str, Any] = {"gradients": grads, "stride": self.stride}
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
@@ -138,11 +117,10 @@ class Tape:
                 self.layers[begin],
                 self.inputs[begin],
                 d,
-                rows_by_layer[begin],
+                rows if begin else first_rows,
                 activation_grad=self.activation_grads[begin],
-                gradients=grads,
-                stride=self.stride,
                 fused_head=FusedHead(self.layers[-1], self.inputs[-1], self.activation_grads[-2]),
+                **options,
             )
             begin -= 1
         for i in range(begin, -1, -1):
@@ -151,10 +129,9 @@ class Tape:
                 self.layers[i],
                 self.inputs[i],
                 d,
-                rows_by_layer[i],
+                rows if i else first_rows,
                 activation_grad=self.activation_grads[i],
-                gradients=grads,
-                stride=self.stride,
+                **options,
             )
             d = d if back is None else back
         return d

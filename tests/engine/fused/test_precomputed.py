@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from damper.engine.gradients.functional import output_gradients
-from damper.engine.gradients.precomputed import (
+from damper.engine.fused.gradients import output_gradients
+from damper.engine.fused.precomputed import (
     CriticFromValues,
     InputCollector,
     LinearizedCritic,
     PolicyFromOutputs,
     PrecomputedOutputs,
 )
-from damper.engine.gradients.tape import Tape
+from damper.engine.fused.tape import Tape
 from damper.engine.networks.stacked import StackedActor, StackedCritic
 from damper.errors import DamperError
 from tests.engine import layers

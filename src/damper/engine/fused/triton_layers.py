@@ -13,14 +13,12 @@ import torch
 import triton
 from torch import Tensor
 
-from damper.engine.kernels.layer import BackwardRows, FusedHead, LayerSlice
-from damper.engine.kernels.triton_kernels import backward_kernel, forward_kernel
+from damper.engine.fused.layer_ops import BackwardRows, FusedHead
+from damper.engine.fused.triton_kernels import backward_kernel, forward_kernel
+from damper.engine.networks.layout import LayerSlice
 
-ACTIVATION_CODES = {
-    None: 0,
-    "silu": 1,
-    "relu": 2,
-}  # activations in the kernels; PyTorch runs layers with others
+# Activations in the kernels; PyTorch runs layers with others.
+ACTIVATION_CODES = {None: 0, "silu": 1, "relu": 2}
 MULTIPROCESSORS = 128  # about the number in a large GPU
 NARROW_LAYER = 32  # largest number of inputs or outputs for which a layer has its own tiles
 
@@ -49,11 +47,9 @@ LARGE, WIDE, SPREAD = Tile(128, 64, 32, 2, 3), Tile(64, 64, 32, 2, 3), Tile(64, 
 # SMALL is for products with too few blocks.
 SHALLOW, SMALL = Tile(64, 64, 16, 2, 3), Tile(32, 32, 32, 2, 4)
 MIN_BLOCKS = {LARGE: 2 * MULTIPROCESSORS, WIDE: MULTIPROCESSORS, SPREAD: 0}
-FEW_INPUTS, FEW_OUTPUTS, FEW_OUTPUTS_BACK = (
-    Tile(32, 32, 64, 4, 3),
-    Tile(32, 64, 32, 2, 4),
-    Tile(64, 64, 16, 2, 4),
-)
+# For layers whose inputs or outputs would fill only part of a tile.
+FEW_INPUTS, FEW_OUTPUTS = Tile(32, 32, 64, 4, 3), Tile(32, 64, 32, 2, 4)
+FEW_OUTPUTS_BACK = Tile(64, 64, 16, 2, 4)
 
 
 def forward(
@@ -64,29 +60,21 @@ def forward(
     *,
     for_backward: bool,
     stride: int,
-    biased: int | None = None,
     head: LayerSlice | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """See ``layer_ops.forward``; a ``head`` with one output is computed in the same kernel and is the third result."""
     x = _rows_in_one_piece(x)
     nets, batch = len(flat_params) // stride, x.shape[1]
     h = x.new_empty(nets, batch, layer.outputs) if head is None or for_backward else None
-    activation_grad = (
-        x.new_empty(nets, batch, layer.outputs) if for_backward and activation else None
-    )
-    tile = (
-        FEW_OUTPUTS
-        if layer.outputs <= NARROW_LAYER
-        else FEW_INPUTS
-        if layer.inputs <= NARROW_LAYER
-        else WIDE
-    )
-    if tile is WIDE:
-        tile = _largest(
-            (WIDE, SPREAD) if for_backward else (LARGE, WIDE, SPREAD),
-            nets,
-            [(batch, layer.outputs)],
-        )
+    saves_grad = for_backward and activation is not None
+    activation_grad = x.new_empty(nets, batch, layer.outputs) if saves_grad else None
+    if layer.outputs <= NARROW_LAYER:
+        tile = FEW_OUTPUTS
+    elif layer.inputs <= NARROW_LAYER:
+        tile = FEW_INPUTS
+    else:
+        tiles = (WIDE, SPREAD) if for_backward else (LARGE, WIDE, SPREAD)
+        tile = _largest(tiles, nets, [(batch, layer.outputs)])
     columns = narrow(tile.columns, layer.outputs)
     across = triton.cdiv(layer.outputs, columns)
     parts = x.new_empty(nets, across, batch) if head else None
@@ -95,7 +83,7 @@ def forward(
         X_NET=x.stride(0), X_ROW=x.stride(1), N=flat_params.stride(0) * stride, ROWS=batch, **_place(layer),
         HEAD=head.weight_offset if head else 0, SHARE=nets // len(x), ACTIVATION=ACTIVATION_CODES[activation],
         STORE_H=h is not None, STORE_ACT_GRAD=activation_grad is not None, FUSE_HEAD=head is not None,
-        BIASED=batch if biased is None else biased, TF32=tf32(), BM=tile.rows, BN=columns,
+        TF32=tf32(), BM=tile.rows, BN=columns,
         BK=narrow(tile.depth, layer.inputs), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if head is None or parts is None:
@@ -121,7 +109,8 @@ def backward(
     """
     x, d = _rows_in_one_piece(x), d.contiguous()
     nets, batch = len(flat_params) // stride, d.shape[1]
-    primary, lengths, dx_rows = rows.primary_rows, rows.gradient_groups, rows.input_grad_rows
+    primary, lengths = rows.primary_rows, rows.gradient_groups
+    dx_rows = batch if rows.input_gradient else 0
     dx = d.new_empty(nets, dx_rows, layer.inputs) if dx_rows else None
     groups = 0 if gradients is None else len(gradients)
     even = all(length == lengths[0] for length in lengths)
@@ -145,7 +134,7 @@ def backward(
         HEAD=head.weight_offset if head else 0, HEAD_BIAS=head.bias_offset if head else 0,
         HEAD_W_PAD=head.padding[0] if head else 0, HEAD_B_PAD=head.padding[1] if head else 0,
         SHARE=nets // len(x), HAS_ACT_GRAD=activation_grad is not None, GROUP_ROWS=lengths[0], EVEN_GROUPS=even,
-        HAS_GRADS=groups > 0, DX_ROWS=dx_rows, BIASED=rows.biased_rows, FUSE_HEAD=head is not None,
+        HAS_GRADS=groups > 0, DX_ROWS=dx_rows, FUSE_HEAD=head is not None,
         TF32=tf32(), BM=tile.rows, BI=across, BW=down, BO=out, BK=narrow(tile.depth, layer.outputs), BR=tile.depth,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
-from damper.errors import DamperError
 
 Source = Callable[..., Tensor]  # maps inputs to a network's outputs
 
@@ -60,23 +59,23 @@ class LinearizedCritic:
     def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
         """``evaluate`` gives values ``[..., B]`` and gradients with respect to the action ``[..., B, A]``."""
         self.evaluate = evaluate
-        self.known: list[tuple[Tensor, Tensor]] = []
+        self.evaluated: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, obs: Tensor, action: Tensor) -> Tensor:
         """Evaluate the critic; values and gradients are saved for ``linearized``."""
-        self.known.append(self.evaluate(obs, action))
-        return self.known[-1][0]
+        self.evaluated.append(self.evaluate(obs, action))
+        return self.evaluated[-1][0]
 
     def linearized(self) -> Source:
         """The same values in the same order, differentiable with respect to the action."""
-        known = iter(self.known)
+        evaluated = iter(self.evaluated)
 
         def value_at(obs: Tensor, action: Tensor) -> Tensor:
-            value, gradient = next(known)
+            value, gradient = next(evaluated)
             moved = action - action.detach()
-            return value + (
-                gradient * (moved if gradient.ndim == moved.ndim else moved.unsqueeze(-3))
-            ).sum(-1)
+            if gradient.ndim > moved.ndim:
+                moved = moved.unsqueeze(-3)  # both critics share the action
+            return value + (gradient * moved).sum(-1)
 
         return value_at
 
@@ -128,24 +127,6 @@ class CriticFromValues:
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1, Q_2``."""
         return self.both(obs, action)
-
-
-class CriticFromActionGradients:
-    """A ``damper.interface.CriticWithActionGradients`` for a loss that ``reads_action_gradients_only``."""
-
-    def __init__(self, action_gradients: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
-        """``action_gradients`` is as in the interface."""
-        self.action_gradients = action_gradients
-
-    def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """Raise: the critics' values are not computed."""
-        raise DamperError(
-            "reads_action_gradients_only must be left out for a critic loss that reads the "
-            "critics' values, but this "
-            "one sets it and reads them: leave it out, and autograd differentiates the loss."
-        )
-
-    first = __call__
 
 
 def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
