@@ -108,9 +108,9 @@ def watch_rule(made: Population) -> list[Combined]:
     seen: list[Combined] = []
     combine = made._combine
 
-    def watched(primary: Tensor, auxiliary: Tensor, logs: dict[str, Tensor]) -> Tensor:
-        result = combine(primary, auxiliary, logs)
-        seen.append(Combined(*(tensor.clone() for tensor in (primary, auxiliary, result))))
+    def watched(gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
+        result = combine(gradients, logs)
+        seen.append(Combined(*(tensor.clone() for tensor in (*gradients, result))))
         return result
 
     made._combine = watched  # type: ignore[method-assign]

@@ -148,7 +148,8 @@ def add_logged(first: Logged, second: Logged) -> Logged:
 
 def _leaves(layout: Layout, flat_params: Tensor) -> tuple[Weights, list[Tensor]]:
     """The layers of flat parameters as leaves of a new graph, and the same leaves as a list."""
-    weights, leaves = {}, []
+    weights: Weights = {}
+    leaves: list[Tensor] = []
     for name, (weight, bias) in layout.unflatten(flat_params).items():
         weights[name] = (weight.detach().requires_grad_(), bias.detach().requires_grad_())
         leaves += weights[name]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from damper.engine import train as train_module
+from damper.engine.gradients import CriticGradient, Given
 from damper.engine.loop import memory
 from damper.engine.loop import trainer as module
 from damper.engine.loop.memory import needed_memory
@@ -203,14 +203,15 @@ def test_each_line_holds_the_means_since_the_one_before(
         backbone, "damper", steps=80, log_every=40, learning_starts=10, policy_delay=3, eta=0.5
     )
     trainer, losses, at = Trainer(made, tmp_path / "run"), [], []
-    population = trainer.learner
-    combined, step_critic = small.watch_rule(population), population.step_critic
+    gradients = trainer.learner.gradients
+    combined, of_critics = small.watch_rule(trainer.learner), gradients.of_critics
 
-    def watched(gradient: Tensor, logs: dict[str, Tensor], *given: bool) -> None:
-        losses.append(logs["critic_loss"].detach().clone())
-        step_critic(gradient, logs, *given)
+    def watched(given: Given) -> CriticGradient:
+        result = of_critics(given)
+        losses.append(result.logs["critic_loss"].detach().clone())
+        return result
 
-    monkeypatch.setattr(population, "step_critic", watched)
+    monkeypatch.setattr(gradients, "of_critics", watched)
     trainer.metrics_writers = (lambda line: at.append((len(losses), len(combined))),)
     lines = trainer.train().metrics()
     assert at == ([(30, 10), (70, 23)] if backbone == "td3" else [(30, 30), (70, 70)])

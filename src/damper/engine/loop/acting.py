@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,8 @@ class Acting:
 
     def __init__(self, learner: Learner) -> None:
         """Allocate the buffers."""
-        spec, like = learner.spec, {"device": learner.device, "dtype": learner.dtype}
+        spec = learner.spec
+        like: dict[str, Any] = {"device": learner.device, "dtype": learner.dtype}
         self._obs = torch.zeros(learner.n_agents, spec.obs_dim, **like)
         self._download = Download((3, learner.n_agents, spec.act_dim), **like)
         # Both copies end together, so they share an event.

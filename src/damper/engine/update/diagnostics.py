@@ -34,7 +34,7 @@ class Diagnostics:
 
     def __init__(self, method: Method, n_agents: int, device: torch.device) -> None:
         """All sums and counts start at zero."""
-        self.actor_names = ACTOR_DIAGNOSTICS
+        self.actor_names: tuple[str, ...] = ACTOR_DIAGNOSTICS
         if method.actor:
             self.actor_names += AUXILIARY_DIAGNOSTICS
             if method.rule:

@@ -57,8 +57,8 @@ class Population:
         self.backbone, self.method = self.gradients.backbone, self.gradients.method
         # Eagerly on a CPU, one agent after the other needs fewer passes through memory.
         self.agent_by_agent = not fused and self.device.type == "cpu"
-        combines = self.method.actor is not None and self.method.rule
-        self.rule = find(self.method.rule) if combines else None
+        rule = self.method.rule if self.method.actor is not None else None
+        self.rule = find(rule) if rule else None
         # `.to` returns the same tensor if nothing changes, so `Scheduled` can write those that
         # graphs read in place.
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
@@ -138,7 +138,7 @@ class Population:
         """The actors' step and their copies', after the critics'; returns ``log π`` if the temperature is learned."""
         given = self._given(batch, noise)
         gradients, logs = self.gradients.of_actors(given, saved_activations)
-        gradient = gradients[0] if self.rule is None else self._combine(*gradients, logs)
+        gradient = gradients[0] if self.rule is None else self._combine(gradients, logs)
         self._step("actor", gradient)
         self.diagnostics.add(logs, of_actor=True)
         if self.backbone.HAS_ACTOR_TARGET:
@@ -162,9 +162,10 @@ class Population:
         # torch.compile cannot trace a subclass of dict; losses are checked before they are traced.
         return Given(batch, noise if self.fused else CheckedNoise(noise), hparams)
 
-    def _combine(self, primary: Tensor, auxiliary: Tensor, logs: dict[str, Tensor]) -> Tensor:
-        """Apply the rule to the gradients ``[P, n]``, and update its state in place."""
+    def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
+        """Apply the rule to the two gradients ``[P, n]``, and update its state in place."""
         assert self.rule is not None
+        primary, auxiliary = gradients
         rule, kwargs, state = self.rule, self.method_kwargs["rule"], self._rule_state
         result = None
         if self.agent_by_agent:
